@@ -1,0 +1,54 @@
+# Only Python and make are needed. Everything lands in .venv; PyTorch never does (see `parity`).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint fix types parity bench clean
+
+# The runtime as a user installs it.
+$(VENV)/runtime: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[cpu,default]'
+	touch $@
+
+# What the tests and checks need on top.
+$(VENV)/develop: $(VENV)/runtime
+	$(BIN)/python -m pip install --quiet -e '.[cpu,default,parquet]' --group test --group lint
+	touch $@
+
+demo: $(VENV)/runtime
+	$(BIN)/vcs-runtime demo
+
+test: $(VENV)/develop
+	$(BIN)/vcs-runtime fetch default
+	$(BIN)/python -m pytest -m 'not parity'
+
+lint: $(VENV)/develop
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+fix: $(VENV)/develop
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/develop
+	$(BIN)/mypy
+
+# The oracles (reference package, PyTorch) live in an environment of their own.
+.venv-parity/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-parity
+	.venv-parity/bin/python -m pip install --quiet --upgrade pip
+	.venv-parity/bin/python -m pip install --quiet torch==2.13.0
+	.venv-parity/bin/python -m pip install --quiet -e '.[cpu,default,parity]' --group test
+	touch $@
+
+parity: .venv-parity/ready
+	.venv-parity/bin/vcs-runtime fetch default
+	.venv-parity/bin/python -m pytest -m parity
+
+bench: .venv-parity/ready
+	.venv-parity/bin/python benchmarks/core.py
+
+clean:
+	rm -rf .venv .venv-parity dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

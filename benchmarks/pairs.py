@@ -1,0 +1,109 @@
+"""Turn the folders of the authors' experiments into pairs files that `vcs-runtime score` reads.
+
+    python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
+    python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl [--punctuated]
+    python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER
+
+`clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
+`ground_truth` and rewrites): ids "SCENE/REWRITE"; --punctuated leaves out the rewrites whose text has no
+sentence punctuation. `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
+    references = {
+        row["id"]: row["summary"] for row in json.loads((folder / "references.json").read_text("utf-8"))
+    }
+    for path in sorted((folder / "predictions").glob("*.json")):
+        predictions = json.loads(path.read_text("utf-8"))
+        for video in sorted(references):
+            if video in predictions:
+                yield {
+                    "id": f"{path.stem}/{video}",
+                    "reference": references[video],
+                    "generated": predictions[video],
+                }
+
+
+def comparison(folder: Path, punctuated: bool) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem)):
+        scene = json.loads(path.read_text("utf-8"))
+        for category in scene["categories"]:
+            for case in category["test_cases"]:
+                text = case["description"]
+                if punctuated and not any(mark in text for mark in ".!?"):
+                    continue
+                yield {
+                    "id": f"{path.stem}/{case['name']}",
+                    "reference": scene["ground_truth"],
+                    "generated": text,
+                }
+
+
+def ranks(values: list[float]) -> np.ndarray:
+    """Ranks with ties at their mean, for Spearman's rho."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def correlate(scores: Path, folder: Path) -> None:
+    ours, theirs = [], []
+    by_rewrite: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    published: dict[str, dict[str, str]] = {}
+    for line in scores.read_text("utf-8").splitlines():
+        record = json.loads(line)
+        if "error" in record:
+            continue
+        scene, rewrite = record["id"].split("/", 1)
+        if scene not in published:
+            with (folder / f"{scene}.csv").open(encoding="utf-8", newline="") as file:
+                published[scene] = next(row for row in csv.DictReader(file) if row["Metric"] == "VCS_LCT0")
+        ours.append(record["vcs"])
+        theirs.append(float(published[scene][rewrite]))
+        by_rewrite[rewrite].append((ours[-1], theirs[-1]))
+    rho = np.corrcoef(ranks(ours), ranks(theirs))[0, 1]
+    print(f"{len(ours)} pairs, Spearman's rho with the published VCS_LCT0: {rho:.4f}\n")
+    print(f"{'rewrite':45} {'n':>3} {'ours':>6} {'published':>9}")
+    for rewrite, values in by_rewrite.items():
+        mean = np.mean(values, axis=0)
+        print(f"{rewrite:45} {len(values):3} {mean[0]:6.3f} {mean[1]:9.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("published", type=Path, nargs="?")
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--punctuated", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.what == "correlate":
+        correlate(arguments.folder, arguments.published)
+        return
+    rows = (
+        clip_cc(arguments.folder)
+        if arguments.what == "clip-cc"
+        else comparison(arguments.folder, arguments.punctuated)
+    )
+    with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()

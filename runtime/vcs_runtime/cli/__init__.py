@@ -1,0 +1,53 @@
+"""The command line, `vcs-runtime`.
+
+Exit codes: 0 all scored; 1 some pairs could not be; 2 wrong usage, unreadable input, or a machine that lacks
+something; 130 interrupted. Errors are one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+import vcs_runtime
+from vcs_runtime.cli.demo import demo
+from vcs_runtime.cli.doctor import doctor
+from vcs_runtime.cli.fetch import fetch, warm_up
+from vcs_runtime.cli.score import score
+from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError, TextError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(vcs_runtime.__version__, prog_name="vcs-runtime")
+def cli() -> None:
+    """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
+
+
+for command in (score, demo, fetch, warm_up, doctor):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and turn what it raises into one line and an exit code."""
+    try:
+        code = cli(standalone_mode=False)
+    except click.exceptions.Exit as exit_:
+        code = exit_.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("vcs-runtime: interrupted; what was finished is kept", err=True)
+        code = 130
+    except (BundleError, CacheError, DeviceError, InputError, TextError) as error:
+        click.echo(f"vcs-runtime: {error}", err=True)
+        code = 2
+    except BrokenPipeError:
+        # Who reads our output has gone (`| head`). Python would complain once more when it flushes at exit.
+        sys.stderr.close()
+        code = 1
+    except OSError as error:
+        click.echo(f"vcs-runtime: {error.filename or 'error'}: {error.strerror or error}", err=True)
+        code = 2
+    sys.exit(code)

@@ -1,0 +1,47 @@
+"""`vcs-runtime demo`: a small story told well and badly, scored on the embedded default."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import click
+from rich.table import Table
+
+from vcs_runtime.bundle import MANIFEST, default_bundle_path
+from vcs_runtime.cli.fetch import fetch_default_bundle
+from vcs_runtime.cli.tables import MEANINGS, console
+from vcs_runtime.scorer import Scorer
+
+_SHOWN = ("vcs", "gas", "las", "las_precision", "las_recall", "nas")
+
+
+@click.command()
+@click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N.")
+def demo(device: str) -> None:
+    """Score a reference description against a paraphrase, a reordering, an omission and a hallucination.
+
+    Fetches the embedded default first if it is not there.
+    """
+    if not (default_bundle_path() / MANIFEST).is_file():
+        click.echo(
+            "vcs-runtime: the default bundle is not here yet: fetching its weights once (83 MB)", err=True
+        )
+        fetch_default_bundle()
+    story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
+    with Scorer.open(device=device) as scorer:
+        results = scorer.score_many([(story["reference"], version["text"]) for version in story["versions"]])
+        line = scorer.signature
+    out = console()
+    out.print(f"Reference: {story['reference']}\n", soft_wrap=True)
+    table = Table("generated text", *_SHOWN, "what the numbers say", box=None, pad_edge=False)
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    for version, result in zip(story["versions"], results, strict=True):
+        values = (f"{getattr(result.scores, name):.3f}" for name in _SHOWN)
+        table.add_row(version["name"], *values, version["reading"])
+    out.print(table)
+    out.print()
+    for name in _SHOWN:
+        out.print(f"{name:14} {MEANINGS[name]}")
+    out.print(f"\n{line}", soft_wrap=True)

@@ -1,0 +1,97 @@
+"""`vcs-runtime doctor`: what this machine has, and what is missing with the command that brings it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+import vcs_runtime
+from vcs_runtime.bundle import Bundle, default_bundle_path, home, open_bundle
+from vcs_runtime.cli.tables import console
+from vcs_runtime.device import available_cores, available_providers, choose_device
+from vcs_runtime.errors import BundleError, DeviceError
+
+# Distribution, and the extra that brings it (None: the base install).
+_PACKAGES = {
+    "numpy": None,
+    "numba": None,
+    "tokenizers": None,
+    "onnxruntime": "cpu",
+    "onnxruntime-gpu": "gpu",
+    "sentencex": "default",
+    "onnx-ir": "default",
+    "safetensors": "default",
+    "pyarrow": "parquet",
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def doctor(as_json: bool) -> None:
+    """Say which versions, providers, caches and bundles there are, and what is missing.
+
+    The exit code is 1 when something that scoring needs is missing.
+    """
+    problems: list[str] = []
+    report = dict(_report(problems))
+    if as_json:
+        click.echo(json.dumps({**report, "problems": problems}))
+    else:
+        out = console()
+        for name, value in report.items():
+            out.print(f"{name:20} {value}", soft_wrap=True)
+        out.print("\nnothing is missing" if not problems else "\n" + "\n".join(f"! {p}" for p in problems))
+    click.get_current_context().exit(1 if problems else 0)
+
+
+def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
+    yield "vcs-runtime", vcs_runtime.__version__
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    yield (
+        "machine",
+        f"{platform.platform()}, {available_cores()} cores",
+    )
+    found = {name: _version(name) for name in _PACKAGES}
+    for name, extra in _PACKAGES.items():
+        yield name, found[name] or f"not installed (vcs-runtime[{extra}])"
+    if found["onnxruntime"] and found["onnxruntime-gpu"]:
+        problems.append(
+            "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one again"
+        )
+    if not found["sentencex"]:
+        problems.append("the default segmenter is missing: pip install 'vcs-runtime[default]'")
+    try:
+        yield "providers", ", ".join(available_providers())
+        device = choose_device("auto")
+        yield "device auto", f"{device.engine} ({device.reason})"
+    except DeviceError as error:
+        problems.append(str(error))
+    yield "home", f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+    yield (
+        "numba cache",
+        os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder",
+    )
+    try:
+        yield "default bundle", _describe(open_bundle("default"))
+    except BundleError as error:
+        yield "default bundle", f"none in {default_bundle_path()}"
+        problems.append(str(error))
+
+
+def _describe(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    size = sum(entry.size for entry in manifest.files)
+    return f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes right"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,167 @@
+"""`vcs-runtime score`: a file of pairs, or one pair from two text files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from vcs_numba import Params
+from vcs_runtime import jobs
+from vcs_runtime.cli.tables import print_result, print_summary
+from vcs_runtime.errors import InputError
+from vcs_runtime.scorer import Scorer
+from vcs_runtime.signature import Options
+
+# `spec` section 11 of the definition; the result tables use chunk size 1 with LCT 0 and 1.
+PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
+
+_FILE = click.Path(path_type=Path)
+
+
+def _scoring_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    defaults = Params()
+    options = [
+        click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
+                     help="Chunk size and LCT of: the reference package; the papers; the result tables."),
+        click.option("--chunk-size", type=int, default=1, metavar="K", help="Segments joined to one chunk."),
+        click.option("--lct", type=float, default=0.0, metavar="X", help="Local Chronology Tolerance."),
+        click.option("--context-cutoff", type=float, default=defaults.context_cutoff, metavar="X"),
+        click.option("--context-window", type=float, default=defaults.context_window, metavar="X"),
+        click.option("--lct-penalty", default=defaults.lct_penalty, metavar="full|excess"),
+        click.option("--regularizer", default=defaults.regularizer, metavar="window|length"),
+        click.option("--nas-blend-factor", type=float, default=defaults.nas_blend_factor, metavar="X"),
+        click.option("--nas-coverage-cutoff", type=float, default=defaults.nas_coverage_cutoff, metavar="X"),
+        click.option("--small-text", default=defaults.small_text, metavar="paper|reference"),
+        click.option("--aggregate", default="max", metavar="max|mean", help="Over several references."),
+        click.option("--short", is_flag=True, help="Short captions: words take the place of sentences."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = [
+        click.option(
+            "--bundle", default="default", metavar="B", show_default=True, help="A bundle's folder."
+        ),
+        click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N."),
+        click.option(
+            "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads [default: all cores]."
+        ),
+        click.option("--cache", type=_FILE, metavar="DIR", help="Keep vectors in DIR for later runs."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("pairs", type=_FILE, required=False)
+@click.option(
+    "-o", "--output", type=_FILE, metavar="FILE", help="JSONL: one line a pair, in the pairs' order."
+)
+@click.option("--reference", "references", type=_FILE, multiple=True, metavar="FILE",
+              help="One pair: a text file of the reference; several may be given.")  # fmt: skip
+@click.option("--generated", type=_FILE, metavar="FILE", help="One pair: a text file of the generated text.")
+@click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
+@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary (or the pair's scores) as JSON.")
+@_scoring_options
+@_engine_options
+@click.pass_context
+def score(
+    context: click.Context,
+    /,
+    pairs: Path | None,
+    output: Path | None,
+    references: tuple[Path, ...],
+    generated: Path | None,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+    bundle: str,
+    device: str,
+    threads: int | None,
+    cache: Path | None,
+    **scoring: Any,
+) -> None:
+    """Score the pairs of PAIRS, a JSONL, CSV or Parquet file with `reference` (a text; in JSONL and Parquet
+    also a list of texts), `generated` and optionally `id`; or one pair, by --reference and --generated.
+
+    A summary goes to standard output, the scores of every pair to --output. Pairs that cannot be scored are
+    named on standard error and have an `error` in the output; the exit code is then 1.
+    """
+    if (pairs is None) == (not references and generated is None):
+        raise click.UsageError("give either PAIRS, or --reference and --generated")
+    if pairs is None and (not references or generated is None):
+        raise click.UsageError("--reference and --generated belong together")
+    if output is None and (resume or overwrite):
+        raise click.UsageError("--resume and --overwrite need --output")
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite exclude each other")
+    if pairs is None and output is not None:
+        raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
+    options = _options(context, **scoring)
+    try:
+        scorer = Scorer.open(bundle, device, cache=cache, threads=threads)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with scorer:
+        if device == "auto":
+            click.echo(
+                f"vcs-runtime: {scorer.embedder.device.engine} ({scorer.embedder.device.reason})", err=True
+            )
+        if pairs is None:
+            assert generated is not None
+            texts = [_read_text(path) for path in references]
+            [result] = scorer.iter_scores(
+                [(texts[0] if len(texts) == 1 else texts, _read_text(generated))], options
+            )
+            if as_json and not result.error:
+                click.echo(json.dumps(result.to_dict()))
+            elif not result.error:
+                print_result(result)
+            else:
+                click.echo(f"vcs-runtime: {result.error}", err=True)
+            failed = result.error is not None
+        else:
+            summary = jobs.run(
+                scorer, pairs, output, options, resume=resume, overwrite=overwrite,
+                report_failure=lambda message: click.echo(f"vcs-runtime: {message}", err=True),
+            )  # fmt: skip
+            if as_json:
+                click.echo(json.dumps(summary.to_dict()))
+            else:
+                print_summary(summary)
+            failed = summary.failed > 0
+    context.exit(1 if failed else 0)
+
+
+def _options(context: click.Context, *, preset: str, aggregate: str, short: bool, **numbers: Any) -> Options:
+    """The preset's values, overridden by what was given explicitly."""
+    for name, value in zip(("chunk_size", "lct"), PRESETS[preset], strict=True):
+        if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+            numbers[name] = value
+    if short and context.get_parameter_source("chunk_size") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--chunk-size: words are the chunks of --short")
+    chunk_size = 1 if short else numbers["chunk_size"]
+    del numbers["chunk_size"]
+    try:
+        return Options(chunk_size, Params(**numbers), aggregate, short)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,61 @@
+"""Tables for people: plain enough to be piped, coloured on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from vcs_runtime.result import Result
+from vcs_runtime.summary import Summary
+
+# What each score says, in the order of the table; names as in the result.
+MEANINGS = {
+    "vcs": "the whole: theme, content and order together",
+    "gas": "global theme: cosine of the two whole texts",
+    "las": "local content: F1 of the next two",
+    "las_precision": "how well the generated chunks are found in the reference",
+    "las_recall": "how well the reference's chunks are found in the generated text",
+    "sas": "theme, scaled down by missing local content",
+    "nas": "order of events, regularised",
+    "nas_f1": "order before regularisation: F1 of the next two",
+    "nas_d": "order by distance from where chunks belong",
+    "nas_l": "order by the length of the matches' path",
+    "window_regularizer": "what a chance order would earn; 0 for texts of many chunks",
+}
+
+
+def console() -> Console:
+    """Standard output. Piped, it is as wide as its tables, so that no line is folded."""
+    out = Console(highlight=False, soft_wrap=False)
+    return out if out.is_terminal else Console(highlight=False, width=160)
+
+
+def print_result(result: Result) -> None:
+    """The scores of one pair, each with what it says."""
+    assert result.scores is not None
+    table = Table("score", "value", "what it says", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for name, meaning in MEANINGS.items():
+        table.add_row(name, f"{getattr(result.scores, name):.4f}", meaning)
+    out = console()
+    out.print(table)
+    out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
+    if result.n_references > 1:
+        out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
+    out.print(f"\n{result.signature}", soft_wrap=True)
+
+
+def print_summary(summary: Summary) -> None:
+    """The mean, standard deviation and interval of every score of a job."""
+    table = Table("score", "mean", "sd", "95 % interval of the mean", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, s in summary.statistics().items():
+        table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}")
+    out = console()
+    out.print(table)
+    fresh = summary.scored + summary.failed - summary.resumed
+    rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
+    resumed = f", {summary.resumed} of them before" if summary.resumed else ""
+    out.print(f"\n{summary.scored} scored, {summary.failed} failed{resumed}; {summary.seconds:.1f} s{rate}")
+    out.print(summary.signature, soft_wrap=True)

@@ -1,0 +1,91 @@
+"""English contractions, written out: "can't" becomes "cannot", "they've" becomes "they have".
+
+The authors run the PyPI package `contractions` here. We do not: its last release is of 2022, it installs a
+top-level package called `data`, and it also rewrites words without an apostrophe ("shell" becomes "she
+will", "U.S." "YOU.S.", "lets" "let us"). Only what is written with an apostrophe is expanded here; on those
+forms the two agree (a parity test compares them). A possessive ("the man's hat") stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Forms whose expansion is not stem + suffix.
+_IRREGULAR = {
+    "ain't": "are not",
+    "can't": "cannot",
+    "won't": "will not",
+    "shan't": "shall not",
+    "let's": "let us",
+    "y'all": "you all",
+    "ma'am": "madam",
+    "o'clock": "of the clock",
+    "ne'er": "never",
+    "e'er": "ever",
+    "o'er": "over",
+    "'tis": "it is",
+    "'twas": "it was",
+    "'cause": "because",
+    "'em": "them",
+    "how'd": "how did",
+    "what'd": "what did",
+    "where'd": "where did",
+    "why'd": "why did",
+    "amn't": "am not",
+    "daren't": "dare not",
+}
+_NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"  # + n't
+# Words after which 's is "is": after any other it may be a possessive.
+_IS = (
+    "he|she|it|that|this|there|here|what|when|where|which|who|why|how|everyone|somebody|someone|something|so"
+)
+_SUFFIXES = {"'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
+
+_PATTERN = re.compile(
+    r"(?<!\w)(?<!\w')(?:"
+    rf"(?P<irregular>{'|'.join(sorted(_IRREGULAR, key=len, reverse=True))})"
+    rf"|(?P<negated>{_NEGATED})n't"
+    r"|(?P<am>i)'m"
+    rf"|(?P<is>{_IS})'s"
+    r"|(?P<stem>[a-z]+)(?='(?:re|ve|ll|d)(?![\w]))"
+    r")(?P<suffixes>(?:'(?:re|ve|ll|d))*)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def expand_contractions(text: str) -> str:
+    """Write out the contractions in `text`. Capitals stay: "It's" becomes "It is", "IT'S" "IT IS".
+
+    Typographic apostrophes count as plain ones; every other character is left alone.
+    """
+    if "'" not in text and "’" not in text:
+        return text
+    plain = text.replace("’", "'")
+    parts: list[str] = []
+    end = 0
+    for match in _PATTERN.finditer(plain):
+        parts += [text[end : match.start()], _expand(match)]
+        end = match.end()
+    return "".join(parts) + text[end:]
+
+
+def _expand(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    if irregular := groups["irregular"]:
+        expanded = _IRREGULAR[irregular.lower()]
+    elif negated := groups["negated"]:
+        expanded = negated + " not"
+    elif groups["am"]:
+        expanded = groups["am"] + " am"
+    elif groups["is"]:
+        expanded = groups["is"] + " is"
+    else:
+        expanded = groups["stem"]
+    expanded += "".join(
+        _SUFFIXES[suffix.lower()] for suffix in re.findall(r"'[a-z]+", groups["suffixes"], re.I)
+    )
+    written = match.group()
+    letters = [c for c in written if c.isalpha()]
+    if len(letters) > 2 and all(c.isupper() for c in letters):
+        return expanded.upper()
+    return expanded[0].upper() + expanded[1:] if letters[0].isupper() else expanded

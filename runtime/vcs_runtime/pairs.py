@@ -1,0 +1,133 @@
+"""Reading pairs from JSONL, CSV and Parquet files, one at a time, with errors that name the line.
+
+A file that cannot be read as pairs (broken JSON, a missing column) is an InputError: the job must not start.
+A pair whose *text* cannot be scored is none of this module's business: its Result says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.errors import InputError
+
+_KEYS = ("reference", "generated")
+# csv refuses fields over 128 KiB unless told otherwise; what is too long is for the scorer to say.
+_CSV_FIELD = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class InputPair:
+    """One row of an input file. `place`: "line 7" (or "row 7"); `id`: what the row calls itself, or None."""
+
+    place: str
+    id: str | int | None
+    reference: Any
+    generated: Any
+
+    @property
+    def texts(self) -> tuple[Any, Any]:
+        """What the scorer takes."""
+        return self.reference, self.generated
+
+
+def read_pairs(path: Path) -> Iterator[InputPair]:
+    """Yield the pairs of a `.jsonl`, `.csv` or `.parquet` file (any other name: JSONL), in flat memory.
+
+    Raises InputError naming the file and the line.
+    """
+    kind = path.suffix.lower()
+    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(kind, _read_jsonl)
+    try:
+        for place, row in read(path):
+            yield _pair(place, row)
+    except _RowError as error:
+        raise InputError(f"{path} {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def count_pairs(path: Path) -> int:
+    """Read the whole file once: how many pairs it holds. Raises InputError as `read_pairs` would."""
+    return sum(1 for _ in read_pairs(path))
+
+
+class _RowError(Exception):
+    """A row that is none: begins with the place."""
+
+
+def _pair(place: str, row: Any) -> InputPair:
+    if not isinstance(row, dict):
+        raise _RowError(
+            f"{place}: an object with {' and '.join(_KEYS)} was expected, not {type(row).__name__}"
+        )
+    for key in _KEYS:
+        if key not in row:
+            raise _RowError(f"{place}: no {key!r} (there is {', '.join(map(repr, row)) or 'nothing'})")
+    name = row.get("id")
+    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
+        raise _RowError(f"{place}: 'id' must be a string or a whole number, not {type(name).__name__}")
+    return InputPair(place, name, row["reference"], row["generated"])
+
+
+def _read_jsonl(path: Path) -> Iterator[tuple[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.decode())
+            except UnicodeDecodeError as error:
+                raise _RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+            except (ValueError, RecursionError) as error:
+                raise _RowError(f"line {number}: not JSON: {error}") from None
+            yield f"line {number}", row
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
+    csv.field_size_limit(_CSV_FIELD)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            _check_columns(reader.fieldnames or (), "line 1")
+            for row in reader:
+                if None in row or None in row.values():
+                    raise _RowError(f"line {reader.line_num}: not as many fields as the header")
+                yield f"line {reader.line_num}", row
+        except UnicodeDecodeError:
+            raise _RowError(f"line {reader.line_num + 1}: not UTF-8") from None
+        except csv.Error as error:
+            raise _RowError(f"line {reader.line_num}: not CSV: {error}") from None
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError(f"{path}: reading Parquet needs `vcs-runtime[parquet]`") from None
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(file.schema_arrow.names, "schema")
+            columns = [name for name in ("id", *_KEYS) if name in file.schema_arrow.names]
+            number = 0
+            for batch in file.iter_batches(batch_size=256, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+    except pa.ArrowException as error:
+        raise _RowError(f"is no Parquet file: {error}") from None
+
+
+def _check_columns(columns: Sequence[str], place: str) -> None:
+    for key in _KEYS:
+        if key not in columns:
+            raise _RowError(
+                f"{place}: no column {key!r} (there is {', '.join(map(repr, columns)) or 'nothing'})"
+            )

@@ -1,0 +1,35 @@
+"""A progress bar on standard error: rate and remaining time on a terminal, nothing when piped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(total: int, *, enabled: bool = True, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances the bar by so many pairs; `done` of the `total` were finished before."""
+    if not enabled:
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f} pairs/s" if task.speed else "", style="progress.data.speed")
+
+    console = Console(stderr=True)
+    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("scoring", total=total, completed=done)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,259 @@
+"""`Scorer`: pairs of texts in, `Result`s out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from vcs_numba import Params, Scores, score_batch
+from vcs_runtime.bundle import Bundle, open_bundle
+from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
+from vcs_runtime.contractions import expand_contractions
+from vcs_runtime.embedder import Embedder
+from vcs_runtime.errors import TextError
+from vcs_runtime.progress import progress_bar
+from vcs_runtime.result import Result
+from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.signature import Options, signature
+from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words
+
+Reference = str | Sequence[str]
+Pair = tuple[Reference, str]
+
+# Pairs are scored in blocks: large enough for full batches, small enough that a job which is stopped loses
+# little. About 40,000 tokens; for short captions the number of pairs bounds it.
+_BLOCK_CHARACTERS = 200_000
+_BLOCK_PAIRS = 1024
+_DEFAULTS = Params()
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A pair cut into chunks: per reference its text and chunks, and the same of the generated text."""
+
+    references: list[tuple[str, list[str]]]
+    generated: tuple[str, list[str]]
+
+    def texts(self) -> Iterator[str]:
+        for text, chunks in (*self.references, self.generated):
+            yield text
+            yield from chunks
+
+
+class Scorer:
+    """Scores pairs of a reference and a generated text. Open one with `Scorer.open`; use it in `with`.
+
+    It may be used from several threads. Scores do not depend on what is scored together.
+    """
+
+    def __init__(self, embedder: Embedder, segmenter: Segmenter, store: VectorStore) -> None:
+        self.embedder = embedder
+        self.segmenter = segmenter
+        self._store = store
+
+    @classmethod
+    def open(
+        cls,
+        bundle: str | os.PathLike[str] | Bundle = "default",
+        device: str = "auto",
+        *,
+        cache: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        memory_mb: int = 256,
+    ) -> Scorer:
+        """Open a scorer on a bundle (a folder, or "default"), verified by hash; nothing is downloaded.
+
+        device     "auto", "cpu", "cuda:N"; a named device is used or refused
+        cache      folder in which vectors are kept between runs and shared by processes
+        threads    CPU threads of the model; default: every core this process may use
+        memory_mb  for vectors of texts that come again: within it each distinct text is embedded once
+
+        Raises BundleError, DeviceError, CacheError; ValueError for a `device` that is no device name.
+        """
+        opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+        embedder = Embedder.open(opened, device, threads)
+        vectors = None
+        if cache is not None:
+            vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
+        return cls(embedder, Segmenter.open(opened), VectorStore(embedder, vectors, memory_mb << 20))
+
+    @property
+    def signature(self) -> str:
+        """The signature of a score with default options. A `Result` carries that of its own options."""
+        return signature(Options(), self.embedder, self.segmenter)
+
+    def score(
+        self,
+        reference: Reference,
+        generated: str,
+        *,
+        chunk_size: int = 1,
+        params: Params = _DEFAULTS,
+        aggregate: str = "max",
+    ) -> Result:
+        """Score one pair. `reference` is a text or several; of several the best counts (`aggregate`).
+
+        chunk_size  segments joined to one chunk (definition, section 1); the papers use 3
+        params      of the alignment core
+        aggregate   "max" or "mean" over several references
+
+        Raises TextError (a ValueError) that names the text which cannot be scored.
+        """
+        return self._one(reference, generated, Options(chunk_size, params, aggregate))
+
+    def score_short(
+        self, reference: Reference, generated: str, *, params: Params = _DEFAULTS, aggregate: str = "max"
+    ) -> Result:
+        """Score a pair of short texts (VCS_short; definition, section 10): words take the place of chunks."""
+        return self._one(reference, generated, Options(1, params, aggregate, short=True))
+
+    def score_many(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        chunk_size: int = 1,
+        params: Params = _DEFAULTS,
+        aggregate: str = "max",
+        short: bool = False,
+        progress: bool = False,
+    ) -> list[Result]:
+        """Score many pairs `(reference, generated)`, in order. Options as for `score` and `score_short`.
+
+        A pair that cannot be scored does not stop the rest: its Result has `error` and no scores.
+        `progress` shows a bar on a terminal's standard error.
+        """
+        pairs = list(pairs)
+        options = Options(chunk_size, params, aggregate, short)
+        results = []
+        with progress_bar(len(pairs), enabled=progress) as advance:
+            for result in self.iter_scores(pairs, options):
+                results.append(result)
+                advance(1)
+        return results
+
+    def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
+        """Score a stream of pairs in flat memory: one Result a pair, in order, a block at a time."""
+        block: list[_Prepared | TextError] = []
+        characters = 0
+        for pair in pairs:
+            try:
+                prepared = self._prepare(pair, options)
+                characters += len(prepared.generated[0]) + sum(len(text) for text, _ in prepared.references)
+                block.append(prepared)
+            except TextError as error:
+                block.append(error)
+            if characters >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_PAIRS:
+                yield from self._score_block(block, options)
+                block, characters = [], 0
+        yield from self._score_block(block, options)
+
+    def close(self) -> None:
+        """Give the sessions and their memory back."""
+        self._store.close()
+        self.embedder.close()
+        self.segmenter.close()
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _one(self, reference: Reference, generated: str, options: Options) -> Result:
+        [result] = self._score_block([self._prepare((reference, generated), options)], options)
+        if result.error:
+            raise TextError(result.error)
+        return result
+
+    def _prepare(self, pair: Pair, options: Options) -> _Prepared:
+        try:
+            reference, generated = pair
+        except (TypeError, ValueError):
+            raise TextError(f"pair: must be (reference, generated), not {type(pair).__name__}") from None
+        if isinstance(reference, str) or not isinstance(reference, Sequence):
+            references = [self._chunks(reference, "reference", options)]
+        elif reference:
+            references = [self._chunks(text, f"reference[{i}]", options) for i, text in enumerate(reference)]
+        else:
+            raise TextError("reference: the list is empty")
+        return _Prepared(references, self._chunks(generated, "generated", options))
+
+    def _chunks(self, text: Any, what: str, options: Options) -> tuple[str, list[str]]:
+        text = check_text(text, what)
+        if options.short:
+            chunks = short_words(text)
+        else:
+            # Punctuation goes last: the rules need it to find the sentences.
+            segments = clean_segments(self.segmenter.sentences(expand_contractions(text), what))
+            chunks = join_chunks(segments, options.chunk_size)
+        if not chunks:
+            kind = "punctuation and stop words" if options.short else "punctuation"
+            raise TextError(f"{what}: the text holds nothing but {kind}")
+        return text, chunks
+
+    def _score_block(self, block: Sequence[_Prepared | TextError], options: Options) -> Iterator[Result]:
+        good = [item for item in block if isinstance(item, _Prepared)]
+        line = signature(options, self.embedder, self.segmenter)
+        try:
+            vectors = self._store.get(text for item in good for text in item.texts())
+        except TextError as error:
+            # One text that the model refuses must not take the others with it.
+            if len(block) == 1:
+                yield Result(None, 0, 0, line, error=str(error))
+            else:
+                for item in block:
+                    yield from self._score_block([item], options)
+            return
+        grids = [
+            (_cosines(chunks, item.generated[1], vectors)) for item in good for _, chunks in item.references
+        ]
+        gas = [
+            _cosines([text], [item.generated[0]], vectors)[0, 0]
+            for item in good
+            for text, _ in item.references
+        ]
+        rows = score_batch(grids, gas, options.params) if grids else np.empty(0)
+        row = 0
+        for item in block:
+            if isinstance(item, TextError):
+                yield Result(None, 0, 0, line, error=str(item))
+                continue
+            count = len(item.references)
+            yield _result(item, rows[row : row + count], options, line)
+            row += count
+
+
+def _cosines(reference: list[str], generated: list[str], vectors: dict[str, Vector]) -> np.ndarray[Any, Any]:
+    """The similarity matrix `(len(reference), len(generated))`, float64 (definition, section 1).
+
+    Products of float32 unit vectors summed in float64: the last bits do not depend on the BLAS. Texts that
+    stand twice get equal columns to the bit, so that ties between them are ties.
+    """
+    refs, gens = (list(dict.fromkeys(texts)) for texts in (reference, generated))
+    left, right = (np.array([vectors[text] for text in texts], np.float64) for texts in (refs, gens))
+    grid = np.clip(left @ right.T, -1.0, 1.0)
+    if len(refs) < len(reference):
+        grid = grid[[refs.index(text) for text in reference]]
+    if len(gens) < len(generated):
+        grid = grid[:, [gens.index(text) for text in generated]]
+    return grid
+
+
+def _result(item: _Prepared, rows: np.ndarray[Any, Any], options: Options, line: str) -> Result:
+    best = int(np.argmax(rows["vcs"]))
+    names = Scores._fields
+    if options.aggregate == "mean":
+        scores = Scores(*(float(rows[name].mean()) for name in names))
+    else:
+        scores = Scores(*(float(value) for value in rows[best]))
+    return Result(
+        scores, len(item.references[best][1]), len(item.generated[1]), line, best, len(item.references)
+    )

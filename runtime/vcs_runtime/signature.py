@@ -1,0 +1,72 @@
+"""The signature: one line that says how a score came about, so that it can be compared and reproduced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import vcs_runtime
+from vcs_numba import Params
+from vcs_runtime.embedder import Embedder
+from vcs_runtime.errors import unknown_choice
+from vcs_runtime.segmenter import Segmenter
+
+DEFINITION = "1.0.0"  # whose formulas these are: the reference package's only release
+AGGREGATES = ("max", "mean")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pairs are scored.
+
+    chunk_size   segments joined to one chunk, at least 1 (definition, section 1)
+    params       of the alignment core
+    aggregate    of several references: the best ("max") or the mean of all scores ("mean")
+    short        words take the place of chunks (VCS_short; definition, section 10)
+    """
+
+    chunk_size: int = 1
+    params: Params = Params()
+    aggregate: str = "max"
+    short: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
+            raise ValueError(f"chunk_size must be a whole number of at least 1, not {self.chunk_size!r}")
+        if not isinstance(self.params, Params):
+            raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
+        if self.aggregate not in AGGREGATES:
+            raise unknown_choice("aggregate", self.aggregate, AGGREGATES)
+
+
+def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str:
+    """The signature of a score: fields `key:value` separated by "|".
+
+    Weights are named by the first four hex digits of the hash of the bytes that were loaded. What is not at
+    its default (penalty, regulariser, small_text, aggregate) has a field of its own after the context's.
+    """
+    params = options.params
+    fields = [
+        "vcs",
+        f"def:{DEFINITION}",
+        f"chunk:{'word' if options.short else options.chunk_size}",
+        f"lct:{params.lct:g}",
+        f"ctx:{params.context_cutoff:g}/{params.context_window:g}",
+    ]
+    if params.lct_penalty != "full":
+        fields.append(f"penalty:{params.lct_penalty}")
+    if params.regularizer != "window":
+        fields.append(f"reg:{params.regularizer}/{params.nas_blend_factor:g}/{params.nas_coverage_cutoff:g}")
+    if params.small_text != "paper":
+        fields.append(f"small:{params.small_text}")
+    if options.aggregate != "max":
+        fields.append(f"refs:{options.aggregate}")
+    spec = embedder.spec
+    fields += [
+        "seg:none" if options.short else f"seg:{segmenter.identity}",
+        f"emb:{spec.name}@{embedder.weights_hash[:4]}",
+        f"long:{spec.long_text}/{spec.max_tokens}",
+        f"prec:{spec.precision}",
+        f"engine:{embedder.device.engine}",
+        f"v:{vcs_runtime.__version__}",
+    ]
+    return "|".join(fields)

@@ -1,0 +1,141 @@
+"""`bundle.json`: what is accepted, and what is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcs_runtime import BundleError, Scorer
+from vcs_runtime.bundle import MANIFEST, home, open_bundle, read_manifest
+
+
+@pytest.fixture
+def copy(tiny_bundle: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_bundle, tmp_path / "bundle")
+
+
+def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads((bundle / MANIFEST).read_text())
+    change(data)
+    (bundle / MANIFEST).write_text(json.dumps(data))
+
+
+def test_a_bundle_works_from_any_folder(copy: Path, scorer: Scorer) -> None:
+    with Scorer.open(copy, device="cpu") as moved:
+        assert moved.score("A man walks.", "A dog runs.") == scorer.score("A man walks.", "A dog runs.")
+
+
+def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(tiny_bundle / MANIFEST)
+    (tmp_path / MANIFEST).write_text(manifest.to_json())
+    assert read_manifest(tmp_path / MANIFEST) == manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d.update(schema=2), "schema 2, but this version reads schema 1 only"),
+        (lambda d: d.update(schema="1"), "schema: must be of type int, not str"),
+        (lambda d: d.update(schema=True), "schema: must be of type int, not bool"),
+        (lambda d: d.pop("files"), "files: missing"),
+        (lambda d: d.pop("licence"), "licence: missing"),
+        (lambda d: d.update(files={}), "files: must be of type list, not dict"),
+        (lambda d: d["files"].append(d["files"][0]), "files: a path is listed twice"),
+        (lambda d: d["files"].append("x"), "an object was expected, not str"),
+        (lambda d: d["files"][0].update(path="../x"), "'../x' is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="/etc/passwd"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="a//b"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="./a"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="a\\b"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="C:a"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path=""), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(path="bundle.json"), "is not a plain relative path"),
+        (lambda d: d["files"][0].update(size=-1), "size or sha256 is not one"),
+        (lambda d: d["files"][0].update(sha256="abc"), "size or sha256 is not one"),
+        (lambda d: d["embedder"].update(model="embedder/other.onnx"), "embedder/other.onnx is not in files"),
+        (lambda d: d["embedder"].update(weights=[]), "out of range"),
+        (lambda d: d["embedder"].update(weights=[1]), "weights: 1 is not a string"),
+        (lambda d: d["embedder"].update(long_text="cut"), "long_text must be one of"),
+        (lambda d: d["embedder"].update(max_tokens=2), "out of range"),
+        (lambda d: d["embedder"].update(name="a|b"), "name: 'a|b' must be letters"),
+        (lambda d: d["segmenter"].update(kind="magic"), "kind must be one of"),
+        (lambda d: d.update(embedder=[]), "an object was expected, not list"),
+    ],
+)
+def test_a_manifest_that_is_wrong_names_the_field(
+    copy: Path, change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    edit(copy, change)
+    with pytest.raises(BundleError) as error:
+        open_bundle(copy)
+    assert says in str(error.value)
+    assert str(copy) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "cannot be read"),
+        (b"[]", "an object was expected, not list"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b'{"schema": 1, "schema": 1}', "the key 'schema' stands twice"),
+        (b" " * (5 << 20), "this is no manifest"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(copy: Path, content: bytes, says: str) -> None:
+    (copy / MANIFEST).write_bytes(content)
+    with pytest.raises(BundleError, match=says):
+        open_bundle(copy)
+
+
+def _flip_a_bit(bundle: Path) -> None:
+    path = bundle / "embedder/model.onnx.data"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _link(bundle: Path) -> None:
+    path = bundle / "embedder/tokenizer.json"
+    path.rename(bundle.parent / "tokenizer.json")
+    path.symlink_to(bundle.parent / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    ("attack", "says"),
+    [
+        (_flip_a_bit, "embedder/model.onnx.data is damaged"),
+        (_link, "embedder/tokenizer.json is missing or not a regular file"),
+        (lambda b: (b / "embedder/tokenizer.json").unlink(), "embedder/tokenizer.json is missing"),
+        (lambda b: (b / "embedder/tokenizer.json").write_text("{}"), "embedder/tokenizer.json has 2 bytes"),
+        (lambda b: (b / "embedder/extra.bin").write_text("x"), "embedder/extra.bin is not listed"),
+        (lambda b: (b / "link").symlink_to("/"), "link is not listed"),
+        (lambda b: (b / MANIFEST).unlink(), "no bundle.json in it"),
+        (shutil.rmtree, "no such folder"),
+    ],
+)
+def test_a_bundle_that_was_changed_is_refused(
+    copy: Path, attack: Callable[[Path], object], says: str
+) -> None:
+    attack(copy)
+    with pytest.raises(BundleError, match=says):
+        Scorer.open(copy, device="cpu")
+
+
+def test_a_bundle_without_an_embedder_has_none_to_open(copy: Path) -> None:
+    edit(copy, lambda data: data.update(embedder=None))
+    with pytest.raises(BundleError, match="it holds no embedder"):
+        Scorer.open(copy, device="cpu")
+
+
+def test_home_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
+    assert home() == tmp_path
+    with pytest.raises(BundleError, match="run `vcs-runtime fetch default`"):
+        open_bundle("default")

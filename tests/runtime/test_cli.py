@@ -1,0 +1,188 @@
+"""The command line: exit codes, one line per error, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.stories import read_lines, story, write_pairs
+from vcs_runtime import Scorer
+
+
+def vcs(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for part in says:
+        assert part in done.stderr
+
+
+@pytest.fixture
+def engine(tiny_bundle: Path) -> tuple[object, ...]:
+    return ("--bundle", tiny_bundle, "--device", "cpu")
+
+
+def test_a_file_of_pairs(
+    scorer: Scorer, engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    done = vcs("score", pairs_file, "-o", tmp_path / "o.jsonl", "--json", *engine)
+    assert (done.returncode, done.stderr) == (0, "")  # no progress bar where nobody looks
+    summary = json.loads(done.stdout)
+    assert (summary["scored"], summary["failed"]) == (12, 0)
+    assert summary["signature"] == scorer.signature
+    assert set(summary["scores"]["vcs"]) == {"mean", "sd", "ci95"}
+    assert len(read_lines(tmp_path / "o.jsonl")) == 12
+
+
+def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_file: Path) -> None:
+    done = vcs("score", pairs_file, *engine)
+    assert done.returncode == 0
+    assert "12 scored, 0 failed" in done.stdout
+    assert "vcs|def:1.0.0|chunk:1|" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 160
+
+
+def test_one_pair_from_two_files(scorer: Scorer, engine: tuple[object, ...], tmp_path: Path) -> None:
+    for name, seed in (("ref", 1), ("ref2", 2), ("gen", 3)):
+        (tmp_path / name).write_text(story(seed))
+    pair = ("--reference", tmp_path / "ref", "--generated", tmp_path / "gen")
+    done = vcs("score", *pair, "--json", *engine)
+    assert json.loads(done.stdout) == scorer.score(story(1), story(3)).to_dict()
+    done = vcs("score", *pair, "--reference", tmp_path / "ref2", *engine)
+    assert done.returncode == 0
+    assert "of 2 won" in done.stdout
+
+
+def test_presets_and_what_overrides_them(engine: tuple[object, ...], pairs_file: Path) -> None:
+    def fields(*options: object) -> str:
+        done = vcs("score", pairs_file, "--json", *options, *engine)
+        return "|".join(json.loads(done.stdout)["signature"].split("|")[2:4])
+
+    assert fields() == "chunk:1|lct:0"
+    assert fields("--preset", "paper") == "chunk:3|lct:0.1"
+    assert fields("--preset", "paper", "--lct", "0.5") == "chunk:3|lct:0.5"
+    assert fields("--preset", "table-lct1", "--chunk-size", "2") == "chunk:2|lct:1"
+    assert fields("--short") == "chunk:word|lct:0"
+
+
+def test_some_pairs_failed_is_exit_code_1(engine: tuple[object, ...], tmp_path: Path) -> None:
+    source = tmp_path / "p.jsonl"
+    write_pairs(
+        source,
+        [
+            {"reference": story(1), "generated": story(2)},
+            {"id": "x", "reference": story(1), "generated": " "},
+        ],
+    )
+    done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
+    assert_one_line(done, 1, f"{source} line 2 (id x): generated: the text is empty")
+    assert "1 scored, 1 failed" in done.stdout
+    done = vcs("score", source, "-o", tmp_path / "o.jsonl", "--resume", *engine)
+    assert_one_line(done, 1, "line 2 (id x)")
+
+
+def test_unreadable_input_is_exit_code_2(
+    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(pairs_file.read_text() + "{nonsense\n")
+    assert_one_line(vcs("score", broken, *engine), 2, f"{broken} line 13: not JSON")
+    assert_one_line(vcs("score", tmp_path / "no.jsonl", *engine), 2, "no.jsonl: No such file")
+    one = ("score", "--reference", tmp_path / "no.txt", "--generated", tmp_path / "no.txt")
+    assert_one_line(vcs(*one, *engine), 2, "no.txt: No such file")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9.")
+    one = ("score", "--reference", tmp_path / "latin.txt", "--generated", tmp_path / "latin.txt")
+    assert_one_line(vcs(*one, *engine), 2, "latin.txt: not UTF-8 (byte 3)")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("score",),
+        ("score", "p.jsonl", "--generated", "g.txt"),
+        ("score", "--reference", "r.txt"),
+        ("score", "p.jsonl", "--resume"),
+        ("score", "p.jsonl", "-o", "o", "--resume", "--overwrite"),
+        ("score", "p.jsonl", "--lct", "-1"),
+        ("score", "p.jsonl", "--lct", "nan"),
+        ("score", "p.jsonl", "--chunk-size", "0"),
+        ("score", "p.jsonl", "--aggregate", "median"),
+        ("score", "p.jsonl", "--short", "--chunk-size", "2"),
+        ("score", "p.jsonl", "--preset", "mine"),
+        ("fetch", "other"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    done = vcs(*arguments)
+    assert done.returncode == 2
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path) -> None:
+    done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
+    assert done.returncode == 2
+    assert "device must be" in done.stderr
+    done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "cuda:0")
+    assert_one_line(done, 2, "no CUDAExecutionProvider")
+
+
+def test_a_missing_default_bundle_names_the_command(pairs_file: Path, tmp_path: Path) -> None:
+    done = vcs("score", pairs_file, "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path / "home"))
+    assert_one_line(done, 2, "`vcs-runtime fetch default`", str(tmp_path / "home"))
+    assert not (tmp_path / "home").exists()
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(tiny_bundle: Path, tmp_path: Path) -> None:
+    done = vcs("doctor", "--json", VCS_RUNTIME_HOME=str(tmp_path))
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert "CPUExecutionProvider" in report["providers"]
+    assert any("vcs-runtime fetch default" in problem for problem in report["problems"])
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles/default").symlink_to(tiny_bundle)
+    done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing is missing" in done.stdout
+
+
+def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles/default").symlink_to(tiny_bundle)
+    done = vcs("demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the reference itself   1.000" in done.stdout
+
+
+def test_help_and_version() -> None:
+    assert "score" in vcs("--help").stdout
+    assert vcs("--version").stdout.startswith("vcs-runtime, version ")
+    assert "--resume" in vcs("score", "-h").stdout
+
+
+def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
+    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    outputs = [tmp_path / "a", tmp_path / "b"]
+    for output in outputs:
+        assert vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).returncode == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    done = vcs("score", pairs_file, "--cache", pairs_file, *engine)
+    assert_one_line(done, 2, "vector cache", str(pairs_file))

@@ -1,0 +1,210 @@
+"""Long jobs: whole lines, resume, failures that cost nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.stories import read_lines, story, write_pairs
+from vcs_runtime import Options, Scorer, jobs
+from vcs_runtime.errors import InputError
+from vcs_runtime.summary import Summary
+
+
+def run(scorer: Scorer, source: Path, output: Path | None, **options: bool) -> Summary:
+    return jobs.run(scorer, source, output, Options(), progress=False, **options)
+
+
+def test_one_line_a_pair_in_order_with_scores_and_signature(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    summary = run(scorer, pairs_file, tmp_path / "out.jsonl")
+    lines = read_lines(tmp_path / "out.jsonl")
+    pairs = read_lines(pairs_file)
+    assert [line["id"] for line in lines] == [pair["id"] for pair in pairs]
+    for line, pair in zip(lines, pairs, strict=True):
+        expected = scorer.score(pair["reference"], pair["generated"])
+        assert line == {"id": pair["id"], **expected.to_dict()}
+    assert (summary.scored, summary.failed, summary.resumed) == (12, 0, 0)
+    mean = sum(line["vcs"] for line in lines) / 12
+    statistic = summary.statistics()["vcs"]
+    assert statistic.mean == pytest.approx(mean)
+    assert statistic.low < mean < statistic.high
+    assert summary.statistics() == summary.statistics()
+
+
+def test_pairs_without_an_id_are_named_by_their_line(scorer: Scorer, tmp_path: Path) -> None:
+    write_pairs(tmp_path / "p.jsonl", [{"reference": story(1), "generated": story(2)}] * 2)
+    run(scorer, tmp_path / "p.jsonl", tmp_path / "o.jsonl")
+    assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["line 1", "line 2"]
+
+
+def test_failed_pairs_are_reported_and_listed(scorer: Scorer, tmp_path: Path) -> None:
+    rows = [
+        {"id": "good", "reference": story(1), "generated": story(2)},
+        {"id": "bad", "reference": story(1), "generated": ""},
+        {"reference": 5, "generated": story(2)},
+        {"reference": "a\ud800.", "generated": story(2)},
+    ]
+    source = tmp_path / "p.jsonl"
+    write_pairs(source, rows)
+    messages: list[str] = []
+    summary = jobs.run(
+        scorer, source, tmp_path / "o.jsonl", Options(), report_failure=messages.append, progress=False
+    )
+    assert (summary.scored, summary.failed) == (1, 3)
+    assert messages == [
+        f"{source} line 2 (id bad): generated: the text is empty",
+        f"{source} line 3: reference: must be a string, not int",
+        f"{source} line 4: reference: the text holds a lone surrogate U+D800 (at position 1)",
+    ]
+    assert ["error" in line for line in read_lines(tmp_path / "o.jsonl")] == [False, True, True, True]
+
+
+def test_a_broken_line_is_found_before_anything_is_scored(scorer: Scorer, pairs_file: Path) -> None:
+    with pairs_file.open("a") as file:
+        file.write('{"reference": "a.",\n')
+    output = pairs_file.with_name("out.jsonl")
+    with pytest.raises(InputError, match=r"pairs\.jsonl line 13: not JSON"):
+        run(scorer, pairs_file, output)
+    assert not output.exists()
+
+
+def test_an_empty_input_is_refused(scorer: Scorer, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="it holds no pairs"):
+        run(scorer, tmp_path / "p.jsonl", None)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 12])
+@pytest.mark.parametrize("torn", [b"", b'{"id": 5, "vcs": 0.', b"{"])
+def test_resume_goes_on_behind_the_last_whole_line(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, cut: int, torn: bytes
+) -> None:
+    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    run(scorer, pairs_file, whole)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:cut]) + torn)
+    summary = run(scorer, pairs_file, part, resume=True)
+    assert part.read_bytes() == whole.read_bytes()
+    assert (summary.scored, summary.resumed) == (12, cut)
+
+
+def test_resume_never_scores_a_finished_pair_twice(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.jsonl"
+    run(scorer, pairs_file, output)
+    lines = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(lines[:9]))
+    scored: list[object] = []
+    prepare = Scorer._prepare
+    monkeypatch.setattr(
+        Scorer, "_prepare", lambda self, pair, o: (scored.append(pair), prepare(self, pair, o))[1]
+    )
+    run(scorer, pairs_file, output, resume=True)
+    assert len(scored) == 3
+
+
+def test_an_output_that_exists_is_not_overwritten_unasked(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    output.write_text("something precious")
+    with pytest.raises(InputError, match=r"out\.jsonl: it exists; go on with --resume"):
+        run(scorer, pairs_file, output)
+    assert output.read_text() == "something precious"
+    run(scorer, pairs_file, output, overwrite=True)
+    assert len(read_lines(output)) == 12
+
+
+def test_resume_refuses_the_output_of_other_options_or_another_input(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    jobs.run(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
+    before = output.read_bytes()
+    with pytest.raises(InputError, match=r"out\.jsonl line 1: scored as .*chunk:2.*, this run is .*chunk:1"):
+        run(scorer, pairs_file, output, resume=True)
+    other = tmp_path / "other.jsonl"
+    write_pairs(other, [{"id": "x", "reference": story(1), "generated": story(2)}])
+    with pytest.raises(InputError, match="this is the output of another input"):
+        jobs.run(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+    write_pairs(other, read_lines(pairs_file)[:3])
+    with pytest.raises(InputError, match="more lines than"):
+        jobs.run(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text('{"some": "file"}\n')
+    with pytest.raises(InputError, match="no line of an earlier run"):
+        run(scorer, pairs_file, foreign, resume=True)
+    assert output.read_bytes() == before
+
+
+def test_a_full_disk_keeps_what_was_finished(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.jsonl"
+    monkeypatch.setattr("vcs_runtime.scorer._BLOCK_PAIRS", 4)
+    real_write, calls = os.write, []
+
+    def write(file: int, data: bytes) -> int:
+        calls.append(data)
+        if len(calls) == 3:  # half of the second block, then no space is left
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_write(file, data if len(calls) == 1 else data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(
+        InputError, match=r"out\.jsonl: No space left on device; what was finished before is kept"
+    ):
+        run(scorer, pairs_file, output)
+    monkeypatch.setattr(os, "write", real_write)
+    assert [line["id"] for line in read_lines(output)] == [0, 1, 2, 3]
+    summary = run(scorer, pairs_file, output, resume=True)
+    assert (summary.resumed, summary.scored) == (4, 12)
+
+
+def test_two_jobs_cannot_write_one_output(scorer: Scorer, pairs_file: Path, tmp_path: Path) -> None:
+    with (
+        jobs.OutputFile(tmp_path / "out.jsonl"),
+        pytest.raises(InputError, match="another process is writing"),
+    ):
+        run(scorer, pairs_file, tmp_path / "out.jsonl", resume=True)
+
+
+def test_an_output_in_a_folder_that_is_not_there_is_named(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"none/out\.jsonl: No such file"):
+        run(scorer, pairs_file, tmp_path / "none/out.jsonl")
+
+
+def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
+    scorer: Scorer, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    source, output, whole = tmp_path / "p.jsonl", tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    write_pairs(
+        source,
+        [{"id": i, "reference": story(i % 50, 12), "generated": story(1000 + i, 12)} for i in range(4000)],
+    )
+    run(scorer, source, whole)
+    command = [sys.executable, "-m", "vcs_runtime", "score", str(source), "-o", str(output)]
+    command += ["--bundle", str(tiny_bundle), "--device", "cpu"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not (output.exists() and output.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    finished = output.read_bytes().count(b"\n")
+    assert 0 < finished < 4000
+    done = subprocess.run([*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    assert json.loads(done.stdout)["resumed"] == finished
+    assert output.read_bytes() == whole.read_bytes()

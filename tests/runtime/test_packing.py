@@ -1,0 +1,58 @@
+"""Batches cut by token budget."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcs_runtime.embedder import cut_windows
+from vcs_runtime.packing import STEP, batches, padded_length
+
+SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
+
+
+@given(SEQUENCES, st.integers(1, 200))
+def test_every_sequence_is_in_one_batch_unchanged(sequences: list[list[int]], budget: int) -> None:
+    seen = []
+    for batch in batches(sequences, budget):
+        assert batch.ids.shape == batch.mask.shape == (len(batch.rows), batch.ids.shape[1])
+        assert batch.ids.dtype == batch.mask.dtype == np.int64
+        for row, ids, mask in zip(batch.rows, batch.ids, batch.mask, strict=True):
+            assert ids[mask == 1].tolist() == sequences[row]
+            assert mask.sum() == len(sequences[row])
+        seen += batch.rows
+    assert sorted(seen) == list(range(len(sequences)))
+
+
+@given(SEQUENCES, st.integers(1, 200))
+def test_batches_keep_to_the_budget_unless_one_sequence_exceeds_it(
+    sequences: list[list[int]], budget: int
+) -> None:
+    for batch in batches(sequences, budget):
+        assert batch.ids.size <= budget or len(batch.rows) == 1
+
+
+@given(SEQUENCES, SEQUENCES)
+def test_the_padded_length_of_a_sequence_depends_on_itself_alone(
+    some: list[list[int]], others: list[list[int]]
+) -> None:
+    for batch in batches(some + others, 10_000):
+        for row in batch.rows:
+            assert batch.ids.shape[1] == padded_length(len((some + others)[row]))
+
+
+@given(st.integers(0, 1000))
+def test_padding_is_below_one_step(tokens: int) -> None:
+    assert max(tokens, 1) <= padded_length(tokens) < max(tokens, 1) + STEP
+    assert padded_length(tokens) % STEP == 0
+
+
+@given(st.lists(st.integers(), max_size=300), st.integers(1, 50))
+def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: int) -> None:
+    windows = cut_windows(ids, limit)
+    assert sum(windows, []) == ids
+    assert len(windows) == max(1, -(-len(ids) // limit))
+    lengths = [len(window) for window in windows]
+    assert max(lengths) <= limit
+    assert max(lengths) - min(lengths) <= 1

@@ -1,0 +1,182 @@
+"""From text to score on a tiny bundle."""
+
+from __future__ import annotations
+
+import math
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.stories import story
+from vcs_numba import Params, score_embeddings
+from vcs_runtime import DeviceError, Options, Scorer, TextError
+
+PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(40)]
+
+
+def test_equal_texts_score_one(scorer: Scorer) -> None:
+    result = scorer.score(PAIRS[5][0], PAIRS[5][0])
+    assert result.vcs == pytest.approx(1.0, abs=1e-6)
+    assert (result.n_ref, result.n_gen) == (7, 7)
+    assert result.scores is not None
+    assert result.scores.gas <= 1.0
+
+
+def test_the_score_is_the_core_applied_to_the_vectors(scorer: Scorer) -> None:
+    reference, generated = PAIRS[8]
+    chunks = [
+        [sentence.strip().rstrip(".") for sentence in text.split(". ")] for text in (reference, generated)
+    ]
+    vectors = [scorer.embedder.embed(part) for part in chunks]
+    whole = scorer.embedder.embed([reference, generated])
+    expected = score_embeddings(*vectors, *whole)
+    result = scorer.score(reference, generated)
+    assert result.scores is not None
+    np.testing.assert_allclose(result.scores, expected, atol=1e-6)
+    assert (result.n_ref, result.n_gen) == (len(chunks[0]), len(chunks[1]))
+
+
+def test_scores_are_the_same_alone_batched_and_shuffled_to_the_bit(tiny_bundle: Path) -> None:
+    # No memory between calls: every score is computed from the texts.
+    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0) as fresh:
+        alone = [fresh.score(*pair).scores for pair in PAIRS]
+        batched = [result.scores for result in fresh.score_many(PAIRS)]
+        order = random.Random(1).sample(range(len(PAIRS)), len(PAIRS))
+        shuffled = fresh.score_many([PAIRS[i] for i in order])
+    assert batched == alone
+    assert [shuffled[order.index(i)].scores for i in range(len(PAIRS))] == alone
+
+
+def test_chunk_size_joins_sentences(scorer: Scorer) -> None:
+    result = scorer.score(story(1, 7), story(2, 4), chunk_size=3)
+    assert (result.n_ref, result.n_gen) == (3, 2)
+    assert "|chunk:3|" in result.signature
+
+
+def test_several_references_take_the_best_and_say_which(scorer: Scorer) -> None:
+    references = [PAIRS[0][0], PAIRS[1][0], PAIRS[2][1]]
+    result = scorer.score(references, PAIRS[2][1])
+    single = [scorer.score(reference, PAIRS[2][1]).vcs for reference in references]
+    assert result.reference_index == 2
+    assert result.n_references == 3
+    assert result.vcs == max(single)
+    assert result.to_dict()["reference_index"] == 2
+    mean = scorer.score(references, PAIRS[2][1], aggregate="mean")
+    assert mean.vcs == pytest.approx(np.mean(single), abs=1e-12)
+    assert "|refs:mean|" in mean.signature
+
+
+def test_one_reference_in_a_list_is_one_reference(scorer: Scorer) -> None:
+    assert scorer.score([PAIRS[0][0]], PAIRS[0][1]) == scorer.score(*PAIRS[0])
+
+
+def test_short_texts_are_compared_word_by_word(scorer: Scorer) -> None:
+    result = scorer.score_short("a man opens the red door", "the old man opens a door")
+    assert (result.n_ref, result.n_gen) == (4, 4)  # man opens red door; old man opens door
+    assert "|chunk:word|" in result.signature
+    assert "|seg:none|" in result.signature
+
+
+@pytest.mark.parametrize(
+    ("reference", "generated", "says"),
+    [
+        ("", "A.", "^reference: the text is empty"),
+        ("A.", " ", "^generated: the text is empty"),
+        (None, "A.", "^reference: must be a string, not NoneType"),
+        ("A.", 3, "^generated: must be a string, not int"),
+        ([], "A.", "^reference: the list is empty"),
+        (["A.", ""], "A.", r"^reference\[1\]: the text is empty"),
+        (["A.", "a man b"], "A.", r"^reference\[1\]: the text has no sentence punctuation"),
+        ("?!. ...", "A.", "^reference: the text holds nothing but punctuation"),
+        ("A.", "a man walks", "^generated: the text has no sentence punctuation"),
+    ],
+)
+def test_a_pair_that_cannot_be_scored_names_its_text(
+    scorer: Scorer, reference: object, generated: object, says: str
+) -> None:
+    with pytest.raises(TextError, match=says):
+        scorer.score(reference, generated)  # type: ignore[arg-type]
+
+
+def test_one_bad_pair_does_not_stop_the_rest(scorer: Scorer) -> None:
+    bad = [("", "A."), ("A.", None), "no pair", ("one",), None]
+    results = scorer.score_many([PAIRS[0], *bad, PAIRS[1]])  # type: ignore[list-item]
+    assert [result.error is None for result in results] == [True] + [False] * len(bad) + [True]
+    assert results[0].scores == scorer.score(*PAIRS[0]).scores
+    assert math.isnan(results[1].vcs)
+    assert results[1].to_dict() == {"error": "reference: the text is empty", "signature": scorer.signature}
+
+
+def test_short_texts_of_stop_words_alone_are_refused(scorer: Scorer) -> None:
+    with pytest.raises(TextError, match="^generated: the text holds nothing but punctuation and stop words"):
+        scorer.score_short("a man", "it is the")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"chunk_size": 0}, "^chunk_size"),
+        ({"chunk_size": 1.5}, "^chunk_size"),
+        ({"chunk_size": True}, "^chunk_size"),
+        ({"aggregate": "best"}, "^aggregate must be one of 'max', 'mean'"),
+        ({"params": {"lct": 1}}, "^params must be a Params"),
+    ],
+)
+def test_bad_options_are_named(scorer: Scorer, options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        scorer.score("A.", "B.", **options)  # type: ignore[arg-type]
+
+
+def test_the_signature_names_everything_a_score_depends_on(scorer: Scorer) -> None:
+    plain = scorer.signature
+    fields = dict(field.split(":", 1) for field in plain.split("|")[1:])
+    assert list(fields) == ["def", "chunk", "lct", "ctx", "seg", "emb", "long", "prec", "engine", "v"]
+    assert fields["emb"] == f"tiny-bert@{scorer.embedder.weights_hash[:4]}"
+    assert (fields["ctx"], fields["long"], fields["engine"]) == ("0.6/4", "window_mean/32", "ort-cpu")
+    other = Options(
+        2, Params(lct=0.5, lct_penalty="excess", regularizer="length", small_text="reference"), "mean"
+    )
+    [result] = scorer.iter_scores([PAIRS[0]], other)
+    for field in ("chunk:2", "lct:0.5", "penalty:excess", "reg:length/0/0.5", "small:reference", "refs:mean"):
+        assert field in result.signature.split("|")
+
+
+def test_each_distinct_text_is_embedded_once(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    embed = type(scorer.embedder).embed
+
+    def spy(self: object, texts: list[str], *rest: object) -> object:
+        seen.extend(texts)
+        return embed(self, texts, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(scorer.embedder), "embed", spy)
+    shared = story(900, 8)
+    scorer.score_many([(shared, story(901 + i)) for i in range(5)])
+    scorer.score(shared, story(901))
+    assert seen.count(shared) == 1
+    assert len(seen) == len(set(seen))
+
+
+def test_a_scorer_may_be_used_from_several_threads(scorer: Scorer) -> None:
+    expected = [scorer.score(*pair).scores for pair in PAIRS]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda pair: scorer.score(*pair).scores, PAIRS * 3))
+    assert results == expected * 3
+
+
+def test_a_device_that_is_not_there_is_refused_and_a_name_that_is_none_too(tiny_bundle: Path) -> None:
+    with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
+        Scorer.open(tiny_bundle, device="cuda:0")
+    with pytest.raises(DeviceError, match="tensorrt"):
+        Scorer.open(tiny_bundle, device="tensorrt:0")
+    for name in ("gpu", "cpu:0", "cuda:x", "", None):
+        with pytest.raises(ValueError, match="^device must be"):
+            Scorer.open(tiny_bundle, device=name)  # type: ignore[arg-type]
+
+
+def test_auto_says_what_it_chose(tiny_bundle: Path) -> None:
+    with Scorer.open(tiny_bundle, device="auto") as auto:
+        assert auto.embedder.device.reason.startswith("auto: ")

@@ -1,0 +1,103 @@
+"""Validation, cleaning, contractions, chunks, short words."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcs_runtime.contractions import expand_contractions
+from vcs_runtime.errors import TextError
+from vcs_runtime.stopwords import STOP_WORDS
+from vcs_runtime.text import (
+    MAX_CHARACTERS,
+    check_text,
+    clean_segments,
+    join_chunks,
+    short_words,
+    strip_punctuation,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "must be a string, not NoneType"),
+        (5, "must be a string, not int"),
+        (b"bytes", "must be a string, not bytes"),
+        ("", "empty"),
+        (" \n\t ", "empty"),
+        ("\u200b\u200d\ufeff", "empty"),
+        ("\x01\x02", "empty"),
+        ("a\0b", r"NUL character \(at position 1\)"),
+        ("ab\ud800", r"lone surrogate U\+D800 \(at position 2\)"),
+        ("\udfff", r"lone surrogate U\+DFFF \(at position 0\)"),
+        ("x" * (MAX_CHARACTERS + 1), "1,000,001 characters"),
+    ],
+)
+def test_refuses_what_cannot_be_scored_and_names_the_text(text: object, says: str) -> None:
+    with pytest.raises(TextError, match=f"^generated: .*{says}"):
+        check_text(text, "generated")
+
+
+@pytest.mark.parametrize("text", ["a", "?!", "👍", "中文", "x" * MAX_CHARACTERS, "\u200bword"])
+def test_accepts_any_other_text_unchanged(text: str) -> None:
+    assert check_text(text, "reference") == text
+
+
+@pytest.mark.parametrize(
+    ("written", "expanded"),
+    [
+        ("It's late and they've gone.", "It is late and they have gone."),
+        ("I can't, won't and shan't.", "I cannot, will not and shall not."),
+        ("CAN'T I'M SHE'S", "CANNOT I am SHE IS"),
+        ("I'd've shouldn't've", "I would have should not have"),
+        ("it’s doesn’t", "it is does not"),
+        ("'He's here,' she said.", "'He is here,' she said."),
+        ("the man's hat, the boys' dog, James's", "the man's hat, the boys' dog, James's"),
+        ("a lets shell shed its cause in the U.S.", "a lets shell shed its cause in the U.S."),
+        ("rock'n'roll O'Brien '90s", "rock'n'roll O'Brien '90s"),
+        ("where'd who'd the guy'll", "where did who would the guy will"),
+        ("Let's go at five o'clock.", "Let us go at five of the clock."),
+    ],
+)
+def test_contractions_are_written_out(written: str, expanded: str) -> None:
+    assert expand_contractions(written) == expanded
+
+
+@given(st.text())
+def test_expanding_contractions_only_touches_words_with_an_apostrophe(text: str) -> None:
+    expanded = expand_contractions(text)
+    if "'" not in text and "’" not in text:
+        assert expanded == text
+    assert expand_contractions(expanded) == expanded
+
+
+def test_punctuation_is_what_python_calls_punctuation() -> None:
+    assert strip_punctuation(f"a{string.punctuation}b") == "ab"
+    assert strip_punctuation("“quoted” — dash…") == "“quoted” — dash…"
+
+
+def test_segments_are_stripped_and_empty_ones_dropped() -> None:
+    assert clean_segments([" A man, a plan. ", "!?", "", "  ", "Go!"]) == ["A man a plan", "Go"]
+
+
+@pytest.mark.parametrize(
+    ("size", "chunks"),
+    [(1, ["a", "b", "c", "d"]), (3, ["a b c", "d"]), (4, ["a b c d"]), (9, ["a b c d"])],
+)
+def test_chunks_join_consecutive_segments_and_the_last_may_be_shorter(size: int, chunks: list[str]) -> None:
+    assert join_chunks(["a", "b", "c", "d"], size) == chunks
+
+
+def test_short_texts_are_words_without_punctuation_and_stop_words() -> None:
+    assert short_words("The man, HE throws a ball: don't!") == ["man", "throws", "ball", "dont"]
+    assert short_words("It is what it is.") == []
+
+
+def test_stop_words_are_the_ones_without_apostrophe() -> None:
+    # NLTK's list has 179 entries (2021); 26 of them hold an apostrophe.
+    assert len(STOP_WORDS) == 153
+    assert not any("'" in word or word != word.lower() for word in STOP_WORDS)

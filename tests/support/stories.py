@@ -1,0 +1,26 @@
+"""Texts over the tiny tokenizer's words, and files of pairs."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from support.tiny_bert import WORDS
+
+
+def story(seed: int, sentences: int = 6) -> str:
+    """A text of some sentences over the tiny tokenizer's words."""
+    rng = random.Random(seed)
+    return " ".join(
+        " ".join(rng.choices(WORDS, k=rng.randint(3, 12))).capitalize() + "." for _ in range(sentences)
+    )
+
+
+def write_pairs(path: Path, rows: list[Any]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

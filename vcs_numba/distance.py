@@ -1,0 +1,69 @@
+"""NAS-D: how far the matches lie outside their windows (spec/vcs.md, section 6)."""
+
+from __future__ import annotations
+
+import math
+
+from vcs_numba.jit import helper
+from vcs_numba.matching import Floats
+from vcs_numba.params import EXCESS_PENALTY, LCT, REFERENCE_SMALL_TEXT
+from vcs_numba.sums import pairwise_sum
+from vcs_numba.windows import Ints
+
+
+@helper
+def is_slightly_above_integer(y: int, x: int) -> bool:
+    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then the tolerances of sections 6 and 7 are one smaller."""
+    ratio = y / x
+    fraction = ratio - math.floor(ratio)
+    return y > x and 0.0 < fraction <= 0.5
+
+
+@helper
+def tolerance_height(y: int, x: int) -> int:
+    """h_lct: the height that `lct` multiplies, in chunks; section 7 calls the same number kappa."""
+    height = int(math.ceil(y / x))
+    return height - 1 if is_slightly_above_integer(y, x) else height
+
+
+@helper
+def offset_from_window(match: int, start: int, end: int) -> int:
+    """Chunks between a match and its window; 0 inside."""
+    if match < start:
+        return start - match
+    if match >= end:
+        return match - (end - 1)
+    return 0
+
+
+@helper
+def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
+    """What an offset costs, as a part of the timeline of length y."""
+    if offset <= tolerance:
+        return 0.0
+    if params[EXCESS_PENALTY] != 0.0:
+        return (offset - tolerance) / y
+    return offset / y
+
+
+@helper
+def distance_score(
+    side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
+) -> tuple[float, float, float]:
+    """One orientation's (NAS-D, P_total, P_max) for x matches into a timeline of length y.
+
+    matches, starts, ends: read in row `side`. penalties: float64, likewise, written.
+    """
+    tolerance = params[LCT] * tolerance_height(y, x)
+    farthest = 0
+    for i in range(x):
+        offset = offset_from_window(matches[side, i], starts[side, i], ends[side, i])
+        penalties[side, i] = penalty(offset, tolerance, y, params)
+        farthest += max(starts[side, i], y - ends[side, i])
+    total = pairwise_sum(penalties, side, x)
+    largest = farthest / y
+    if largest == 0.0:
+        # Every window covers the whole timeline: nothing can be misplaced (section 9).
+        perfect = total == 0.0 and params[REFERENCE_SMALL_TEXT] == 0.0
+        return (1.0 if perfect else 0.0), total, largest
+    return 1.0 - total / largest, total, largest

@@ -1,0 +1,205 @@
+"""NAS-L: the length of the line through the matches, against the ideal band (spec/vcs.md, section 7)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vcs_numba.distance import is_slightly_above_integer, tolerance_height
+from vcs_numba.jit import helper
+from vcs_numba.matching import Floats
+from vcs_numba.params import LCT
+from vcs_numba.sums import pairwise_sum
+from vcs_numba.windows import Ints
+
+#: How a segment's length was computed.
+NOT_COUNTED = 0
+STANDARD = 1
+FLOOR_STEP = 2
+
+
+@helper
+def step_length(dy: int) -> float:
+    """Length of a step of one chunk to the right and dy chunks up or down."""
+    return math.sqrt(1.0 + np.float64(dy) * np.float64(dy))
+
+
+@helper
+def ideal_band(
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    count: int,
+    costs: Floats,
+    came_from: Ints,
+    keep_floor: bool,
+    keep_ceiling: bool,
+    floor_path: Ints,
+    ceiling_path: Ints,
+) -> tuple[float, float]:
+    """(L_min, L_max) over all paths that pick one row in each of `count` windows; 0, 0 for fewer than two.
+
+    starts, ends: read in row `side`. costs: (4, >= tallest window) float64, scratch. came_from: (2, >= sum of
+    heights) int64, scratch, used where a path is kept. floor_path, ceiling_path: int64, the rows that the paths
+    pick, written in row `side` where kept.
+    """
+    if count < 2:
+        return 0.0, 0.0
+    height = ends[side, 0] - starts[side, 0]
+    for k in range(height):
+        costs[0, k] = 0.0
+        costs[1, k] = 0.0
+    old = 0
+    written = height
+    for i in range(1, count):
+        new = 2 - old
+        shift = starts[side, i] - starts[side, i - 1]
+        previous_height = height
+        height = ends[side, i] - starts[side, i]
+        for k in range(height):
+            shortest = np.inf
+            longest = -np.inf
+            floor_from = 0
+            ceiling_from = 0
+            for p in range(previous_height):
+                step = step_length(shift + k - p)
+                # Strict comparisons: of equal predecessors the lowest row wins.
+                if costs[old, p] + step < shortest:
+                    shortest = costs[old, p] + step
+                    floor_from = p
+                if costs[old + 1, p] + step > longest:
+                    longest = costs[old + 1, p] + step
+                    ceiling_from = p
+            costs[new, k] = shortest
+            costs[new + 1, k] = longest
+            if keep_floor:
+                came_from[0, written + k] = floor_from
+            if keep_ceiling:
+                came_from[1, written + k] = ceiling_from
+        written += height
+        old = new
+    floor_end = 0
+    ceiling_end = 0
+    for k in range(1, height):
+        if costs[old, k] < costs[old, floor_end]:
+            floor_end = k
+        if costs[old + 1, k] > costs[old + 1, ceiling_end]:
+            ceiling_end = k
+    if keep_floor:
+        trace_path(side, starts, ends, count, came_from, 0, floor_end, written, floor_path)
+    if keep_ceiling:
+        trace_path(side, starts, ends, count, came_from, 1, ceiling_end, written, ceiling_path)
+    return costs[old, floor_end], costs[old + 1, ceiling_end]
+
+
+@helper
+def trace_path(
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    count: int,
+    came_from: Ints,
+    line: int,
+    last: int,
+    written: int,
+    path: Ints,
+) -> None:
+    """Follows the predecessors in `came_from[line]` back from row `last` of the last window.
+
+    written: sum of all heights, where the last window's predecessors end.
+    """
+    k = last
+    for back in range(count):
+        i = count - 1 - back
+        path[side, i] = starts[side, i] + k
+        written -= ends[side, i] - starts[side, i]
+        if i > 0:
+            k = came_from[line, written + k]
+
+
+@helper
+def segment_limits(y: int, x: int, lct: float) -> tuple[int, float]:
+    """(w0, w_lct): how far a segment may rise and count as it is, and how far with the tolerance."""
+    height = int(math.ceil(y / x))
+    if y <= x:
+        limit = height
+    elif is_slightly_above_integer(y, x):
+        limit = 2 * height - 2
+    else:
+        limit = 2 * height - 1
+    return limit, limit + tolerance_height(y, x) * lct
+
+
+@helper
+def segment_kind(dy: int, lct: float, limit: int, limit_lct: float) -> int:
+    """NOT_COUNTED, STANDARD or FLOOR_STEP for a segment that rises by dy."""
+    rise = abs(dy) if lct > 0.0 else dy
+    if 0 <= rise <= limit:
+        return STANDARD
+    if lct > 0.0 and limit < rise <= limit_lct:
+        return FLOOR_STEP
+    return NOT_COUNTED
+
+
+@helper
+def actual_length(
+    side: int,
+    matches: Ints,
+    x: int,
+    y: int,
+    lct: float,
+    floor_path: Ints,
+    lengths: Floats,
+    kinds: Ints,
+    keep_kinds: bool,
+) -> float:
+    """L_act of x matches into a timeline of length y.
+
+    matches, floor_path: read in row `side`; the path only if lct > 0. lengths: float64, the x - 1 segments'
+    lengths, written in row `side`. kinds: int64, likewise, written if kept.
+    """
+    limit, limit_lct = segment_limits(y, x, lct)
+    for i in range(x - 1):
+        dy = matches[side, i + 1] - matches[side, i]
+        kind = segment_kind(dy, lct, limit, limit_lct)
+        if kind == STANDARD:
+            lengths[side, i] = step_length(dy)
+        elif kind == FLOOR_STEP:
+            lengths[side, i] = step_length(floor_path[side, i + 1] - floor_path[side, i])
+        else:
+            lengths[side, i] = 0.0
+        if keep_kinds:
+            kinds[side, i] = kind
+    return pairwise_sum(lengths, side, x - 1)
+
+
+@helper
+def line_ratio(floor: float, ceiling: float, actual: float) -> float:
+    """NAS-L of one orientation: 1 inside the band, else the ratio of the lengths; never a division by zero."""
+    if floor <= actual <= ceiling:
+        return 1.0
+    if actual < floor:
+        return actual / floor if floor != 0.0 else 0.0
+    return ceiling / actual if actual != 0.0 else 0.0
+
+
+@helper
+def line_score(
+    side: int,
+    matches: Ints,
+    starts: Ints,
+    ends: Ints,
+    x: int,
+    y: int,
+    params: Floats,
+    costs: Floats,
+    came_from: Ints,
+    floor_path: Ints,
+    lengths: Floats,
+) -> float:
+    """One orientation's NAS-L, without what only a report needs. Scratch arrays as in the parts above."""
+    lct = params[LCT]
+    floor, ceiling = ideal_band(starts, ends, x, costs, came_from, lct > 0.0, False, floor_path, floor_path)
+    actual = actual_length(side, matches, x, y, lct, floor_path, lengths, matches, False)
+    return line_ratio(floor, ceiling, actual)

@@ -1,0 +1,78 @@
+"""Mapping windows: where on the other timeline each chunk is expected (spec/vcs.md, section 3)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.jit import helper
+
+Ints = npt.NDArray[np.int64]
+
+#: First index of the per-orientation arrays throughout the package.
+PRECISION = 0
+RECALL = 1
+
+
+@helper
+def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
+    """Writes the half-open window of each position of the shorter text, over the longer text's positions."""
+    slope = n_long / n_short
+    height = int(math.ceil(slope))
+    for i in range(n_short):
+        # The float64 product decides, rounding errors included: so the reference computes it.
+        start = int(math.floor(i * slope))
+        starts[side, i] = start
+        ends[side, i] = min(start + height, n_long)
+
+
+@helper
+def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
+    """Writes the window of each position of the longer text: the short positions whose windows hold it.
+
+    The direct windows stand in the other row already. They move monotonically, so the holders of a position are
+    neighbours: from the first window that ends behind it to the last that starts at it or before.
+    """
+    direct = 1 - side
+    first = 0
+    last = -1
+    for j in range(n_long):
+        while first < n_short and ends[direct, first] <= j:
+            first += 1
+        while last + 1 < n_short and starts[direct, last + 1] <= j:
+            last += 1
+        if first <= last:
+            starts[side, j] = first
+            ends[side, j] = last + 1
+        elif j < starts[direct, 0]:
+            starts[side, j] = 0
+            ends[side, j] = 1
+        else:
+            starts[side, j] = n_short - 1
+            ends[side, j] = n_short
+
+
+@helper
+def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
+    """Writes both orientations' windows.
+
+    starts, ends: (2, >= max(n_ref, n_gen)) int64, written in row PRECISION up to n_gen (windows over reference
+    positions) and in row RECALL up to n_ref (windows over generated positions).
+    """
+    direct = PRECISION if n_ref >= n_gen else RECALL
+    longer = max(n_ref, n_gen)
+    shorter = min(n_ref, n_gen)
+    direct_windows(longer, shorter, direct, starts, ends)
+    reverse_windows(longer, shorter, 1 - direct, starts, ends)
+
+
+@helper
+def window_area(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> int:
+    """Cells of the grid inside the shorter text's (direct) windows: what the window regulariser weighs."""
+    orientation = RECALL if n_gen > n_ref else PRECISION
+    area = 0
+    for i in range(min(n_ref, n_gen)):
+        area += ends[orientation, i] - starts[orientation, i]
+    return area
