@@ -1,21 +1,23 @@
 """The alignment core of the Video Comprehension Score: arrays in, numbers out (spec/vcs.md)."""
 
-
+from vcs_numba.align import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
+from vcs_numba.jit import warm_up
 from vcs_numba.params import Params
 from vcs_numba.scores import REFERENCE_NAMES, Scores, score_similarity
 
 __all__ = [
-
-
-
     "REFERENCE_NAMES",
     "SCORE_DTYPE",
+    "Alignment",
+    "Candidates",
+    "Orientation",
     "Params",
     "Scores",
-
+    "align",
     "score_batch",
     "score_embeddings",
     "score_similarity",
+    "warm_up",
 ]

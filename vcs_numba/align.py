@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import not_finite, overflowing
+from vcs_numba.checks import checked_gas, not_finite, overflowing
 from vcs_numba.combine import (
     LAS_PRECISION,
     NAS_D_PRECISION,
@@ -18,9 +18,9 @@ from vcs_numba.combine import (
     combine_global,
     regularizer,
 )
-from vcs_numba.checks import checked_gas
 from vcs_numba.distance import distance_score, offset_from_window, tolerance_height
-from vcs_numba.jit import Kernel, array, by_element, types
+from vcs_numba.jit import Kernel, array, types
+from vcs_numba.large import Matched, match_matrix
 from vcs_numba.line import (
     FLOOR_STEP,
     NOT_COUNTED,
@@ -30,11 +30,11 @@ from vcs_numba.line import (
     line_ratio,
     segment_limits,
 )
-from vcs_numba.matching import Floats, Similarities, all_finite, context_band, match_columns, match_rows
+from vcs_numba.matching import Floats, context_band
 from vcs_numba.params import DEFAULT_PARAMS, LCT, Params, checked_params
-from vcs_numba.scores import OK, Scores, as_matrix, status_of
+from vcs_numba.scores import Scores, as_matrix
 from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows, window_area
+from vcs_numba.windows import PRECISION, RECALL, Ints, window_area
 
 Bools = npt.NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ MATCH_REASONS: Final = ("max_similarity", "in_mapping_window", "closest_to_mappi
 #: How a segment's length was computed, by code; the reference package's words.
 SEGMENT_METHODS: Final = {NOT_COUNTED: "none", STANDARD: "standard", FLOOR_STEP: "lct_capped"}
 
-#: Positions in the output of `_explain_orientation`.
+#: Positions in the output of `_explain`.
 _TOTAL_PENALTY, _MAX_PENALTY, _NAS_D, _FLOOR, _CEILING, _ACTUAL, _NAS_L, _LIMIT, _LIMIT_LCT, _HEIGHT, _LAS = (
     range(11)
 )
@@ -102,8 +102,8 @@ class Orientation:
     in_window: Bools
     #: Outside the window, but close enough to cost nothing.
     tolerated: Bools
-    #: The reference package's flag. Behind a window it counts from the window's end, one chunk further than the
-    #: penalty does, so with a fractional tolerance it may be set where `tolerated` is not.
+    #: The reference package's flag. Behind a window it counts from the window's end, one chunk further
+    #: than the penalty does, so with a fractional tolerance it may be set where `tolerated` is not.
     in_lct_zone: Bools
     tolerance_height: int
     total_penalty: float
@@ -155,95 +155,21 @@ class Alignment:
     def scores(self, gas: float) -> Scores:
         """The scores of this pair with `gas`: those of `score_similarity`, bit for bit."""
         out = self._partial.copy()
-        (_FINISH.call or _FINISH.load())(out, checked_gas(gas))
+        (_COMPLETE.call or _COMPLETE.load())(out, checked_gas(gas))
         return Scores._make(out.tolist())
 
 
-def _match(
-    similarity: Similarities,
-    transposed: bool,
-    params: Floats,
-    starts: Ints,
-    ends: Ints,
-    matches: Ints,
-    values: Floats,
-    tops: Floats,
-    bands: Floats,
-) -> bool:
-    """Windows and best matches of both orientations; all outputs (2, >= longest side). False: not finite."""
-    rows, columns = similarity.shape
-    n_ref = columns if transposed else rows
-    n_gen = rows if transposed else columns
-    by_row = PRECISION if transposed else RECALL
-    by_column = 1 - by_row
-    fill_windows(n_ref, n_gen, starts, ends)
-    column_tops = np.empty((2, columns), dtype=similarity.dtype)
-    for j in range(columns):
-        column_tops[0, j] = -np.inf
-    match_rows(
-        similarity,
-        0,
-        rows,
-        starts[by_row],
-        ends[by_row],
-        params,
-        matches[by_row],
-        values[by_row],
-        column_tops[0],
-        column_tops[1],
-    )
-    if not all_finite(column_tops[0], columns):
-        return False
-    match_columns(
-        similarity,
-        0,
-        columns,
-        starts[by_column],
-        ends[by_column],
-        params,
-        matches[by_column],
-        values[by_column],
-        column_tops[0],
-    )
-    for j in range(columns):
-        tops[by_column, j] = column_tops[0, j]
-    for i in range(rows):
-        top = similarity[i, 0]
-        for j in range(columns):
-            top = max(top, similarity[i, j])
-        tops[by_row, i] = top
-    for orientation in range(2):
-        for i in range(n_gen if orientation == PRECISION else n_ref):
-            bands[orientation, i] = context_band(tops[orientation, i], params)
-    return True
-
-
-_MATCH: Final = by_element(
-    _match,
-    lambda element: (
-        array(element, 2, readonly=True),
-        types.boolean,
-        array(types.float64, 1),
-        array(types.int64, 2),
-        array(types.int64, 2),
-        array(types.int64, 2),
-        array(types.float64, 2),
-        array(types.float64, 2),
-        array(types.float64, 2),
-    ),
-)
-
-
-def _explain_orientation(
+def _explain(
+    side: int,
     x: int,
     y: int,
     starts: Ints,
     ends: Ints,
+    tops: Floats,
     matches: Ints,
     values: Floats,
     params: Floats,
-    costs: Floats,
-    came_from: Ints,
+    bands: Floats,
     distances: Ints,
     penalties: Floats,
     kinds: Ints,
@@ -252,42 +178,55 @@ def _explain_orientation(
     ceiling_path: Ints,
     out: Floats,
 ) -> None:
-    """Distance and line of one orientation with everything a report shows; outputs as in `Orientation`."""
-    out[_LAS] = pairwise_sum(values, 0, x) / x
+    """Distance and line of one orientation with everything a report shows.
+
+    Reads `starts` to `values`, writes `bands` to `ceiling_path`, all in row `side`; `out` holds single
+    numbers.
+    """
     for i in range(x):
-        distances[i] = offset_from_window(matches[i], starts[i], ends[i])
+        bands[side, i] = context_band(tops[side, i], params)
+        distances[side, i] = offset_from_window(matches[side, i], starts[side, i], ends[side, i])
+    out[_LAS] = pairwise_sum(values, side, x) / x
     out[_HEIGHT] = tolerance_height(y, x)
-    out[_NAS_D], out[_TOTAL_PENALTY], out[_MAX_PENALTY] = distance_score(
-        matches, starts, ends, x, y, params, penalties
-    )
-    out[_FLOOR], out[_CEILING] = ideal_band(
-        starts, ends, x, costs, came_from, True, True, floor_path, ceiling_path
-    )
-    out[_LIMIT], out[_LIMIT_LCT] = segment_limits(y, x, params[LCT])
-    out[_ACTUAL] = actual_length(matches, x, y, params[LCT], floor_path, lengths, kinds, True)
-    out[_NAS_L] = line_ratio(out[_FLOOR], out[_CEILING], out[_ACTUAL])
+    score, total, largest = distance_score(side, matches, starts, ends, x, y, params, penalties)
+    out[_NAS_D] = score
+    out[_TOTAL_PENALTY] = total
+    out[_MAX_PENALTY] = largest
+    costs = np.empty((4, y), dtype=np.float64)
+    came_from = np.empty((2, 3 * max(x, y)), dtype=np.int64)
+    floor, ceiling = ideal_band(side, starts, ends, x, costs, came_from, True, True, floor_path, ceiling_path)
+    limit, limit_lct = segment_limits(y, x, params[LCT])
+    actual = actual_length(side, matches, x, y, params[LCT], floor_path, lengths, kinds, True)
+    out[_FLOOR] = floor
+    out[_CEILING] = ceiling
+    out[_ACTUAL] = actual
+    out[_LIMIT] = limit
+    out[_LIMIT_LCT] = limit_lct
+    out[_NAS_L] = line_ratio(floor, ceiling, actual)
 
 
-_INTS = array(types.int64, 1)
-_FLOATS = array(types.float64, 1)
+_INTS = array(types.int64, 2)
+_FLOATS = array(types.float64, 2)
+_PACKED = array(types.float64, 1)
 _EXPLAIN: Final = Kernel(
-    _explain_orientation,
+    _explain,
     types.int64,
     types.int64,
+    types.int64,
     _INTS,
-    _INTS,
-    _INTS,
-    _FLOATS,
-    _FLOATS,
-    array(types.float64, 2),
-    array(types.int64, 2),
     _INTS,
     _FLOATS,
     _INTS,
     _FLOATS,
-    _INTS,
+    _PACKED,
+    _FLOATS,
     _INTS,
     _FLOATS,
+    _INTS,
+    _FLOATS,
+    _INTS,
+    _INTS,
+    _PACKED,
 )
 
 
@@ -297,16 +236,14 @@ def _combine(n_ref: int, n_gen: int, starts: Ints, ends: Ints, params: Floats, o
     return area
 
 
-_COMBINE: Final = Kernel(
-    _combine, types.int64, types.int64, array(types.int64, 2), array(types.int64, 2), _FLOATS, _FLOATS
-)
+_COMBINE: Final = Kernel(_combine, types.int64, types.int64, _INTS, _INTS, _PACKED, _PACKED)
 
 
-def _finish(out: Floats, gas: float) -> None:
+def _complete(out: Floats, gas: float) -> None:
     combine_global(out, gas)
 
 
-_FINISH: Final = Kernel(_finish, _FLOATS, types.float64)
+_COMPLETE: Final = Kernel(_complete, _PACKED, types.float64)
 
 
 def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignment:
@@ -317,42 +254,31 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     """
     packed = checked_params(params).packed
     matrix, transposed = as_matrix(similarity, "similarity")
-    n_ref, n_gen = matrix.shape[::-1] if transposed else matrix.shape
-    longest = max(n_ref, n_gen)
-    starts, ends, matches = (np.zeros((2, longest), dtype=np.int64) for _ in range(3))
-    values, tops, bands = (np.zeros((2, longest)) for _ in range(3))
-    kernel = _MATCH[matrix.dtype.char]
-    if not (kernel.call or kernel.load())(
-        matrix, transposed, packed, starts, ends, matches, values, tops, bands
-    ):
+    matched = match_matrix(matrix, transposed, packed)
+    if matched is None:
         raise not_finite("similarity")
+    given = matrix.T if transposed else matrix
+    precision = _orientation(PRECISION, given.T, matched, params)
+    recall = _orientation(RECALL, given, matched, params)
     out = np.zeros(SCORE_COUNT)
-    sides = []
-    for orientation, lines in ((PRECISION, 1), (RECALL, 0)):
-        # Lines of the matrix as given: columns for precision, rows for recall.
-        view = matrix.T if (lines == 1) != transposed else matrix
-        side = _orientation(
-            view,
-            *(a[orientation, : len(view)] for a in (starts, ends, matches, values, tops, bands)),
-            params,
-        )
-        out[LAS_PRECISION + orientation] = side.las
-        out[NAS_D_PRECISION + orientation] = side.nas_d
-        out[NAS_L_PRECISION + orientation] = side.nas_l
-        sides.append(side)
-    area = (_COMBINE.call or _COMBINE.load())(n_ref, n_gen, starts, ends, packed, out)
-    if status_of(out) != OK:
+    for side, part in ((PRECISION, precision), (RECALL, recall)):
+        out[LAS_PRECISION + side] = part.las
+        out[NAS_D_PRECISION + side] = part.nas_d
+        out[NAS_L_PRECISION + side] = part.nas_l
+    n_ref, n_gen = matched.n_ref, matched.n_gen
+    area = (_COMBINE.call or _COMBINE.load())(n_ref, n_gen, matched.starts, matched.ends, packed, out)
+    if not np.isfinite(out).all():
         raise overflowing("similarity")
     named = Scores._make(out.tolist())
     return Alignment(
         n_ref=n_ref,
         n_gen=n_gen,
         params=params,
-        precision=sides[PRECISION],
-        recall=sides[RECALL],
+        precision=precision,
+        recall=recall,
         window_area=area,
         grid_area=n_ref * n_gen,
-        min_coverage=1.0 / longest,
+        min_coverage=1.0 / max(n_ref, n_gen),
         regularizer=named.window_regularizer,
         las=named.las,
         nas_d=named.nas_d,
@@ -363,33 +289,20 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     )
 
 
-def _orientation(
-    lines: npt.NDArray[Any],
-    starts: Ints,
-    ends: Ints,
-    matches: Ints,
-    values: Floats,
-    tops: Floats,
-    bands: Floats,
-    params: Params,
-) -> Orientation:
+def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: Params) -> Orientation:
     """`lines`: (x, y), one line of similarities for each of the x chunks."""
     x, y = lines.shape
-    costs = np.empty((4, y))
-    came_from = np.empty((2, int(np.sum(ends - starts))), dtype=np.int64)
-    distances, kinds, floor_path, ceiling_path = (np.zeros(x, dtype=np.int64) for _ in range(4))
-    penalties, lengths = np.zeros(x), np.zeros(x)
+    shape = matched.starts.shape
+    distances, kinds, floor_path, ceiling_path = (np.zeros(shape, dtype=np.int64) for _ in range(4))
+    bands, penalties, lengths = (np.zeros(shape) for _ in range(3))
     out = np.zeros(11)
     (_EXPLAIN.call or _EXPLAIN.load())(
+        side,
         x,
         y,
-        starts,
-        ends,
-        matches,
-        values,
+        *matched[2:],
         params.packed,
-        costs,
-        came_from,
+        bands,
         distances,
         penalties,
         kinds,
@@ -398,15 +311,17 @@ def _orientation(
         ceiling_path,
         out,
     )
-    has_line = x > 1
-    levels = tops - bands
+    starts, ends, matches = (a[side, :x] for a in (matched.starts, matched.ends, matched.matches))
+    tops, values = matched.tops[side, :x], matched.values[side, :x]
+    distance, penalty, context = distances[side, :x], penalties[side, :x], bands[side, :x]
+    levels = tops - context
     candidates = _candidates(lines, levels, starts, ends)
-    counts = np.diff(candidates.offsets)
-    in_window = distances == 0
+    in_window = distance == 0
     height = int(out[_HEIGHT])
     reach = params.lct * height
     in_zone = ~in_window & (params.lct > 0) & (starts - reach <= matches) & (matches < ends + reach)
-    codes = np.where(counts == 1, 0, np.where(in_window, 1, 2))
+    reasons = np.where(np.diff(candidates.offsets) == 1, 0, np.where(in_window, 1, 2))
+    path = slice(0, x if x > 1 else 0)
     return Orientation(
         x=x,
         y=y,
@@ -416,25 +331,25 @@ def _orientation(
         similarity=values,
         max_index=np.argmax(lines, axis=1).astype(np.int64),
         max_similarity=tops,
-        context_window=bands,
+        context_window=context,
         context_threshold=levels,
-        reason=tuple(MATCH_REASONS[code] for code in codes.tolist()),
+        reason=tuple(MATCH_REASONS[code] for code in reasons.tolist()),
         candidates=candidates,
-        distance=distances,
-        penalty=penalties,
+        distance=distance,
+        penalty=penalty,
         in_window=in_window,
-        tolerated=~in_window & (penalties == 0.0),
+        tolerated=~in_window & (penalty == 0.0),
         in_lct_zone=in_zone,
         tolerance_height=height,
         total_penalty=float(out[_TOTAL_PENALTY]),
         max_penalty=float(out[_MAX_PENALTY]),
         segment_dy=np.diff(matches),
-        segment_length=lengths[: x - 1],
-        segment_method=tuple(SEGMENT_METHODS[kind] for kind in kinds[: x - 1].tolist()),
+        segment_length=lengths[side, : x - 1],
+        segment_method=tuple(SEGMENT_METHODS[kind] for kind in kinds[side, : x - 1].tolist()),
         segment_limit=int(out[_LIMIT]),
         segment_limit_lct=float(out[_LIMIT_LCT]),
-        floor_path=floor_path if has_line else floor_path[:0],
-        ceiling_path=ceiling_path if has_line else ceiling_path[:0],
+        floor_path=floor_path[side, path],
+        ceiling_path=ceiling_path[side, path],
         floor_length=float(out[_FLOOR]),
         ceiling_length=float(out[_CEILING]),
         actual_length=float(out[_ACTUAL]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -22,17 +23,21 @@ from vcs_numba.windows import Ints
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
 
 #: A matrix with this many values is scored where it lies; smaller ones are gathered into one array first.
-_LARGE: Final = 1 << 17
-#: At most this many values are gathered at a time: what a batch needs beside its input (32 MiB of float64).
-_GATHERED: Final = 1 << 22
+_LARGE: Final = 1 << 16
+#: At most about this many values are gathered at a time and thread: they stay in the core's cache.
+_GATHERED: Final = 1 << 17
 #: A share of work below this many values is not worth another thread.
-_SHARE: Final = 1 << 14
+_LEAST_SHARE: Final = 1 << 13
+
+
+_DTYPE: Final = attrgetter("dtype")
+_NDIM: Final = attrgetter("ndim")
+_SHAPE: Final = attrgetter("shape")
 
 
 def _score_gathered(
     values: Similarities,
     shapes: Ints,
-    offsets: Ints,
     first: int,
     stop: int,
     gas: Floats,
@@ -46,11 +51,13 @@ def _score_gathered(
         longest = max(longest, shapes[k, 0], shapes[k, 1])
     scratch = pair_scratch(longest)
     column_tops = np.empty((2, longest), dtype=values.dtype)
+    offset = 0
     for k in range(first, stop):
         rows = shapes[k, 0]
         columns = shapes[k, 1]
-        similarity = values[offsets[k] : offsets[k] + rows * columns].reshape((rows, columns))
-        statuses[k] = score_pair(similarity, False, gas[k], params, ints, floats, column_tops, out[k])
+        similarity = values[offset : offset + rows * columns].reshape((rows, columns))
+        offset += rows * columns
+        statuses[k] = score_pair(similarity, False, gas[k], params, scratch, column_tops, out[k])
 
 
 _SCORE_GATHERED: Final = by_element(
@@ -58,7 +65,6 @@ _SCORE_GATHERED: Final = by_element(
     lambda element: (
         array(element, 1),
         array(types.int64, 2),
-        array(types.int64, 1),
         types.int64,
         types.int64,
         array(types.float64, 1),
@@ -88,18 +94,20 @@ def score_batch(
     shapes = _shapes(matrices)
     out = np.empty((len(matrices), SCORE_COUNT))
     statuses = np.empty(len(matrices), dtype=np.int64)
-    sizes = shapes[:, 0] * shapes[:, 1]
-    small = np.flatnonzero(sizes < _LARGE)
-    first = 0
-    ends = np.cumsum(sizes[small])
-    while first < len(small):
-        done = ends[first - 1] if first else 0
-        stop = max(int(np.searchsorted(ends, done + _GATHERED, side="right")), first + 1)
-        _score_group(matrices, shapes, small[first:stop], cosines, packed, out, statuses)
-        first = stop
-    for k in np.flatnonzero(sizes >= _LARGE).tolist():
-        matrix, transposed = as_matrix(matrices[k], f"similarities[{k}]")
-        statuses[k] = score_into(matrix, transposed, float(cosines[k]), packed, out[k])
+    shares = _shares(shapes[:, 0] * shapes[:, 1])
+
+    def score_share(number: int) -> None:
+        first, stop = shares[number]
+        matrix, transposed = as_matrix(matrices[first], f"similarities[{first}]")
+        if matrix.size >= _LARGE:
+            statuses[first] = score_into(matrix, transposed, float(cosines[first]), packed, out[first])
+            return
+        # Flattens each in C order; float32 beside float64 becomes float64, which changes no value.
+        values = np.concatenate(matrices[first:stop], axis=None)
+        kernel = _SCORE_GATHERED[values.dtype.char]
+        (kernel.call or kernel.load())(values, shapes, first, stop, cosines, packed, out, statuses)
+
+    for_each(len(shares), score_share)
     bad = np.flatnonzero(statuses != OK)
     if bad.size:
         name = f"similarities[{bad[0]}]"
@@ -124,18 +132,15 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """(n, 2) int64 shapes. Replaces every item of `matrices` that is not a float32 or float64 array of two axes."""
+    """(n, 2) int64 shapes. Replaces every item of `matrices` that is not a float32 or float64 array of two
+    axes.
+    """
     # Few Python operations for each pair: at 20 x 20 the kernel itself takes about a microsecond.
-    plain = all(
-        type(matrix) is np.ndarray
-        and (matrix.dtype is FLOAT64 or matrix.dtype is FLOAT32)
-        and matrix.ndim == 2
-        for matrix in matrices
-    )
-    if not plain:
+    plain = set(map(type, matrices)) == {np.ndarray} and set(map(_DTYPE, matrices)) <= {FLOAT32, FLOAT64}
+    if not plain or set(map(_NDIM, matrices)) != {2}:
         for k, matrix in enumerate(matrices):
-            matrices[k] = np.asarray(_readable(matrix, k))
-    flat = chain.from_iterable([matrix.shape for matrix in matrices])
+            matrices[k] = _readable(matrix, k)
+    flat = chain.from_iterable(map(_SHAPE, matrices))
     shapes = np.fromiter(flat, dtype=np.int64, count=2 * len(matrices)).reshape(-1, 2)
     empty = np.flatnonzero((shapes == 0).any(axis=1))
     if empty.size:
@@ -148,45 +153,11 @@ def _readable(matrix: Any, index: int) -> npt.NDArray[Any]:
     return kept.T if transposed else kept
 
 
-def _score_group(
-    matrices: list[Any],
-    shapes: Ints,
-    members: npt.NDArray[np.intp],
-    gas: Floats,
-    params: Floats,
-    out: Floats,
-    statuses: Ints,
-) -> None:
-    """Gathers the matrices named by `members` into one array and scores them in shares of equal size."""
-    whole = len(members) == len(matrices)
-    chosen = matrices if whole else [matrices[k] for k in members.tolist()]
-    # Flattens each in C order; float32 beside float64 becomes float64, which changes no value.
-    values = np.concatenate(chosen, axis=None)
-    group_shapes = shapes if whole else shapes[members]
-    group_gas = gas if whole else gas[members]
-    group_out = out if whole else np.empty((len(members), SCORE_COUNT))
-    group_statuses = statuses if whole else np.empty(len(members), dtype=np.int64)
-    ends = np.cumsum(group_shapes[:, 0] * group_shapes[:, 1])
-    offsets = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-    shares = max(min(2 * thread_count(), int(ends[-1]) // _SHARE), 1)
-    cuts = [0, *np.searchsorted(ends, ends[-1] * np.arange(1, shares) // shares).tolist(), len(members)]
-    kernel = _SCORE_GATHERED[values.dtype.char]
-    call = kernel.call or kernel.load()
-
-    def score_share(k: int) -> None:
-        call(
-            values,
-            group_shapes,
-            offsets,
-            cuts[k],
-            cuts[k + 1],
-            group_gas,
-            params,
-            group_out,
-            group_statuses,
-        )
-
-    for_each(shares, score_share)
-    if not whole:
-        out[members] = group_out
-        statuses[members] = group_statuses
+def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Runs of pairs (first, stop): about _GATHERED values each, a large matrix alone."""
+    ends = np.cumsum(sizes)
+    large = np.flatnonzero(sizes >= _LARGE)
+    share = max(min(int(ends[-1]) // (2 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
+    regular = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right")
+    cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))

@@ -15,7 +15,7 @@ from vcs_numba.params import (
     REFERENCE_SMALL_TEXT,
 )
 from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import PRECISION, RECALL, Ints, window_area
+from vcs_numba.windows import PRECISION, Ints, window_area
 
 #: Positions of the scores in a kernel's output: the order of section 12.
 VCS, GAS, LAS, LAS_PRECISION, LAS_RECALL, SAS, NAS, NAS_F1 = range(8)
@@ -44,7 +44,8 @@ def window_regularizer(coverage: float, least: float, params: Floats) -> float:
         return 0.0
     span = 0.5 - least
     if span == 0.0:
-        # One text has two chunks and the other two or fewer (section 9); the reference's 0/0 and x/0 both end as 1.
+        # One text has two chunks and the other two or fewer (section 9); the reference's 0/0 and x/0 both
+        # end as 1.
         covered = coverage > least or params[REFERENCE_SMALL_TEXT] != 0.0
         return 1.0 if covered else 0.0
     return clip01((coverage - least) / span)
@@ -54,10 +55,9 @@ def window_regularizer(coverage: float, least: float, params: Floats) -> float:
 def length_regularizer(coverage: float, least: float, imbalance: float, params: Floats) -> float:
     """The window penalty blended with a penalty for unequal lengths (section 8, last point)."""
     span = params[NAS_COVERAGE_CUTOFF] - least
+    window = 0.0 if coverage <= least + 1e-9 else 1.0
     if span > 1e-9:
         window = clip01((coverage - least) / span)
-    else:
-        window = 0.0 if coverage <= least + 1e-9 else 1.0
     larger = max(imbalance, window)
     smaller = min(imbalance, window)
     neutral = larger * larger + smaller * (1.0 - larger)
@@ -92,7 +92,9 @@ def regularizer(n_ref: int, n_gen: int, area: int, params: Floats) -> float:
 
 @helper
 def combine_alignment(out: Floats, regularization: float) -> None:
-    """Fills in everything that follows from the six precision and recall parts already in `out`, but not GAS."""
+    """Fills in everything that follows from the six precision and recall parts already in `out`, but not
+    GAS.
+    """
     out[LAS] = f1(out[LAS_PRECISION], out[LAS_RECALL])
     out[NAS_D] = f1(out[NAS_D_PRECISION], out[NAS_D_RECALL])
     out[NAS_L] = f1(out[NAS_L_PRECISION], out[NAS_L_RECALL])
@@ -139,8 +141,8 @@ def score_matches(
     """All scores of a pair whose windows and best matches are known.
 
     With L >= max(n_ref, n_gen): starts, ends, matches (int64) and values (float64): (2, L), one row for each
-    orientation. parts: (2, L), costs: (4, L) float64 and floor_path: (2, L), came_from: (1, 3 L) int64, scratch.
-    out: (15,) float64, written.
+    orientation. parts: (2, L), costs: (4, L) float64 and floor_path: (2, L), came_from: (1, 3 L) int64,
+    scratch. out: (15,) float64, written.
     """
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref

@@ -13,7 +13,9 @@ from vcs_numba.windows import Ints
 
 @helper
 def is_slightly_above_integer(y: int, x: int) -> bool:
-    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then the tolerances of sections 6 and 7 are one smaller."""
+    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then the tolerances of sections 6 and 7 are one
+    smaller.
+    """
     ratio = y / x
     fraction = ratio - math.floor(ratio)
     return y > x and 0.0 < fraction <= 0.5
@@ -22,7 +24,7 @@ def is_slightly_above_integer(y: int, x: int) -> bool:
 @helper
 def tolerance_height(y: int, x: int) -> int:
     """h_lct: the height that `lct` multiplies, in chunks; section 7 calls the same number kappa."""
-    height = int(math.ceil(y / x))
+    height = math.ceil(y / x)
     return height - 1 if is_slightly_above_integer(y, x) else height
 
 

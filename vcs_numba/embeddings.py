@@ -60,7 +60,9 @@ _DOT_PRODUCTS: Final = Kernel(
 
 
 def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
-    """(n, d) rows scaled to length 1 and rounded to float32. ValueError for a row of zeros, NaN or infinity."""
+    """(n, d) rows scaled to length 1 and rounded to float32. ValueError for a row of zeros, NaN or
+    infinity.
+    """
     wide = np.asarray(as_float_array(rows, name, 2), dtype=np.float64)
     # Scaled by the largest component first, so that no square overflows or vanishes.
     largest = np.max(np.abs(wide), axis=1, keepdims=True)

@@ -4,12 +4,14 @@ Helpers are plain functions, compiled into the kernels that call them. Kernels a
 explicit signatures, is compiled (or read from the cache) on its first call and never for any other type, and
 releases the GIL. No `fastmath`: every result is bit-reproducible.
 
-Numba's own cache has three properties that hurt a package like this one, so the cache here is a small variant:
+Numba's own cache has three properties that hurt a package like this one, so the cache here is a small
+variant:
 
 - it checks only the source file of the kernel itself: a change in a helper's file would leave stale machine
   code behind. Here the stamp covers every source file of the package;
-- it ignores a folder that it cannot write to. Here a read-only folder (a container image) is read all the same;
-- it raises at import if no folder is writable at all. Here the kernel is compiled anew in each process instead.
+- it ignores a folder that it cannot write to. Here a read-only folder (a container image) is read all the
+same; - it raises at import if no folder is writable at all. Here the kernel is compiled anew in each
+process instead.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numba
-from numba.core import caching, config, types
+from numba.core import caching, config
+from numba.core import types as types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
+#: Numba's settings: environment variables NUMBA_*, read once by Numba.
+numba_config: Final[Any] = config
+
 _LOADING: Final = threading.RLock()
 
 #: The element types a similarity matrix may have, by numpy's character code.
@@ -65,7 +71,7 @@ class Kernel:
         """Compiles the function or reads it from the cache; thread-safe."""
         with _LOADING:
             if self.call is None:
-                self.call = self._function if config.DISABLE_JIT else self._compiled()
+                self.call = self._function if numba_config.DISABLE_JIT else self._compiled()
             return self.call
 
     def _compiled(self) -> Callable[..., Any]:
@@ -91,6 +97,18 @@ def by_element(
     return {code: Kernel(function, *signature(element)) for code, element in SIMILARITY_TYPES.items()}
 
 
+def warm_up() -> None:
+    """Compiles every kernel that the cache does not hold yet, and saves it there: some tens of seconds once.
+
+    Afterwards a process on this machine needs a fraction of a second for its first score. The cache is the folder
+    that NUMBA_CACHE_DIR names, else `__pycache__` beside these sources, else the user's cache folder: the first
+    of them that can be written. It depends on the CPU's kind, on Python's and Numba's versions and on these
+    sources.
+    """
+    for kernel in KERNELS:
+        kernel.load()
+
+
 @cache
 def source_stamp() -> bytes:
     """A digest of every source file of the package: what the cached machine code was made from."""
@@ -101,31 +119,33 @@ def source_stamp() -> bytes:
 
 
 class _Stamped:
-    """Mixin for Numba's locators: stamped with the whole package, and no demand that the folder be writable."""
+    """Mixin for Numba's locators: stamped with the whole package, and no demand that the folder be
+    writable.
+    """
 
     def get_source_stamp(self) -> bytes:
         return source_stamp()
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        if cls.__mro__[2] is caching.UserProvidedCacheLocator and not config.CACHE_DIR:
+        if cls.__mro__[2] is caching.UserProvidedCacheLocator and not numba_config.CACHE_DIR:
             return None
         return cls(py_func, py_file)  # type: ignore[call-arg]
 
 
-class _ProvidedLocator(_Stamped, caching.UserProvidedCacheLocator):  # type: ignore[misc]
+class _ProvidedLocator(_Stamped, caching.UserProvidedCacheLocator):
     """The folder that NUMBA_CACHE_DIR names."""
 
 
-class _InTreeLocator(_Stamped, caching.InTreeCacheLocator):  # type: ignore[misc]
+class _InTreeLocator(_Stamped, caching.InTreeCacheLocator):
     """`__pycache__` beside the sources."""
 
 
-class _UserWideLocator(_Stamped, caching.UserWideCacheLocator):  # type: ignore[misc]
+class _UserWideLocator(_Stamped, caching.UserWideCacheLocator):
     """The user's cache folder."""
 
 
-class _Cache(caching.NullCache):  # type: ignore[misc]
+class _Cache(caching.NullCache):
     """Reads from the first folder that holds the kernel, saves to the first that can be written."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -41,8 +41,8 @@ def ideal_band(
     """(L_min, L_max) over all paths that pick one row in each of `count` windows; 0, 0 for fewer than two.
 
     starts, ends: read in row `side`. costs: (4, >= tallest window) float64, scratch. came_from: (2, >= sum of
-    heights) int64, scratch, used where a path is kept. floor_path, ceiling_path: int64, the rows that the paths
-    pick, written in row `side` where kept.
+    heights) int64, scratch, used where a path is kept. floor_path, ceiling_path: int64, the rows that the
+    paths pick, written in row `side` where kept.
     """
     if count < 2:
         return 0.0, 0.0
@@ -121,7 +121,7 @@ def trace_path(
 @helper
 def segment_limits(y: int, x: int, lct: float) -> tuple[int, float]:
     """(w0, w_lct): how far a segment may rise and count as it is, and how far with the tolerance."""
-    height = int(math.ceil(y / x))
+    height = math.ceil(y / x)
     if y <= x:
         limit = height
     elif is_slightly_above_integer(y, x):
@@ -176,7 +176,9 @@ def actual_length(
 
 @helper
 def line_ratio(floor: float, ceiling: float, actual: float) -> float:
-    """NAS-L of one orientation: 1 inside the band, else the ratio of the lengths; never a division by zero."""
+    """NAS-L of one orientation: 1 inside the band, else the ratio of the lengths; never a division by
+    zero.
+    """
     if floor <= actual <= ceiling:
         return 1.0
     if actual < floor:
@@ -200,6 +202,8 @@ def line_score(
 ) -> float:
     """One orientation's NAS-L, without what only a report needs. Scratch arrays as in the parts above."""
     lct = params[LCT]
-    floor, ceiling = ideal_band(starts, ends, x, costs, came_from, lct > 0.0, False, floor_path, floor_path)
+    floor, ceiling = ideal_band(
+        side, starts, ends, x, costs, came_from, lct > 0.0, False, floor_path, floor_path
+    )
     actual = actual_length(side, matches, x, y, lct, floor_path, lengths, matches, False)
     return line_ratio(floor, ceiling, actual)

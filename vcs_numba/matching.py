@@ -12,8 +12,12 @@ from vcs_numba.params import CONTEXT_CUTOFF, CONTEXT_WINDOW
 from vcs_numba.windows import Ints
 
 Floats = npt.NDArray[np.float64]
-#: A similarity matrix or a row or column of one: float32 or float64.
+#: A similarity matrix, or values of its type: float32 or float64.
 Similarities = npt.NDArray[Any]
+
+#: Values whose rows' maxima are taken before the rows are searched: few enough to stay in the core's first
+#: cache, many enough that the guessed-wrong branches of one row's search do not delay the next row's maximum.
+_BLOCK = 2048
 
 
 @helper
@@ -28,14 +32,22 @@ def context_band(top: float, params: Floats) -> float:
 @helper
 def at(similarity: Similarities, by_row: bool, line: int, k: int) -> float:
     """Entry k of a row, or of a column, in float64. (A view would cost more than the search in it.)"""
-    return np.float64(similarity[line, k]) if by_row else np.float64(similarity[k, line])
+    value: float = np.float64(similarity[line, k]) if by_row else np.float64(similarity[k, line])
+    return value
+
+
+@helper
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers; written as a selection, which compiles to one instruction on vectors."""
+    return a if a > b else b
 
 
 @helper
 def nearest_candidate(
     similarity: Similarities, by_row: bool, line: int, start: int, end: int, level: float
 ) -> int:
-    """The index among those with similarity >= level that the rule of section 4 chooses, in a row or a column.
+    """The index among those with similarity >= level that the rule of section 4 chooses, in a row or a
+    column.
 
     A candidate inside the window beats all outside, so the search goes from the window outwards and stops at
     the first distance that has a candidate. 0 if there is none at all (a line with NaN, refused later).
@@ -47,27 +59,24 @@ def nearest_candidate(
         if value > largest or (chosen < 0 and value >= level):
             chosen = k
             largest = value
-    before = start - 1
-    after = end
+    if chosen >= 0:
+        return chosen
     count = similarity.shape[1] if by_row else similarity.shape[0]
-    while chosen < 0 and (before >= 0 or after < count):
-        if before >= 0:
-            largest = at(similarity, by_row, line, before)
-            if largest >= level:
-                chosen = before
-        if after < count:
-            value = at(similarity, by_row, line, after)
-            if value >= level and (chosen < 0 or value > largest):
-                chosen = after
-        before -= 1
-        after += 1
-    return max(chosen, 0)
-
-
-@helper
-def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers; written as a selection, which compiles to one instruction on vectors."""
-    return a if a > b else b
+    last = end - 1
+    both = min(start, count - end)
+    for distance in range(1, both + 1):
+        before = at(similarity, by_row, line, start - distance)
+        after = at(similarity, by_row, line, last + distance)
+        # One test for both sides: the larger of the two decides, and of equals the smaller index.
+        if larger(after, before) >= level:
+            return last + distance if after > before else start - distance
+    for distance in range(both + 1, start + 1):
+        if at(similarity, by_row, line, start - distance) >= level:
+            return start - distance
+    for distance in range(both + 1, count - last):
+        if at(similarity, by_row, line, last + distance) >= level:
+            return last + distance
+    return 0
 
 
 @helper
@@ -85,7 +94,10 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
     part = count // 8
     for j in range(part):
         fold[1, j] = larger(
-            larger(larger(similarity[i, j], similarity[i, part + j]), larger(similarity[i, 2 * part + j], similarity[i, 3 * part + j])),
+            larger(
+                larger(similarity[i, j], similarity[i, part + j]),
+                larger(similarity[i, 2 * part + j], similarity[i, 3 * part + j]),
+            ),
             larger(
                 larger(similarity[i, 4 * part + j], similarity[i, 5 * part + j]),
                 larger(similarity[i, 6 * part + j], similarity[i, 7 * part + j]),
@@ -105,6 +117,32 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
 
 
 @helper
+def match_lines(
+    similarity: Similarities,
+    by_row: bool,
+    first: int,
+    stop: int,
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    params: Floats,
+    tops: Floats,
+    matches: Ints,
+    values: Floats,
+) -> None:
+    """Matches the rows or the columns first..stop, whose maxima stand in `tops`.
+
+    starts, ends, tops: read, matches, values: written, in row `side`, one entry for each line.
+    """
+    for line in range(first, stop):
+        top = tops[side, line]
+        level = top - context_band(top, params)
+        chosen = nearest_candidate(similarity, by_row, line, starts[side, line], ends[side, line], level)
+        matches[side, line] = chosen
+        values[side, line] = at(similarity, by_row, line, chosen)
+
+
+@helper
 def match_rows(
     similarity: Similarities,
     first: int,
@@ -113,6 +151,7 @@ def match_rows(
     starts: Ints,
     ends: Ints,
     params: Floats,
+    tops: Floats,
     matches: Ints,
     values: Floats,
     column_tops: Similarities,
@@ -120,49 +159,32 @@ def match_rows(
     """Matches the rows first..stop and folds them into the running column maxima.
 
     Reads each row from memory once: the search that follows finds it in the core's cache.
-    matches, values: written in row `side` (starts, ends: read) from first to stop. column_tops: (2, >= columns)
-    in the matrix's own type; row 0 starts as -inf and afterwards is NaN where the column holds NaN or infinity,
-    row 1 is scratch.
+    column_tops: (2, >= columns) in the matrix's own type; row 0 starts as -inf and afterwards is NaN where
+    the column holds NaN or infinity, row 1 is scratch. The other arrays as for `match_lines`, `tops`
+    written too.
     """
-    for i in range(first, stop):
-        for j in range(similarity.shape[1]):
-            value = similarity[i, j]
-            # The difference is 0, or NaN for NaN and infinity, and NaN stays. (It also keeps the compiler from
-            # making this a conditional store, several times slower than the selection.)
-            column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
-        top = np.float64(row_top(similarity, i, column_tops))
-        level = top - context_band(top, params)
-        chosen = nearest_candidate(similarity, True, i, starts[side, i], ends[side, i], level)
-        matches[side, i] = chosen
-        values[side, i] = similarity[i, chosen]
+    columns = similarity.shape[1]
+    block = max(_BLOCK // columns, 1)
+    done = first
+    while done < stop:
+        until = min(done + block, stop)
+        for i in range(done, until):
+            for j in range(columns):
+                value = similarity[i, j]
+                # The difference is 0, or NaN for NaN and infinity, and NaN stays. (It also keeps the compiler
+                # from making this a conditional store, several times slower than the selection.)
+                column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
+            tops[side, i] = row_top(similarity, i, column_tops)
+        match_lines(similarity, True, done, until, side, starts, ends, params, tops, matches, values)
+        done = until
 
 
 @helper
-def all_finite(column_tops: Similarities, count: int) -> bool:
-    """Whether the first `count` column maxima, and so all values behind them, are finite."""
+def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: Floats) -> bool:
+    """Writes the finished column maxima to `tops[side]`; False if the matrix is not finite throughout."""
     total = 0.0
-    for j in range(count):
-        total += column_tops[0, j] - column_tops[0, j]
-    return total == 0.0
-
-
-@helper
-def match_columns(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    matches: Ints,
-    values: Floats,
-    column_tops: Similarities,
-) -> None:
-    """Matches the columns first..stop, whose maxima are known by now."""
-    for j in range(first, stop):
+    for j in range(columns):
         top = np.float64(column_tops[0, j])
-        level = top - context_band(top, params)
-        chosen = nearest_candidate(similarity, False, j, starts[side, j], ends[side, j], level)
-        matches[side, j] = chosen
-        values[side, j] = similarity[chosen, j]
+        total += top - top
+        tops[side, j] = top
+    return total == 0.0

@@ -10,22 +10,26 @@ import numpy.typing as npt
 from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_finite, overflowing
 from vcs_numba.combine import SCORE_COUNT, score_matches
 from vcs_numba.jit import array, by_element, helper, types
-from vcs_numba.matching import Floats, Similarities, all_finite, match_columns, match_rows
+from vcs_numba.large import score_large
+from vcs_numba.matching import Floats, Similarities, keep_column_tops, match_lines, match_rows
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows
+from vcs_numba.windows import PRECISION, RECALL, fill_windows
 
 #: Status of a scored pair.
 OK: Final = 0
 NOT_FINITE: Final = 1
 OVERFLOW: Final = 2
 
+#: A matrix with this many values is scored by all cores.
+LARGE: Final = 1 << 18
+
 
 class Scores(NamedTuple):
     """The scores of one pair, all float (section 12). Larger is better, but for the regulariser.
 
-    vcs: the Video Comprehension Score, 0 to 1. gas: global alignment, the cosine given. las*: local alignment.
-    sas: GAS scaled by LAS. nas*: narrative alignment; nas_d* by distance, nas_l* by line. window_regularizer: the
-    part of NAS that a shuffled narrative would reach.
+    vcs: the Video Comprehension Score, 0 to 1. gas: global alignment, the cosine given. las*: local
+    alignment. sas: GAS scaled by LAS. nas*: narrative alignment; nas_d* by distance, nas_l* by line.
+    window_regularizer: the part of NAS that a shuffled narrative would reach.
     """
 
     vcs: float
@@ -83,6 +87,7 @@ def pair_scratch(longest: int) -> Any:
         np.empty((2, longest), dtype=np.int64),  # floor_path
         np.empty((1, 3 * longest), dtype=np.int64),  # came_from
         np.empty((2, longest), dtype=np.float64),  # values
+        np.empty((2, longest), dtype=np.float64),  # tops
         np.empty((2, longest), dtype=np.float64),  # parts
         np.empty((4, longest), dtype=np.float64),  # costs
     )
@@ -107,16 +112,14 @@ def score_pair(
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns
     by_row = PRECISION if transposed else RECALL
-    starts, ends, matches, floor_path, came_from, values, parts, costs = scratch
+    starts, ends, matches, floor_path, came_from, values, tops, parts, costs = scratch
     fill_windows(n_ref, n_gen, starts, ends)
     for j in range(columns):
         column_tops[0, j] = -np.inf
-    match_rows(similarity, 0, rows, by_row, starts, ends, params, matches, values, column_tops)
-    if not all_finite(column_tops, columns):
+    match_rows(similarity, 0, rows, by_row, starts, ends, params, tops, matches, values, column_tops)
+    if not keep_column_tops(column_tops, columns, 1 - by_row, tops):
         return NOT_FINITE
-    match_columns(
-        similarity, 0, columns, 1 - by_row, starts, ends, params, matches, values, column_tops
-    )
+    match_lines(similarity, False, 0, columns, 1 - by_row, starts, ends, params, tops, matches, values)
     score_matches(
         n_ref, n_gen, starts, ends, matches, values, gas, params, parts, costs, floor_path, came_from, out
     )
@@ -154,12 +157,14 @@ _SCORE: Final = by_element(
 def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS) -> Scores:
     """Scores one pair from its similarity matrix.
 
-    similarity: (n_ref, n_gen) cosines of reference and generated chunks, float32 or float64. Both memory orders
+    similarity: (n_ref, n_gen) cosines of reference and generated chunks, float32 or float64. Both memory
+    orders
         are read in place; other strides and other types are copied.
     gas: cosine of the two whole-text embeddings.
-    Raises ValueError that names the argument: not two axes, an empty axis, NaN or infinity, gas outside [-1, 1].
+    Raises ValueError that names the argument: not two axes, an empty axis, NaN or infinity, gas outside
+    [-1, 1].
     """
-    if not isinstance(params, Params):
+    if type(params) is not Params:
         checked_params(params)
     if type(gas) is not float or not -1.0 <= gas <= 1.0:
         gas = checked_gas(gas)
@@ -173,6 +178,10 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
 
 def score_into(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
     """Scores a matrix as `as_matrix` returns it; `out` is (15,) float64, the status is returned."""
+    if matrix.size >= LARGE:
+        if not score_large(matrix, transposed, gas, packed, out):
+            return NOT_FINITE
+        return OK if np.isfinite(out).all() else OVERFLOW
     kernel = _SCORE[matrix.dtype.char]
     status: int = (kernel.call or kernel.load())(matrix, transposed, gas, packed, out)
     return status

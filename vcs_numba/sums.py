@@ -10,26 +10,26 @@ from vcs_numba.matching import Floats
 
 @helper
 def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
-    """numpy's sum of up to 128 contiguous values: eight running sums, or one if there are fewer than eight."""
-    if count < 8:
-        total = 0.0
-        for i in range(first, first + count):
-            total += values[line, i]
-        return total
-    a, b, c, d = values[line, first], values[line, first + 1], values[line, first + 2], values[line, first + 3]
-    e, f, g, h = values[line, first + 4], values[line, first + 5], values[line, first + 6], values[line, first + 7]
-    whole = count - count % 8
-    for i in range(first + 8, first + whole, 8):
-        a += values[line, i]
-        b += values[line, i + 1]
-        c += values[line, i + 2]
-        d += values[line, i + 3]
-        e += values[line, i + 4]
-        f += values[line, i + 5]
-        g += values[line, i + 6]
-        h += values[line, i + 7]
-    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(first + whole, first + count):
+    """numpy's sum of up to 128 contiguous values: eight running sums, or one for fewer than eight values."""
+    total = 0.0
+    rest = first
+    if count >= 8:
+        a, b = values[line, first], values[line, first + 1]
+        c, d = values[line, first + 2], values[line, first + 3]
+        e, f = values[line, first + 4], values[line, first + 5]
+        g, h = values[line, first + 6], values[line, first + 7]
+        rest = first + count - count % 8
+        for i in range(first + 8, rest, 8):
+            a += values[line, i]
+            b += values[line, i + 1]
+            c += values[line, i + 2]
+            d += values[line, i + 3]
+            e += values[line, i + 4]
+            f += values[line, i + 5]
+            g += values[line, i + 6]
+            h += values[line, i + 7]
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for i in range(rest, first + count):
         total += values[line, i]
     return total
 
@@ -38,9 +38,9 @@ def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
 def pairwise_sum(values: Floats, line: int, count: int) -> float:
     """`numpy.sum(values[line, :count])`, bit for bit.
 
-    The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding error,
-    and LAS divides by it. Longer arrays are halved (at a multiple of eight) until a block has at most 128. A
-    stack of our own stands for the recursion, which Numba's cache does not survive.
+    The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
+    error, and LAS divides by it. Longer arrays are halved (at a multiple of eight) until a block has at
+    most 128. A stack of our own stands for the recursion, which Numba's cache does not survive.
     """
     if count <= 128:
         return _block_sum(values, line, 0, count)

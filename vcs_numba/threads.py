@@ -1,7 +1,7 @@
 """Work on all cores: Python threads over kernels that release the GIL.
 
-Not Numba's own parallel layers: one of them may not be entered by two threads at once, another aborts in a forked
-child. A score in a data loader's worker, after a score in its parent, has to work.
+Not Numba's own parallel layers: one of them may not be entered by two threads at once, another aborts in a
+forked child. A score in a data loader's worker, after a score in its parent, has to work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from numba.core import config
+from vcs_numba.jit import numba_config
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()
@@ -21,7 +21,7 @@ _making = threading.Lock()
 
 def thread_count() -> int:
     """Threads a call may use: the cores this process may run on, or NUMBA_NUM_THREADS if that is set."""
-    return int(config.NUMBA_NUM_THREADS)
+    return int(numba_config.NUMBA_NUM_THREADS)
 
 
 def _forget_pool() -> None:
@@ -74,7 +74,7 @@ def for_each(count: int, work: Callable[[int], Any]) -> None:
     finally:
         waiting.clear()
         for future in futures:
-            # Work that has not begun has nothing left to do: not waiting for it keeps calls from a pool thread,
-            # and many calls at once, from waiting for each other.
+            # Work that has not begun has nothing left to do: not waiting for it keeps calls from a pool
+            # thread, and many calls at once, from waiting for each other.
             if future is not None and not future.cancel():
                 future.result()

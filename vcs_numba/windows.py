@@ -20,10 +20,10 @@ RECALL = 1
 def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
     """Writes the half-open window of each position of the shorter text, over the longer text's positions."""
     slope = n_long / n_short
-    height = int(math.ceil(slope))
+    height = math.ceil(slope)
     for i in range(n_short):
         # The float64 product decides, rounding errors included: so the reference computes it.
-        start = int(math.floor(i * slope))
+        start = math.floor(i * slope)
         starts[side, i] = start
         ends[side, i] = min(start + height, n_long)
 
@@ -32,8 +32,9 @@ def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Int
 def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
     """Writes the window of each position of the longer text: the short positions whose windows hold it.
 
-    The direct windows stand in the other row already. They move monotonically, so the holders of a position are
-    neighbours: from the first window that ends behind it to the last that starts at it or before.
+    The direct windows stand in the other row already. They move monotonically, so the holders of a
+    position are neighbours: from the first window that ends behind it to the last that starts at it or
+    before.
     """
     direct = 1 - side
     first = 0
@@ -58,8 +59,8 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
     """Writes both orientations' windows.
 
-    starts, ends: (2, >= max(n_ref, n_gen)) int64, written in row PRECISION up to n_gen (windows over reference
-    positions) and in row RECALL up to n_ref (windows over generated positions).
+    starts, ends: (2, >= max(n_ref, n_gen)) int64, written in row PRECISION up to n_gen (windows over
+    reference positions) and in row RECALL up to n_ref (windows over generated positions).
     """
     direct = PRECISION if n_ref >= n_gen else RECALL
     longer = max(n_ref, n_gen)

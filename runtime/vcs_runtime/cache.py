@@ -97,7 +97,7 @@ class VectorStore:
     def __init__(self, embedder: Embedder, cache: VectorCache | None, memory_bytes: int) -> None:
         self._embedder = embedder
         self._cache = cache
-        self._capacity = max(0, memory_bytes // (4 * embedder.spec.dimension))
+        self._free = memory_bytes
         self._memory: OrderedDict[str, Vector] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -125,9 +125,12 @@ class VectorStore:
                 fresh |= embedded
             vectors |= fresh
             with self._lock:
-                self._memory |= fresh
-                while len(self._memory) > self._capacity:
-                    self._memory.popitem(last=False)
+                for text, vector in fresh.items():
+                    if text not in self._memory:  # another thread may have been faster
+                        self._memory[text] = vector
+                        self._free -= _footprint(text, vector)
+                while self._free < 0:
+                    self._free += _footprint(*self._memory.popitem(last=False))
         return vectors
 
     def close(self) -> None:
@@ -135,6 +138,11 @@ class VectorStore:
         self._memory.clear()
         if self._cache:
             self._cache.close()
+
+
+def _footprint(text: str, vector: Vector) -> int:
+    """Bytes that a kept vector takes: its numbers, its text, and what Python needs to hold both."""
+    return vector.nbytes + len(text) + 300
 
 
 def cache_identity(embedder: Embedder) -> str:

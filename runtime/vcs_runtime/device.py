@@ -48,6 +48,11 @@ def available_providers() -> list[str]:
     return list(import_onnxruntime().get_available_providers())
 
 
+def available_cores() -> int:
+    """The cores that this process may use: what a container or taskset leaves, not what the host has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def choose_device(device: str) -> Device:
     """Turn a device name into an execution provider.
 
@@ -81,10 +86,7 @@ def open_session(model: Path, device: Device, threads: int | None = None) -> ort
     ort = import_onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = 3  # errors only: its warnings are of no use to who scores
-    if threads is None and hasattr(os, "sched_getaffinity"):
-        threads = len(os.sched_getaffinity(0))  # what a container or taskset leaves, not what the host has
-    if threads:
-        options.intra_op_num_threads = threads
+    options.intra_op_num_threads = threads or available_cores()
     # Batches change shape all the time: a plan of the memory per shape would never be used again.
     options.enable_mem_pattern = False
     try:

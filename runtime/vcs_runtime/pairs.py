@@ -40,6 +40,8 @@ def read_pairs(path: Path) -> Iterator[InputPair]:
 
     Raises InputError naming the file and the line.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: not a regular file (it is read twice: to check it, and to score it)")
     kind = path.suffix.lower()
     read = {".csv": _read_csv, ".parquet": _read_parquet}.get(kind, _read_jsonl)
     try:

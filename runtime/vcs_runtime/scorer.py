@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vcs_numba import Params, Scores, score_batch
+from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.bundle import Bundle, open_bundle
 from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
 from vcs_runtime.contractions import expand_contractions
@@ -213,7 +215,7 @@ class Scorer:
                     yield from self._score_block([item], options)
             return
         grids = [
-            (_cosines(chunks, item.generated[1], vectors)) for item in good for _, chunks in item.references
+            _cosines(chunks, item.generated[1], vectors) for item in good for _, chunks in item.references
         ]
         gas = [
             _cosines([text], [item.generated[0]], vectors)[0, 0]
@@ -231,23 +233,18 @@ class Scorer:
             row += count
 
 
-def _cosines(reference: list[str], generated: list[str], vectors: dict[str, Vector]) -> np.ndarray[Any, Any]:
-    """The similarity matrix `(len(reference), len(generated))`, float64 (definition, section 1).
+def _cosines(
+    reference: list[str], generated: list[str], vectors: dict[str, Vector]
+) -> npt.NDArray[np.float64]:
+    """The similarity matrix `(len(reference), len(generated))` (definition, section 1).
 
-    Products of float32 unit vectors summed in float64: the last bits do not depend on the BLAS. Texts that
-    stand twice get equal columns to the bit, so that ties between them are ties.
+    Clipped, because vectors rounded to float32 may be a hair longer than 1, and no score should exceed 1.
     """
-    refs, gens = (list(dict.fromkeys(texts)) for texts in (reference, generated))
-    left, right = (np.array([vectors[text] for text in texts], np.float64) for texts in (refs, gens))
-    grid = np.clip(left @ right.T, -1.0, 1.0)
-    if len(refs) < len(reference):
-        grid = grid[[refs.index(text) for text in reference]]
-    if len(gens) < len(generated):
-        grid = grid[:, [gens.index(text) for text in generated]]
-    return grid
+    left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
+    return np.clip(cosine_similarity(left, right), -1.0, 1.0)
 
 
-def _result(item: _Prepared, rows: np.ndarray[Any, Any], options: Options, line: str) -> Result:
+def _result(item: _Prepared, rows: npt.NDArray[Any], options: Options, line: str) -> Result:
     best = int(np.argmax(rows["vcs"]))
     names = Scores._fields
     if options.aggregate == "mean":

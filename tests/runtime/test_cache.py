@@ -88,7 +88,7 @@ def test_a_warm_folder_needs_no_model_and_gives_the_same_scores(
 
 
 def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:
-    store = VectorStore(scorer.embedder, None, memory_bytes=3 * 4 * 32)
+    store = VectorStore(scorer.embedder, None, memory_bytes=3 * (4 * 32 + 301))
     calls: list[str] = []
     embed = scorer.embedder.embed
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -208,3 +209,26 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     done = subprocess.run([*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True)
     assert json.loads(done.stdout)["resumed"] == finished
     assert output.read_bytes() == whole.read_bytes()
+
+
+def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: Path) -> None:
+    script = """
+        import resource, sys
+        from pathlib import Path
+        from vcs_runtime import Options, Scorer, jobs
+        with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
+            jobs.run(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+
+    def peak_kib(pairs: int) -> int:
+        source = tmp_path / f"{pairs}.jsonl"
+        write_pairs(
+            source,
+            [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)],
+        )
+        command = [sys.executable, "-c", textwrap.dedent(script), str(tiny_bundle), str(source)]
+        done = subprocess.run([*command, f"{source}.out"], stdout=subprocess.PIPE, check=True)
+        return int(done.stdout)
+
+    assert peak_kib(12_000) - peak_kib(2_000) < 12 << 10

@@ -1,0 +1,221 @@
+"""The steps of a score as separate kernels: a large matrix in pieces on all cores, and `align`'s first
+half.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.combine import score_matches
+from vcs_numba.jit import Kernel, array, by_element, types
+from vcs_numba.matching import Floats, Similarities, larger, match_lines, match_rows
+from vcs_numba.threads import for_each, thread_count
+from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows
+
+#: Values in a piece of work, at least: some tens of microseconds, several times what it costs to hand it
+#: over.
+_PIECE: Final = 1 << 16
+
+_INTS = array(types.int64, 2)
+_FLOATS = array(types.float64, 2)
+_PACKED = array(types.float64, 1)
+
+
+class Matched(NamedTuple):
+    """Windows and best matches of a pair; arrays (2, max(n_ref, n_gen)), one row for each orientation."""
+
+    n_ref: int
+    n_gen: int
+    starts: Ints
+    ends: Ints
+    tops: Floats
+    matches: Ints
+    values: Floats
+
+
+def _fill(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
+    fill_windows(n_ref, n_gen, starts, ends)
+
+
+_FILL: Final = Kernel(_fill, types.int64, types.int64, _INTS, _INTS)
+
+
+def _rows(
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    params: Floats,
+    tops: Floats,
+    matches: Ints,
+    values: Floats,
+    column_tops: Similarities,
+) -> None:
+    for j in range(similarity.shape[1]):
+        column_tops[0, j] = -np.inf
+    match_rows(similarity, first, stop, side, starts, ends, params, tops, matches, values, column_tops)
+
+
+def _columns(
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    params: Floats,
+    tops: Floats,
+    matches: Ints,
+    values: Floats,
+) -> None:
+    match_lines(similarity, False, first, stop, side, starts, ends, params, tops, matches, values)
+
+
+def _lines_signature(element: Any) -> tuple[Any, ...]:
+    return (
+        array(element, 2, readonly=True),
+        types.int64,
+        types.int64,
+        types.int64,
+        _INTS,
+        _INTS,
+        _PACKED,
+        _FLOATS,
+        _INTS,
+        _FLOATS,
+    )
+
+
+_ROWS: Final = by_element(_rows, lambda element: (*_lines_signature(element), array(element, 2)))
+_COLUMNS: Final = by_element(_columns, _lines_signature)
+
+
+def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
+    """The pieces' column maxima (pieces, 2, columns) into `tops[side]`; False if the matrix is not finite."""
+    total = 0.0
+    for j in range(column_tops.shape[2]):
+        top = np.float64(column_tops[0, 0, j])
+        for piece in range(1, column_tops.shape[0]):
+            other = np.float64(column_tops[piece, 0, j])
+            top = larger(other, top) + (other - other)
+        total += top - top
+        tops[side, j] = top
+    return total == 0.0
+
+
+_MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int64, _FLOATS))
+
+
+def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> Matched | None:
+    """Windows and best matches of a matrix as `as_matrix` returns it; None if it holds NaN or infinity.
+
+    Every maximum is exact and every match is found in one piece, so the number of threads changes nothing.
+    """
+    rows, columns = matrix.shape
+    n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
+    by_row = PRECISION if transposed else RECALL
+    longest = max(rows, columns)
+    starts, ends, matches = (np.empty((2, longest), dtype=np.int64) for _ in range(3))
+    tops, values = np.empty((2, longest)), np.empty((2, longest))
+    (_FILL.call or _FILL.load())(n_ref, n_gen, starts, ends)
+    code = matrix.dtype.char
+    match_rows_of = _ROWS[code].call or _ROWS[code].load()
+    match_columns_of = _COLUMNS[code].call or _COLUMNS[code].load()
+
+    row_cuts = _cuts(rows, matrix.size)
+    column_tops = np.empty((len(row_cuts) - 1, 2, columns), dtype=matrix.dtype)
+
+    def rows_piece(k: int) -> None:
+        match_rows_of(
+            matrix,
+            row_cuts[k],
+            row_cuts[k + 1],
+            by_row,
+            starts,
+            ends,
+            packed,
+            tops,
+            matches,
+            values,
+            column_tops[k],
+        )
+
+    for_each(len(row_cuts) - 1, rows_piece)
+    if not (_MERGE[code].call or _MERGE[code].load())(column_tops, 1 - by_row, tops):
+        return None
+
+    column_cuts = _cuts(columns, matrix.size)
+
+    def columns_piece(k: int) -> None:
+        match_columns_of(
+            matrix,
+            column_cuts[k],
+            column_cuts[k + 1],
+            1 - by_row,
+            starts,
+            ends,
+            packed,
+            tops,
+            matches,
+            values,
+        )
+
+    for_each(len(column_cuts) - 1, columns_piece)
+    return Matched(n_ref, n_gen, starts, ends, tops, matches, values)
+
+
+def _cuts(lines: int, size: int) -> list[int]:
+    """Where to cut `lines` lines of a matrix of `size` values: a few pieces for each thread, or one."""
+    threads = thread_count()
+    pieces = 1 if threads == 1 else max(min(4 * threads, size // _PIECE, lines), 1)
+    return [lines * k // pieces for k in range(pieces + 1)]
+
+
+def _finish(
+    n_ref: int,
+    n_gen: int,
+    starts: Ints,
+    ends: Ints,
+    matches: Ints,
+    values: Floats,
+    gas: float,
+    params: Floats,
+    out: Floats,
+) -> None:
+    longest = max(n_ref, n_gen)
+    parts = np.empty((2, longest), dtype=np.float64)
+    costs = np.empty((4, longest), dtype=np.float64)
+    floor_path = np.empty((2, longest), dtype=np.int64)
+    came_from = np.empty((1, 3 * longest), dtype=np.int64)
+    score_matches(
+        n_ref, n_gen, starts, ends, matches, values, gas, params, parts, costs, floor_path, came_from, out
+    )
+
+
+_FINISH: Final = Kernel(
+    _finish,
+    types.int64,
+    types.int64,
+    _INTS,
+    _INTS,
+    _INTS,
+    _FLOATS,
+    types.float64,
+    _PACKED,
+    _PACKED,
+)
+
+
+def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> bool:
+    """All scores of a matrix into `out` (15,); False if it holds NaN or infinity."""
+    matched = match_matrix(matrix, transposed, packed)
+    if matched is None:
+        return False
+    n_ref, n_gen, starts, ends, _, matches, values = matched
+    (_FINISH.call or _FINISH.load())(n_ref, n_gen, starts, ends, matches, values, gas, packed, out)
+    return True
