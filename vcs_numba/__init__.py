@@ -1,6 +1,6 @@
 """The alignment core of the Video Comprehension Score: arrays in, numbers out (spec/vcs.md)."""
 
-from vcs_numba.align import Alignment, Candidates, Orientation, align
+from vcs_numba.alignment import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
 from vcs_numba.jit import warm_up

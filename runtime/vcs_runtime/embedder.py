@@ -101,14 +101,14 @@ class Embedder:
         vectors = self._run([[*self._prefix, *window, *self._suffix] for window in windows])
         if len(windows) == len(texts):
             return vectors
+        # Texts of one window keep the vector as the model gave it, to the bit.
         counts = np.array([len(window) for window in windows], np.float64)
-        means = np.zeros((len(texts), self.spec.dimension), np.float64)
-        np.add.at(means, owners, vectors * counts[:, None])
-        means /= np.linalg.norm(means, axis=1, keepdims=True)
-        several = np.bincount(owners, minlength=len(texts)) > 1
+        sums = np.zeros((len(texts), self.spec.dimension), np.float64)
+        np.add.at(sums, owners, vectors * counts[:, None])
+        several = np.bincount(owners) > 1
         result = np.empty((len(texts), self.spec.dimension), np.float32)
-        result[several] = means[several]
-        result[~several] = vectors[~several[owners]]  # as the model gave them, to the bit
+        result[several] = sums[several] / np.linalg.norm(sums[several], axis=1, keepdims=True)
+        result[~several] = vectors[~several[owners]]
         return result
 
     def _run(self, sequences: list[list[int]]) -> FloatArray:

@@ -105,7 +105,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
         except UnicodeDecodeError:
             raise _RowError(f"line {reader.line_num + 1}: not UTF-8") from None
         except csv.Error as error:
-            raise _RowError(f"line {reader.line_num}: not CSV: {error}") from None
+            raise _RowError(f"line {reader.line_num + 1}: not CSV: {error}") from None
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:

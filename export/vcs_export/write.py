@@ -1,0 +1,155 @@
+"""Writing a bundle so that it is either there, whole and hashed, or not there at all.
+
+Everything goes into a folder beside the target and is renamed into place at the end. Two processes that
+write the same bundle use two such folders; the first to rename wins, or, when replacing, the last.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from vcs_export.errors import ExportError, os_reason
+from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec, sha256_of
+
+# A partial folder that no living export can still be writing: left by a process that was killed.
+_STALE_SECONDS = 24 * 3600.0
+_ATTEMPTS = 5
+
+
+class BundleExistsError(ExportError):
+    """The target is there already and replacing it was not asked for."""
+
+
+class BundleWriter:
+    """A bundle being written; use it in `with`, write below `folder`, and end with `commit`.
+
+    with BundleWriter(target) as bundle:
+        bundle.file("embedder/model.onnx").write_bytes(...)
+        bundle.commit(name=..., licence=..., source=..., embedder=...)
+
+    Leaving the context without `commit`, by whatever exception, removes all that was written and, if there
+    is an earlier bundle, leaves that as it was. An OSError becomes an ExportError that names the path.
+    """
+
+    def __init__(self, target: Path, replace: bool = False) -> None:
+        self.target = target
+        self.replace = replace
+        self.folder = target.parent / f"{self._prefix}{secrets.token_hex(8)}"
+        self._committed = False
+
+    def __enter__(self) -> BundleWriter:
+        if not self.replace and os.path.lexists(self.target):
+            raise BundleExistsError(f"{self.target} exists already; it is replaced only when asked to")
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            self._remove_stale()
+            self.folder.mkdir()
+        except OSError as error:
+            raise self._failed(error) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._committed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise self._failed(error) from None
+
+    def file(self, relative: str) -> Path:
+        """Where to write a file of the bundle; its folder is there."""
+        path = self.folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def commit(
+        self,
+        *,
+        name: str,
+        licence: str,
+        source: str,
+        embedder: EmbedderSpec | None = None,
+        segmenter: SegmenterSpec | None = None,
+    ) -> Path:
+        """Hash all files, write `bundle.json`, flush to disk and rename into place. Returns the target.
+
+        Raises BundleExistsError (another process was faster), ExportError (the disk).
+        """
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        files = tuple(
+            FileEntry(path.relative_to(self.folder).as_posix(), path.stat().st_size, sha256_of(path))
+            for path in paths
+        )
+        manifest = Manifest(name, licence, source, files, embedder, segmenter)
+        self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
+        for path in [*paths, self.folder / MANIFEST]:
+            _sync(path)
+        for folder in [self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())]:
+            _sync(folder)
+        self._rename()
+        self._committed = True
+        _sync(self.target.parent)
+        return self.target
+
+    def _rename(self) -> None:
+        for attempt in range(_ATTEMPTS):
+            # A folder cannot be renamed over one that has content: an old bundle steps aside first.
+            aside = self.target.parent / f"{self._prefix}{secrets.token_hex(8)}"
+            if self.replace:
+                with suppress(FileNotFoundError):
+                    self.target.rename(aside)
+            try:
+                self.folder.rename(self.target)
+            except OSError as error:
+                if not os.path.lexists(self.target):
+                    if os.path.lexists(aside):
+                        aside.rename(self.target)
+                    raise
+                if not self.replace:
+                    raise BundleExistsError(
+                        f"{self.target} was written by another process meanwhile"
+                    ) from None
+                if attempt == _ATTEMPTS - 1:
+                    raise ExportError(f"{self.target}: other processes keep replacing it: {error}") from None
+            else:
+                return
+            finally:
+                _remove(aside)
+
+    def _remove_stale(self) -> None:
+        for path in self.target.parent.glob(f"{self._prefix}*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                    _remove(path)
+
+    @property
+    def _prefix(self) -> str:
+        return f".{self.target.name}.partial-"
+
+    def _failed(self, error: OSError) -> ExportError:
+        return ExportError(f"cannot write the bundle {self.target}: {os_reason(error)}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk, so that a rename never outlives what it names."""
+    if path.is_dir() and os.name == "nt":
+        return  # folders cannot be opened there, and the rename is flushed with its parent
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,215 @@
+"""Forks, threads, caches, cold starts: what surrounds a score in a real process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.core_cases import drawn_case, matrix
+
+import vcs_numba
+from vcs_numba.jit import numba_config
+
+pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
+
+NOBODY = 65534
+
+
+def run_python(script: str, *, user: int | None = None, **environment: str) -> str:
+    """Output of a fresh interpreter; as another user only where the tests run as root."""
+    finished = subprocess.run(
+        [sys.executable, "-c", script],
+        env={k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **({"user": user, "group": user, "extra_groups": []} if user is not None else {}),  # type: ignore[arg-type]
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout.strip()
+
+
+def test_a_forked_child_scores_after_its_parent_has() -> None:
+    script = """
+import os, signal, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
+import numpy as np, vcs_numba
+from vcs_numba.jit import numba_config
+numba_config.NUMBA_NUM_THREADS = 3
+large = np.random.default_rng(0).random((900, 800))
+small = [large[:20, k : k + 20] for k in range(600)]
+def everything():
+    one = vcs_numba.score_similarity(large, 0.5)
+    return one, vcs_numba.score_batch(small, np.full(600, 0.5)).tobytes()
+expected = everything()
+children = []
+for _ in range(4):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if everything() == expected else 3)
+    children.append(child)
+print([os.waitpid(child, 0)[1] for child in children], everything() == expected)
+"""
+    assert run_python(script) == "[0, 0, 0, 0] True"
+
+
+def test_many_threads_may_score_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_config, "NUMBA_NUM_THREADS", 4)
+    large = matrix(drawn_case(12)._replace(n_ref=700, n_gen=500))
+    small = [matrix(drawn_case(seed)) for seed in range(300)]
+    gas = np.full(len(small), 0.5)
+
+    def work(number: int) -> bytes:
+        if number % 2:
+            return np.array(vcs_numba.score_similarity(large, 0.5)).tobytes()
+        return vcs_numba.score_batch(small, gas).tobytes()
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(64)))
+    assert len(set(results[::2])) == 1
+    assert set(results[1::2]) == {np.array(vcs_numba.score_similarity(large, 0.5)).tobytes()}
+
+
+def test_an_error_in_one_share_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_config, "NUMBA_NUM_THREADS", 4)
+
+    def work(number: int) -> None:
+        if number == 5:
+            raise KeyError(number)
+
+    for _ in range(20):
+        with pytest.raises(KeyError):
+            vcs_numba.threads.for_each(9, work)
+
+
+def test_a_score_still_works_while_the_interpreter_shuts_down() -> None:
+    script = """
+import atexit, numpy as np, vcs_numba
+from vcs_numba.jit import numba_config
+numba_config.NUMBA_NUM_THREADS = 3
+large = np.random.default_rng(0).random((900, 800))
+expected = vcs_numba.score_similarity(large, 0.5)
+atexit.register(lambda: print(vcs_numba.score_similarity(large, 0.5) == expected))
+"""
+    assert run_python(script) == "True"
+
+
+@pytest.fixture
+def copied_package() -> Iterator[Path]:
+    """A folder that everyone may read, with a copy of the package that nothing was ever compiled for."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    source = Path(vcs_numba.__file__).parent
+    shutil.copytree(source, folder / "vcs_numba", ignore=shutil.ignore_patterns("__pycache__"))
+    yield folder
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+#: Loads the smallest kernel and says where it came from.
+LOAD = """
+from vcs_numba.alignment import _COMPLETE
+kernel = _COMPLETE.load()
+print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
+      kernel.stats.cache_path)
+"""
+
+
+def make_unwritable(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder]:
+        path.chmod(stat.S_IREAD | stat.S_IRGRP | stat.S_IROTH | (0o111 if path.is_dir() else 0))
+
+
+def unprivileged() -> int | None:
+    """Permission bits do not bind root, so root steps down for the run."""
+    return NOBODY if os.geteuid() == 0 else None
+
+
+def readable_by_all(path: Path) -> bool:
+    return all(part.stat().st_mode & 0o005 == 0o005 for part in (path, *path.parents) if part.is_dir())
+
+
+needs_reading = pytest.mark.skipif(
+    os.geteuid() == 0 and not readable_by_all(Path(np.__file__).parent),
+    reason="the environment is readable for root alone",
+)
+
+
+@needs_reading
+def test_a_filled_cache_folder_is_read_when_it_cannot_be_written(copied_package: Path) -> None:
+    cache = copied_package / "cache"
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(cache), "HOME": "/nonexistent"}
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    make_unwritable(copied_package)
+    writing = f"open({str(cache / 'x')!r}, 'w')"
+    check = f"try:\n    {writing}\nexcept OSError:\n    pass\nelse:\n    raise SystemExit('writable')\n"
+    assert run_python(check + LOAD, user=unprivileged(), **place).startswith("1 read 0 compiled")
+
+
+@needs_reading
+def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path) -> None:
+    (copied_package / "cache").mkdir()
+    make_unwritable(copied_package)
+    place = {
+        "PYTHONPATH": str(copied_package),
+        "NUMBA_CACHE_DIR": str(copied_package / "cache"),
+        "HOME": "/nonexistent",
+        "XDG_CACHE_HOME": "/nonexistent",
+    }
+    assert run_python(LOAD, user=unprivileged(), **place).startswith("0 read 1 compiled")
+
+
+def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -> None:
+    blocked = copied_package / "file"
+    blocked.write_text("")
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(blocked / "cache")}
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place).startswith("1 read 0 compiled")  # from beside the sources
+
+
+def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path) -> None:
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+    helper = copied_package / "vcs_numba" / "line.py"  # not the file the kernel stands in
+    helper.write_text(helper.read_text() + "\n# changed\n")
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+
+
+def test_a_damaged_cache_file_is_replaced(copied_package: Path) -> None:
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    run_python(LOAD, **place)
+    for data in (copied_package / "cache").rglob("*.nbc"):
+        data.write_bytes(data.read_bytes()[:100])
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+
+
+def test_import_and_first_score_take_less_than_a_second_with_a_warm_cache() -> None:
+    script = """
+import time
+start = time.perf_counter()
+import numpy, vcs_numba
+vcs_numba.score_similarity(numpy.full((20, 20), 0.5), 0.5)
+print(time.perf_counter() - start)
+"""
+    run_python(script)
+    assert min(float(run_python(script)) for _ in range(4)) < 1.0
+
+
+def test_importing_compiles_nothing() -> None:
+    script = "import vcs_numba.jit; print(sum(k.call is not None for k in vcs_numba.jit.KERNELS))"
+    assert run_python(script) == "0"

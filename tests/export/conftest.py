@@ -1,0 +1,19 @@
+"""One tiny checkpoint for all export tests that only read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.tiny_bert import build_tiny_bundle, write_tiny_checkpoint
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("source") / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_bundle(tmp_path_factory.mktemp("built"))
