@@ -22,7 +22,7 @@ demo: $(VENV)/runtime
 
 test: $(VENV)/develop
 	$(BIN)/vcs-runtime fetch default
-	$(BIN)/python -m pytest -m 'not parity'
+	$(BIN)/python -m pytest
 
 lint: $(VENV)/develop
 	$(BIN)/ruff check .
@@ -45,7 +45,7 @@ types: $(VENV)/develop
 
 parity: .venv-parity/ready
 	.venv-parity/bin/vcs-runtime fetch default
-	.venv-parity/bin/python -m pytest -m parity
+	.venv-parity/bin/python -m pytest tests/parity
 
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py

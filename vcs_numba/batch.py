@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -28,7 +28,6 @@ _LARGE: Final = 1 << 16
 _GATHERED: Final = 1 << 17
 #: A share of work below this many values is not worth another thread.
 _LEAST_SHARE: Final = 1 << 13
-
 
 _DTYPE: Final = attrgetter("dtype")
 _NDIM: Final = attrgetter("ndim")
@@ -67,7 +66,7 @@ _SCORE_GATHERED: Final = by_element(
         array(types.int64, 2),
         types.int64,
         types.int64,
-        array(types.float64, 1),
+        array(types.float64, 1, readonly=True),
         array(types.float64, 1),
         array(types.float64, 2),
         array(types.int64, 1),
@@ -76,7 +75,7 @@ _SCORE_GATHERED: Final = by_element(
 
 
 def score_batch(
-    similarities: Sequence[npt.ArrayLike] | Iterable[npt.ArrayLike],
+    similarities: Iterable[npt.ArrayLike],
     gas: npt.ArrayLike,
     params: Params = DEFAULT_PARAMS,
 ) -> npt.NDArray[np.void]:
@@ -89,7 +88,10 @@ def score_batch(
     Raises ValueError that names the argument and the index (`similarities[17]: ...`), for the first bad pair.
     """
     packed = checked_params(params).packed
-    matrices: list[Any] = list(similarities)
+    try:
+        matrices: list[Any] = list(similarities)
+    except TypeError as error:
+        raise ValueError(f"similarities: expected matrices, not {type(similarities).__name__}") from error
     cosines = _checked_gas(gas, len(matrices))
     shapes = _shapes(matrices)
     out = np.empty((len(matrices), SCORE_COUNT))
@@ -132,9 +134,7 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """(n, 2) int64 shapes. Replaces every item of `matrices` that is not a float32 or float64 array of two
-    axes.
-    """
+    """(n, 2) int64 shapes. Replaces what is no float32 or float64 array of two axes among `matrices`."""
     # Few Python operations for each pair: at 20 x 20 the kernel itself takes about a microsecond.
     plain = set(map(type, matrices)) == {np.ndarray} and set(map(_DTYPE, matrices)) <= {FLOAT32, FLOAT64}
     if not plain or set(map(_NDIM, matrices)) != {2}:

@@ -1,6 +1,4 @@
-"""Input checks: what is refused, and with which words. Every refusal is a ValueError that names the
-argument.
-"""
+"""Input checks: what is refused, and in which words. Every refusal is a ValueError naming the argument."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ GAS_LIMIT: Final = 1.0 + 1e-3
 
 
 def as_float_array(given: Any, name: str, ndim: int) -> npt.NDArray[Any]:
-    """`given` as an array of native float32 or float64 with `ndim` axes, none empty. Copies only other
-    types.
-    """
+    """`given` as an array of native float32 or float64 with `ndim` axes, none empty; copies other types."""
     try:
         array = np.asarray(given)
     except Exception as error:

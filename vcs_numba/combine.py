@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vcs_numba.distance import distance_score
-from vcs_numba.jit import helper
+from vcs_numba.jit import helper, rare
 from vcs_numba.line import line_score
 from vcs_numba.matching import Floats
 from vcs_numba.params import (
@@ -44,14 +44,13 @@ def window_regularizer(coverage: float, least: float, params: Floats) -> float:
         return 0.0
     span = 0.5 - least
     if span == 0.0:
-        # One text has two chunks and the other two or fewer (section 9); the reference's 0/0 and x/0 both
-        # end as 1.
+        # Two chunks against two or one (section 9): the reference's 0/0 and x/0 both end as 1.
         covered = coverage > least or params[REFERENCE_SMALL_TEXT] != 0.0
         return 1.0 if covered else 0.0
     return clip01((coverage - least) / span)
 
 
-@helper
+@rare
 def length_regularizer(coverage: float, least: float, imbalance: float, params: Floats) -> float:
     """The window penalty blended with a penalty for unequal lengths (section 8, last point)."""
     span = params[NAS_COVERAGE_CUTOFF] - least
@@ -92,9 +91,7 @@ def regularizer(n_ref: int, n_gen: int, area: int, params: Floats) -> float:
 
 @helper
 def combine_alignment(out: Floats, regularization: float) -> None:
-    """Fills in everything that follows from the six precision and recall parts already in `out`, but not
-    GAS.
-    """
+    """Fills in what follows from the six precision and recall parts already in `out` without GAS."""
     out[LAS] = f1(out[LAS_PRECISION], out[LAS_RECALL])
     out[NAS_D] = f1(out[NAS_D_PRECISION], out[NAS_D_RECALL])
     out[NAS_L] = f1(out[NAS_L_PRECISION], out[NAS_L_RECALL])

@@ -13,9 +13,7 @@ from vcs_numba.windows import Ints
 
 @helper
 def is_slightly_above_integer(y: int, x: int) -> bool:
-    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then the tolerances of sections 6 and 7 are one
-    smaller.
-    """
+    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then sections 6 and 7 count one chunk less."""
     ratio = y / x
     fraction = ratio - math.floor(ratio)
     return y > x and 0.0 < fraction <= 0.5
@@ -31,21 +29,15 @@ def tolerance_height(y: int, x: int) -> int:
 @helper
 def offset_from_window(match: int, start: int, end: int) -> int:
     """Chunks between a match and its window; 0 inside."""
-    if match < start:
-        return start - match
-    if match >= end:
-        return match - (end - 1)
-    return 0
+    return max(start - match, match - (end - 1), 0)
 
 
 @helper
 def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
     """What an offset costs, as a part of the timeline of length y."""
-    if offset <= tolerance:
-        return 0.0
-    if params[EXCESS_PENALTY] != 0.0:
-        return (offset - tolerance) / y
-    return offset / y
+    charged = offset - tolerance if params[EXCESS_PENALTY] != 0.0 else float(offset)
+    cost = charged / y
+    return 0.0 if offset <= tolerance else cost
 
 
 @helper

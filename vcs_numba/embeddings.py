@@ -13,46 +13,40 @@ from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 from vcs_numba.threads import for_each
 
-#: Rows of the similarity matrix that one piece of work computes.
+#: Rows of the similarity matrix that one piece of work computes, and components that it takes at a time: what
+#: they touch stays in the core's cache.
 _ROWS: Final = 64
+_COMPONENTS: Final = 32
 
 
 def _dot_products(
     left: npt.NDArray[np.float32],
-    right: npt.NDArray[np.float32],
+    right: npt.NDArray[np.float64],
     first: int,
     stop: int,
     out: npt.NDArray[np.float64],
 ) -> None:
-    """Writes `left[i] . right[j]` to `out[i, j]` for the rows first..stop.
+    """Writes the dot product of `left[i]` and `right[:, j]` to `out[i, j]` for the rows first..stop.
 
-    Products and sums in float64, in one fixed order for each pair: unlike a BLAS, whose blocks depend on the
-    shapes and on the threads, so that a pair's similarity would depend on the other chunks.
+    Each is summed in float64 from the first component to the last. A BLAS cuts its work by the shapes and by
+    its threads, so that one pair's similarity would depend on the other chunks and on the machine.
     """
-    lanes = 16
-    sums = np.empty(lanes, dtype=np.float64)
-    size = left.shape[1]
-    whole = size - size % lanes
+    size, columns = right.shape
     for i in range(first, stop):
-        a = left[i]
-        for j in range(right.shape[0]):
-            b = right[j]
-            sums[:] = 0.0
-            for block in range(0, whole, lanes):
-                for k in range(lanes):
-                    sums[k] += np.float64(a[block + k]) * np.float64(b[block + k])
-            total = 0.0
-            for k in range(whole, size):
-                total += np.float64(a[k]) * np.float64(b[k])
-            for k in range(lanes):
-                total += sums[k]
-            out[i, j] = total
+        for j in range(columns):
+            out[i, j] = 0.0
+    for block in range(0, size, _COMPONENTS):
+        for i in range(first, stop):
+            for k in range(block, min(block + _COMPONENTS, size)):
+                factor = np.float64(left[i, k])
+                for j in range(columns):
+                    out[i, j] += factor * right[k, j]
 
 
 _DOT_PRODUCTS: Final = Kernel(
     _dot_products,
     array(types.float32, 2, readonly=True),
-    array(types.float32, 2, readonly=True),
+    array(types.float64, 2, readonly=True),
     types.int64,
     types.int64,
     array(types.float64, 2),
@@ -80,11 +74,15 @@ def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
 def cosine_similarity(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """(n, m) float64 dot products of unit rows (n, d) and (m, d)."""
+    """(n, m) float64 dot products of unit rows (n, d) and (m, d); each depends on its two rows alone."""
     out = np.empty((len(left), len(right)))
+    columns = np.ascontiguousarray(right.T, dtype=np.float64)
     call = _DOT_PRODUCTS.call or _DOT_PRODUCTS.load()
-    pieces = -(-len(left) // _ROWS)
-    for_each(pieces, lambda k: call(left, right, k * _ROWS, min((k + 1) * _ROWS, len(left)), out))
+
+    def piece(k: int) -> None:
+        call(left, columns, k * _ROWS, min((k + 1) * _ROWS, len(left)), out)
+
+    for_each(-(-len(left) // _ROWS), piece)
     return out
 
 

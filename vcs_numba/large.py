@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vcs_numba.combine import score_matches
 from vcs_numba.jit import Kernel, array, by_element, types
-from vcs_numba.matching import Floats, Similarities, larger, match_lines, match_rows
+from vcs_numba.matching import Floats, Similarities, larger, match_columns, match_rows
 from vcs_numba.threads import for_each, thread_count
 from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows
 
@@ -72,8 +72,9 @@ def _columns(
     tops: Floats,
     matches: Ints,
     values: Floats,
+    levels: Floats,
 ) -> None:
-    match_lines(similarity, False, first, stop, side, starts, ends, params, tops, matches, values)
+    match_columns(similarity, first, stop, side, starts, ends, params, tops, matches, values, levels)
 
 
 def _lines_signature(element: Any) -> tuple[Any, ...]:
@@ -92,7 +93,7 @@ def _lines_signature(element: Any) -> tuple[Any, ...]:
 
 
 _ROWS: Final = by_element(_rows, lambda element: (*_lines_signature(element), array(element, 2)))
-_COLUMNS: Final = by_element(_columns, _lines_signature)
+_COLUMNS: Final = by_element(_columns, lambda element: (*_lines_signature(element), _FLOATS))
 
 
 def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
@@ -149,6 +150,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     if not (_MERGE[code].call or _MERGE[code].load())(column_tops, 1 - by_row, tops):
         return None
 
+    levels = np.empty((2, longest))
     column_cuts = _cuts(columns, matrix.size)
 
     def columns_piece(k: int) -> None:
@@ -163,6 +165,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
             tops,
             matches,
             values,
+            levels,
         )
 
     for_each(len(column_cuts) - 1, columns_piece)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from vcs_numba.distance import is_slightly_above_integer, tolerance_height
-from vcs_numba.jit import helper
+from vcs_numba.jit import helper, rare
 from vcs_numba.matching import Floats
 from vcs_numba.params import LCT
 from vcs_numba.sums import pairwise_sum
@@ -23,6 +23,31 @@ FLOOR_STEP = 2
 def step_length(dy: int) -> float:
     """Length of a step of one chunk to the right and dy chunks up or down."""
     return math.sqrt(1.0 + np.float64(dy) * np.float64(dy))
+
+
+@rare
+def trace_path(
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    count: int,
+    came_from: Ints,
+    line: int,
+    last: int,
+    written: int,
+    path: Ints,
+) -> None:
+    """Follows the predecessors in `came_from[line]` back from row `last` of the last window.
+
+    written: sum of all heights, where the last window's predecessors end.
+    """
+    k = last
+    for back in range(count):
+        i = count - 1 - back
+        path[side, i] = starts[side, i] + k
+        written -= ends[side, i] - starts[side, i]
+        if i > 0:
+            k = came_from[line, written + k]
 
 
 @helper
@@ -94,31 +119,6 @@ def ideal_band(
 
 
 @helper
-def trace_path(
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    count: int,
-    came_from: Ints,
-    line: int,
-    last: int,
-    written: int,
-    path: Ints,
-) -> None:
-    """Follows the predecessors in `came_from[line]` back from row `last` of the last window.
-
-    written: sum of all heights, where the last window's predecessors end.
-    """
-    k = last
-    for back in range(count):
-        i = count - 1 - back
-        path[side, i] = starts[side, i] + k
-        written -= ends[side, i] - starts[side, i]
-        if i > 0:
-            k = came_from[line, written + k]
-
-
-@helper
 def segment_limits(y: int, x: int, lct: float) -> tuple[int, float]:
     """(w0, w_lct): how far a segment may rise and count as it is, and how far with the tolerance."""
     height = math.ceil(y / x)
@@ -163,12 +163,10 @@ def actual_length(
     for i in range(x - 1):
         dy = matches[side, i + 1] - matches[side, i]
         kind = segment_kind(dy, lct, limit, limit_lct)
-        if kind == STANDARD:
-            lengths[side, i] = step_length(dy)
-        elif kind == FLOOR_STEP:
-            lengths[side, i] = step_length(floor_path[side, i + 1] - floor_path[side, i])
-        else:
-            lengths[side, i] = 0.0
+        if kind == FLOOR_STEP:
+            dy = floor_path[side, i + 1] - floor_path[side, i]
+        length = step_length(dy)
+        lengths[side, i] = 0.0 if kind == NOT_COUNTED else length
         if keep_kinds:
             kinds[side, i] = kind
     return pairwise_sum(lengths, side, x - 1)
@@ -176,9 +174,7 @@ def actual_length(
 
 @helper
 def line_ratio(floor: float, ceiling: float, actual: float) -> float:
-    """NAS-L of one orientation: 1 inside the band, else the ratio of the lengths; never a division by
-    zero.
-    """
+    """NAS-L of one orientation: 1 inside the band, else the ratio of the two lengths."""
     if floor <= actual <= ceiling:
         return 1.0
     if actual < floor:

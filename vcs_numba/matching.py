@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.jit import helper
+from vcs_numba.jit import helper, rare
 from vcs_numba.params import CONTEXT_CUTOFF, CONTEXT_WINDOW
 from vcs_numba.windows import Ints
 
@@ -18,22 +18,28 @@ Similarities = npt.NDArray[Any]
 #: Values whose rows' maxima are taken before the rows are searched: few enough to stay in the core's first
 #: cache, many enough that the guessed-wrong branches of one row's search do not delay the next row's maximum.
 _BLOCK = 2048
+#: Distance from the window up to which a column is searched by itself, in a matrix above _CACHED values.
+_NEAR = 48
+#: Values that stay in the core's second cache, where walking down a column costs no memory access.
+_CACHED = 1 << 16
+#: Columns that are tested for candidates at once.
+_STRETCH = 64
 
 
 @helper
 def context_band(top: float, params: Floats) -> float:
     """How far below the largest similarity `top` a candidate may lie."""
     spare = (1.0 - params[CONTEXT_CUTOFF]) - (1.0 - top)
+    band = 0.0
     if top > 0.0 and spare > 0.0:
-        return spare / top / params[CONTEXT_WINDOW]
-    return 0.0
+        band = spare / top / params[CONTEXT_WINDOW]
+    return band
 
 
 @helper
 def at(similarity: Similarities, by_row: bool, line: int, k: int) -> float:
     """Entry k of a row, or of a column, in float64. (A view would cost more than the search in it.)"""
-    value: float = np.float64(similarity[line, k]) if by_row else np.float64(similarity[k, line])
-    return value
+    return np.float64(similarity[line, k]) if by_row else np.float64(similarity[k, line])
 
 
 @helper
@@ -44,13 +50,12 @@ def larger(a: Any, b: Any) -> Any:
 
 @helper
 def nearest_candidate(
-    similarity: Similarities, by_row: bool, line: int, start: int, end: int, level: float
+    similarity: Similarities, by_row: bool, line: int, start: int, end: int, level: float, reach: int
 ) -> int:
-    """The index among those with similarity >= level that the rule of section 4 chooses, in a row or a
-    column.
+    """The index among those with similarity >= level that the rule of section 4 chooses, in a row or column.
 
     A candidate inside the window beats all outside, so the search goes from the window outwards and stops at
-    the first distance that has a candidate. 0 if there is none at all (a line with NaN, refused later).
+    the first distance that has a candidate. -1 if there is none up to the distance `reach`.
     """
     chosen = -1
     largest = level
@@ -63,34 +68,43 @@ def nearest_candidate(
         return chosen
     count = similarity.shape[1] if by_row else similarity.shape[0]
     last = end - 1
-    both = min(start, count - end)
+    reach_before = min(start, reach)
+    reach_after = min(count - end, reach)
+    both = min(reach_before, reach_after)
     for distance in range(1, both + 1):
         before = at(similarity, by_row, line, start - distance)
         after = at(similarity, by_row, line, last + distance)
         # One test for both sides: the larger of the two decides, and of equals the smaller index.
         if larger(after, before) >= level:
             return last + distance if after > before else start - distance
-    for distance in range(both + 1, start + 1):
+    for distance in range(both + 1, reach_before + 1):
         if at(similarity, by_row, line, start - distance) >= level:
             return start - distance
-    for distance in range(both + 1, count - last):
+    for distance in range(both + 1, reach_after + 1):
         if at(similarity, by_row, line, last + distance) >= level:
             return last + distance
-    return 0
+    return -1
 
 
 @helper
 def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
     """Largest value of row i. fold: row 1 is scratch.
 
-    A running maximum waits for itself at every value, so long rows are first folded eight to one.
+    A running maximum waits for itself at every value, so four run beside each other, and long rows are folded
+    eight to one first.
     """
     count = similarity.shape[1]
     top = similarity[i, 0]
+    a = b = c = d = top
     if count < 64:
-        for j in range(1, count):
-            top = larger(similarity[i, j], top)
-        return top
+        for j in range(0, count - 3, 4):
+            a = larger(similarity[i, j], a)
+            b = larger(similarity[i, j + 1], b)
+            c = larger(similarity[i, j + 2], c)
+            d = larger(similarity[i, j + 3], d)
+        for j in range(count // 4 * 4, count):
+            a = larger(similarity[i, j], a)
+        return larger(larger(a, b), larger(c, d))
     part = count // 8
     for j in range(part):
         fold[1, j] = larger(
@@ -104,8 +118,7 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
             ),
         )
     for j in range(8 * part, count):
-        top = larger(similarity[i, j], top)
-    a = b = c = d = top
+        a = larger(similarity[i, j], a)
     for j in range(0, part - 3, 4):
         a = larger(fold[1, j], a)
         b = larger(fold[1, j + 1], b)
@@ -114,32 +127,6 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
     for j in range(part // 4 * 4, part):
         a = larger(fold[1, j], a)
     return larger(larger(a, b), larger(c, d))
-
-
-@helper
-def match_lines(
-    similarity: Similarities,
-    by_row: bool,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
-) -> None:
-    """Matches the rows or the columns first..stop, whose maxima stand in `tops`.
-
-    starts, ends, tops: read, matches, values: written, in row `side`, one entry for each line.
-    """
-    for line in range(first, stop):
-        top = tops[side, line]
-        level = top - context_band(top, params)
-        chosen = nearest_candidate(similarity, by_row, line, starts[side, line], ends[side, line], level)
-        matches[side, line] = chosen
-        values[side, line] = at(similarity, by_row, line, chosen)
 
 
 @helper
@@ -159,9 +146,9 @@ def match_rows(
     """Matches the rows first..stop and folds them into the running column maxima.
 
     Reads each row from memory once: the search that follows finds it in the core's cache.
+    starts, ends: read, tops, matches, values: written, in row `side`, one entry for each row of the matrix.
     column_tops: (2, >= columns) in the matrix's own type; row 0 starts as -inf and afterwards is NaN where
-    the column holds NaN or infinity, row 1 is scratch. The other arrays as for `match_lines`, `tops`
-    written too.
+    the column holds NaN or infinity, row 1 is scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -175,7 +162,12 @@ def match_rows(
                 # from making this a conditional store, several times slower than the selection.)
                 column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
             tops[side, i] = row_top(similarity, i, column_tops)
-        match_lines(similarity, True, done, until, side, starts, ends, params, tops, matches, values)
+        for i in range(done, until):
+            level = tops[side, i] - context_band(tops[side, i], params)
+            chosen = nearest_candidate(similarity, True, i, starts[side, i], ends[side, i], level, columns)
+            # A row with NaN may have no candidate; it is refused later.
+            matches[side, i] = max(chosen, 0)
+            values[side, i] = similarity[i, matches[side, i]]
         done = until
 
 
@@ -188,3 +180,94 @@ def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: F
         total += top - top
         tops[side, j] = top
     return total == 0.0
+
+
+@rare
+def match_open_columns(
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    matches: Ints,
+    values: Floats,
+    levels: Floats,
+) -> None:
+    """Matches the columns whose level is finite, row by row.
+
+    Candidates are rare, so a stretch of a row is tested at once. A column's match is kept in `matches`, -1 at
+    first; rows come in ascending order, so of equals the first stays.
+    """
+    for i in range(similarity.shape[0]):
+        stretch = first
+        while stretch < stop:
+            until = min(stretch + _STRETCH, stop)
+            # Views from 0 up: a range from elsewhere would be tested for negative indices, value by value.
+            stretch_values = similarity[i, stretch:until]
+            stretch_levels = levels[side, stretch:until]
+            hits = 0
+            for k in range(stretch_values.shape[0]):
+                hits += stretch_values[k] >= stretch_levels[k]
+            if hits > 0:
+                for j in range(stretch, until):
+                    value = np.float64(similarity[i, j])
+                    if value >= levels[side, j]:
+                        old = matches[side, j]
+                        start = starts[side, j]
+                        last = ends[side, j] - 1
+                        distance = max(start - i, i - last)
+                        old_distance = max(start - old, old - last)
+                        if (
+                            old < 0
+                            or distance < old_distance
+                            or (distance == old_distance and value > values[side, j])
+                        ):
+                            matches[side, j] = i
+                            values[side, j] = value
+            stretch = until
+
+
+@helper
+def match_columns(
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    starts: Ints,
+    ends: Ints,
+    params: Floats,
+    tops: Floats,
+    matches: Ints,
+    values: Floats,
+    levels: Floats,
+) -> None:
+    """Matches the columns first..stop of a finite matrix.
+
+    Most columns have a candidate near their window. What is left is searched column by column if it is
+    little, else in one more pass over the rows: walking far down a column costs a cache line for each value.
+    starts, ends, tops: read, matches, values, levels (float64, scratch): written, in row `side`.
+    """
+    rows = similarity.shape[0]
+    near = _NEAR if similarity.size > _CACHED else rows
+    open_columns = 0
+    for j in range(first, stop):
+        level = tops[side, j] - context_band(tops[side, j], params)
+        chosen = nearest_candidate(similarity, False, j, starts[side, j], ends[side, j], level, near)
+        matches[side, j] = chosen
+        if chosen >= 0:
+            values[side, j] = similarity[chosen, j]
+            levels[side, j] = np.inf
+        else:
+            levels[side, j] = level
+            open_columns += 1
+    if 4 * open_columns > stop - first:
+        match_open_columns(similarity, first, stop, side, starts, ends, matches, values, levels)
+    elif open_columns > 0:
+        for j in range(first, stop):
+            if matches[side, j] < 0:
+                chosen = nearest_candidate(
+                    similarity, False, j, starts[side, j], ends[side, j], levels[side, j], rows
+                )
+                matches[side, j] = chosen
+                values[side, j] = similarity[chosen, j]

@@ -33,9 +33,9 @@ class Params:
     lct: local chronology tolerance, a float >= 0, in units of a mapping window's height (sections 6, 7).
     context_cutoff: in [0, 1]; below this similarity a best match has no context band (section 4).
     context_window: > 0; the larger, the narrower the band of candidates (section 4).
-    lct_penalty: "full" charges the whole offset beyond the tolerance, "excess" only what exceeds it
-    (section 6). small_text: what to return where the reference divides by zero: "paper", or "reference"
-    for its numbers
+    lct_penalty: "full" charges the whole offset of a match beyond the tolerance, "excess" only what exceeds
+        the tolerance (section 6).
+    small_text: what to return where the reference divides by zero: "paper", or "reference" for its numbers
         (section 9).
     regularizer: "window" (1.0.0) or "length" (the authors' unreleased head; section 8).
     nas_blend_factor, nas_coverage_cutoff: of the length regulariser only; in [-1, 1] and [0, 1].

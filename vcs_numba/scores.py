@@ -11,7 +11,7 @@ from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_
 from vcs_numba.combine import SCORE_COUNT, score_matches
 from vcs_numba.jit import array, by_element, helper, types
 from vcs_numba.large import score_large
-from vcs_numba.matching import Floats, Similarities, keep_column_tops, match_lines, match_rows
+from vcs_numba.matching import Floats, Similarities, keep_column_tops, match_columns, match_rows
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.windows import PRECISION, RECALL, fill_windows
 
@@ -119,7 +119,7 @@ def score_pair(
     match_rows(similarity, 0, rows, by_row, starts, ends, params, tops, matches, values, column_tops)
     if not keep_column_tops(column_tops, columns, 1 - by_row, tops):
         return NOT_FINITE
-    match_lines(similarity, False, 0, columns, 1 - by_row, starts, ends, params, tops, matches, values)
+    match_columns(similarity, 0, columns, 1 - by_row, starts, ends, params, tops, matches, values, parts)
     score_matches(
         n_ref, n_gen, starts, ends, matches, values, gas, params, parts, costs, floor_path, came_from, out
     )
@@ -157,12 +157,11 @@ _SCORE: Final = by_element(
 def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS) -> Scores:
     """Scores one pair from its similarity matrix.
 
-    similarity: (n_ref, n_gen) cosines of reference and generated chunks, float32 or float64. Both memory
-    orders
-        are read in place; other strides and other types are copied.
+    similarity: (n_ref, n_gen) cosines of reference and generated chunks, float32 or float64. Row order and
+        column order are read in place; other strides and other types are copied.
     gas: cosine of the two whole-text embeddings.
     Raises ValueError that names the argument: not two axes, an empty axis, NaN or infinity, gas outside
-    [-1, 1].
+        [-1, 1] by more than rounding.
     """
     if type(params) is not Params:
         checked_params(params)

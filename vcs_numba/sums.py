@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcs_numba.jit import helper
+from vcs_numba.jit import helper, rare
 from vcs_numba.matching import Floats
 
 
@@ -34,16 +34,12 @@ def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
     return total
 
 
-@helper
-def pairwise_sum(values: Floats, line: int, count: int) -> float:
-    """`numpy.sum(values[line, :count])`, bit for bit.
+@rare
+def _halved_sum(values: Floats, line: int, count: int) -> float:
+    """numpy's sum of more than 128 values: they are halved, at a multiple of eight, down to blocks of 128.
 
-    The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
-    error, and LAS divides by it. Longer arrays are halved (at a multiple of eight) until a block has at
-    most 128. A stack of our own stands for the recursion, which Numba's cache does not survive.
+    A stack of our own stands for the recursion, which Numba's cache does not survive.
     """
-    if count <= 128:
-        return _block_sum(values, line, 0, count)
     spans = np.empty((64, 3), dtype=np.int64)  # first, count, halves summed
     left = np.empty(64, dtype=np.float64)
     spans[0, 0] = 0
@@ -74,3 +70,13 @@ def pairwise_sum(values: Floats, line: int, count: int) -> float:
             spans[depth, 1] = half
             spans[depth, 2] = 0
     return total
+
+
+@helper
+def pairwise_sum(values: Floats, line: int, count: int) -> float:
+    """`numpy.sum(values[line, :count])`, bit for bit.
+
+    The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
+    error, and LAS divides by it.
+    """
+    return _block_sum(values, line, 0, count) if count <= 128 else _halved_sum(values, line, count)

@@ -160,11 +160,37 @@ def _copy(entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile 
     if pinned and entry.size != pinned.size:
         raise FetchError(f"{label}: not the file that is wanted: {entry.size} bytes, expected {pinned.size}")
     digest = hashlib.sha256()
-    with entry.open() as stream, path.open("wb") as file:
+    with entry.open() as stream, _written(path) as file:
         for block in _blocks(stream, limit, label):
             digest.update(block)
-            file.write(block)
+            _write(file, block, path)
     return digest.hexdigest()
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        file = path.open("wb", buffering=0)  # unbuffered, so that no write is left for the closing
+    except OSError as error:
+        raise _no_room(path, error) from None
+    with file:
+        yield file
+
+
+def _write(file: IO[bytes], block: bytes, path: Path) -> None:
+    view = memoryview(block)
+    while view:
+        try:
+            view = view[file.write(view) :]
+        except OSError as error:
+            raise _no_room(path, error) from None
+
+
+def _no_room(path: Path, error: OSError) -> FetchError:
+    """A source that cannot be read and a scratch folder that cannot be written must not look alike."""
+    return FetchError(
+        f"cannot write {path}: {error.strerror} (TMPDIR names another folder for scratch files)"
+    )
 
 
 def _read(stream: IO[bytes], limit: int, label: str) -> bytes:

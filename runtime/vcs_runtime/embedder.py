@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
 from vcs_runtime.device import Device, choose_device, open_session, run_session
 from vcs_runtime.errors import BundleError, TextError
 from vcs_runtime.packing import batches
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 FloatArray = npt.NDArray[np.float32]
 # Padded tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
@@ -34,11 +38,12 @@ class Embedder:
         self.weights_hash = bundle.weights_hash(self.spec)
         self._tokenizer = _load_tokenizer(bundle, self.spec)
         self._prefix, self._suffix = _special_tokens(self._tokenizer)
-        self._session = open_session(bundle.path(self.spec.model), device, threads)
-        self._inputs = [item.name for item in self._session.get_inputs()]
-        self._output = self._session.get_outputs()[0].name
-        if self._inputs != ["input_ids", "attention_mask"]:
-            raise BundleError(f"bundle {bundle.root}: {self.spec.model} has the inputs {self._inputs}")
+        session = open_session(bundle.path(self.spec.model), device, threads)
+        inputs = [item.name for item in session.get_inputs()]
+        if inputs != ["input_ids", "attention_mask"]:
+            raise BundleError(f"bundle {bundle.root}: {self.spec.model} has the inputs {inputs}")
+        self._output = session.get_outputs()[0].name
+        self._session: ort.InferenceSession | None = session
 
     @classmethod
     def open(
@@ -112,17 +117,20 @@ class Embedder:
         return result
 
     def _run(self, sequences: list[list[int]]) -> FloatArray:
+        session = self._session
+        if session is None:
+            raise RuntimeError("the embedder is closed")
         vectors = np.empty((len(sequences), self.spec.dimension), np.float32)
         for batch in batches(sequences, TOKEN_BUDGET[self.device.engine]):
             inputs = {"input_ids": batch.ids, "attention_mask": batch.mask}
-            [vectors[batch.rows]] = run_session(self._session, [self._output], inputs)
+            [vectors[batch.rows]] = run_session(session, [self._output], inputs)
         if not np.isfinite(vectors).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return vectors
 
     def close(self) -> None:
         """Give the session and its memory back. The embedder cannot be used afterwards."""
-        del self._session
+        self._session = None
 
     def __enter__(self) -> Embedder:
         return self

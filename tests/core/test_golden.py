@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.core_cases import drawn_case, flat_alignment, matrix, params
 
 import vcs_numba
+from support.core_cases import drawn_case, flat_alignment, matrix, params
 from vcs_numba.jit import numba_config
 
 TOLERANCE = 1e-12
@@ -26,7 +26,9 @@ def golden() -> dict[str, npt.NDArray[np.float64]]:
         return {name: stored[name] for name in stored.files}
 
 
-def detailed_case(golden: dict[str, npt.NDArray[np.float64]], number: int) -> dict[str, npt.NDArray[np.float64]]:
+def detailed_case(
+    golden: dict[str, npt.NDArray[np.float64]], number: int
+) -> dict[str, npt.NDArray[np.float64]]:
     found = {}
     for name, counts in golden.items():
         key, _, kind = name.partition(":")
@@ -67,7 +69,9 @@ def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
         if golden["breakdown"][seed]:
             differing += not np.allclose(ours, golden["scores"][seed], rtol=0, atol=TOLERANCE)
         else:
-            np.testing.assert_allclose(ours, golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case))
+            np.testing.assert_allclose(
+                ours, golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case)
+            )
     assert differing > 0
 
 

@@ -68,7 +68,9 @@ def test_a_batch_names_the_first_bad_pair_whatever_its_size() -> None:
         score_batch(matrices, np.full(50, 0.5))
 
 
-@pytest.mark.parametrize("gas", [np.nan, np.inf, -np.inf, 1.5, -1.5, 87, None, "0.5", True, [0.1, 0.2], 1j, 10**400])
+@pytest.mark.parametrize(
+    "gas", [np.nan, np.inf, -np.inf, 1.5, -1.5, 87, None, "0.5", True, [0.1, 0.2], 1j, 10**400]
+)
 def test_bad_gas_is_refused(gas: Any) -> None:
     with pytest.raises(ValueError, match=r"^gas: "):
         score_similarity(GOOD, gas)
@@ -79,7 +81,9 @@ def test_bad_gas_is_refused(gas: Any) -> None:
             score_batch([GOOD, GOOD], [0.5, gas])
 
 
-@pytest.mark.parametrize("gas", [1, 0, -1, np.float32(0.5), np.float64(1.0000001), np.int64(1), np.array(0.25)])
+@pytest.mark.parametrize(
+    "gas", [1, 0, -1, np.float32(0.5), np.float64(1.0000001), np.int64(1), np.array(0.25)]
+)
 def test_good_gas_is_kept_as_it_is(gas: Any) -> None:
     assert score_similarity(GOOD, gas).gas == float(gas)
     assert score_batch([GOOD], [gas])["gas"][0] == float(gas)
@@ -147,7 +151,12 @@ def test_params_are_frozen_values() -> None:
 
 @pytest.mark.parametrize("argument", ["ref_chunks", "gen_chunks", "ref_text", "gen_text"])
 def test_bad_embeddings_are_refused_by_name(argument: str) -> None:
-    good = {"ref_chunks": np.eye(4), "gen_chunks": np.eye(4)[:2], "ref_text": np.ones(4), "gen_text": np.ones(4)}
+    good = {
+        "ref_chunks": np.eye(4),
+        "gen_chunks": np.eye(4)[:2],
+        "ref_text": np.ones(4),
+        "gen_text": np.ones(4),
+    }
     one_axis = good[argument].ndim == 1
     bad = [
         np.where(np.ones_like(good[argument]) > 0, np.nan, 0),
@@ -178,6 +187,18 @@ def test_other_real_types_are_accepted() -> None:
     assert score_similarity(half, 0.5) == score_similarity(half.astype(np.float64), 0.5)
     assert score_similarity(np.array(GOOD, np.longdouble), 0.5) == expected
     assert score_similarity([[1, 0], [0, 1]], 0.5) == score_similarity(np.eye(2), 0.5)
+
+
+@pytest.mark.parametrize("similarities", [None, 5, 0.5])
+def test_a_batch_that_is_no_sequence_is_refused(similarities: Any) -> None:
+    with pytest.raises(ValueError, match=r"^similarities: "):
+        score_batch(similarities, [0.5])
+
+
+def test_read_only_gas_is_accepted() -> None:
+    gas = np.array([0.5])
+    gas.flags.writeable = False
+    assert score_batch([GOOD], gas)["gas"][0] == 0.5
 
 
 def test_the_given_arrays_are_left_alone() -> None:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.core_cases import drawn_case, matrix, params
 
 import vcs_numba
+from support.core_cases import drawn_case, matrix, params
 from vcs_numba import Params, Scores, align, score_batch, score_embeddings, score_similarity
 from vcs_numba import scores as scores_module
 from vcs_numba.jit import numba_config
@@ -57,7 +57,9 @@ def test_memory_layout_does_not_matter(case: Any) -> None:
     padded[::2, ::3] = similarity
     frozen = similarity.copy()
     frozen.flags.writeable = False
-    unaligned = np.frombuffer(b"x" + similarity.tobytes(), dtype=np.float64, offset=1).reshape(similarity.shape)
+    unaligned = np.frombuffer(b"x" + similarity.tobytes(), dtype=np.float64, offset=1).reshape(
+        similarity.shape
+    )
     views = {
         "column order": np.asfortranarray(similarity),
         "strided": padded[::2, ::3],

@@ -1,6 +1,6 @@
 """Writes tests/core/golden.npz from the reference package. Run from the repository root, in the parity environment:
 
-    python tests/parity/make_core_golden.py
+python tests/parity/make_core_golden.py
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.core_cases import drawn_case, matrix  # noqa: E402
 from support.core_oracle import divides_by_zero, flat_reference, reference_result  # noqa: E402
-
 from vcs_numba import REFERENCE_NAMES  # noqa: E402
 
 

@@ -16,10 +16,7 @@ pytest.importorskip("torch")
 
 from support.core_cases import Case, drawn_case, flat_alignment, matrix, params
 from support.core_oracle import divides_by_zero, flat_reference, reference_result
-
 from vcs_numba import REFERENCE_NAMES, Params, align, score_batch, score_similarity
-
-pytestmark = pytest.mark.parity
 
 TOLERANCE = 1e-12
 
@@ -88,7 +85,9 @@ def test_every_small_grid(lct: float) -> None:
             check(matrix(case), case.gas, params(case))
 
 
-@pytest.mark.parametrize(("n_ref", "n_gen"), [(122, 14), (14, 122), (1, 150), (150, 1), (300, 260), (199, 200)])
+@pytest.mark.parametrize(
+    ("n_ref", "n_gen"), [(122, 14), (14, 122), (1, 150), (150, 1), (300, 260), (199, 200)]
+)
 @pytest.mark.parametrize("style", [0, 1, 5])
 def test_larger_grids(n_ref: int, n_gen: int, style: int) -> None:
     # Sums of more than 128 values are halved; both packages have to halve alike.

@@ -100,3 +100,11 @@ def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
     (bundle.root / "embedder/tokenizer.json").write_text("{}")
     with pytest.raises(BundleError, match=r"tokenizer\.json: tokenizers cannot load it"):
         Embedder.open(Bundle(bundle.root, bundle.manifest), device="cpu")
+
+
+def test_closing_twice_is_fine_and_using_it_afterwards_is_not(tiny_bundle: Path) -> None:
+    opened = Embedder.open(tiny_bundle, device="cpu")
+    opened.close()
+    opened.close()
+    with pytest.raises(RuntimeError, match="the embedder is closed"):
+        opened.embed(["a"])

