@@ -157,7 +157,7 @@ def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """Runs of pairs (first, stop): about _GATHERED values each, a large matrix alone."""
     ends = np.cumsum(sizes)
     large = np.flatnonzero(sizes >= _LARGE)
-    share = max(min(int(ends[-1]) // (2 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
+    share = max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
     regular = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right")
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))

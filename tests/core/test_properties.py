@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcs_numba
-from support.core_cases import drawn_case, matrix, params
+from support.core_cases import drawn_case, matrix, noise, params
 from vcs_numba import Params, Scores, align, score_batch, score_embeddings, score_similarity
 from vcs_numba import scores as scores_module
 from vcs_numba.jit import numba_config
+from vcs_numba.sums import pairwise_sum
 
 cases = st.integers(0, 10**6).map(drawn_case)
 PAIRS = [name for name in Scores._fields if name.endswith("_precision")]
@@ -97,6 +98,33 @@ def test_matches_follow_the_rule_word_for_word(case: Any) -> None:
             lines, side.window_start, side.window_end, side.match, strict=True
         ):
             assert match == expected_match(line, int(start), int(end), alignment.params)
+
+
+@pytest.mark.parametrize("shape", [(420, 260), (260, 420)])
+@pytest.mark.parametrize("share", [0.1, 0.9], ids=["few columns", "most columns"])
+def test_matches_far_from_their_windows_follow_the_rule_too(shape: tuple[int, int], share: float) -> None:
+    # Large enough that columns without a candidate nearby are searched in a way of their own: with candidates
+    # at several distances, on both sides, some equally far and equally similar.
+    draw = noise(99, 8 * shape[1]).reshape(8, shape[1])
+    similarity = 0.3 * matrix(drawn_case(40)._replace(n_ref=shape[0], n_gen=shape[1], style=1))
+    side = align(similarity).precision
+    for j in np.flatnonzero(draw[0] < share):
+        start, last = int(side.window_start[j]), int(side.window_end[j]) - 1
+        for k, far in enumerate((60, 60, 90, 150)):
+            distance = far + int(draw[k + 1, j] * 4) // 3
+            for place, value in ((start - distance, draw[5, j]), (last + distance, draw[6, j])):
+                if 0 <= place < shape[0]:
+                    similarity[place, j] = 0.90 + int(value * 3) / 100
+    for given_matrix in (similarity, similarity.astype(np.float32), np.asfortranarray(similarity)):
+        alignment = align(given_matrix)
+        for part, lines in ((alignment.precision, given_matrix.T), (alignment.recall, given_matrix)):
+            for line, start, end, match in zip(
+                lines.astype(np.float64), part.window_start, part.window_end, part.match, strict=True
+            ):
+                assert match == expected_match(line, int(start), int(end), alignment.params)
+    assert np.array_equal(
+        align(similarity).precision.match, align(np.asfortranarray(similarity)).precision.match
+    )
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
@@ -290,3 +318,10 @@ def test_scores_carry_names_in_the_order_of_the_specification() -> None:
     assert scores.to_dict() == dict(zip(expected, scores, strict=True))
     assert scores.to_reference_dict()["GAS-LAS-Scaled"] == scores.sas
     assert all(type(value) is float for value in scores)
+
+
+def test_sums_round_as_numpy_rounds_them() -> None:
+    for count in [*range(1, 600), 1000, 4097, 9001]:
+        values = np.stack([noise(count, count) - 0.5, noise(count + 1, count) * 1e9])
+        assert pairwise_sum(values, 0, count) == values[0].sum()
+        assert pairwise_sum(values, 1, count) == values[1].sum()
