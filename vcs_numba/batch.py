@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter
@@ -29,9 +30,10 @@ _GATHERED: Final = 1 << 17
 #: A share of work below this many values is not worth another thread.
 _LEAST_SHARE: Final = 1 << 13
 
+_LOCAL: Final = threading.local()
 _DTYPE: Final = attrgetter("dtype")
-_NDIM: Final = attrgetter("ndim")
 _SHAPE: Final = attrgetter("shape")
+_PLAIN: Final = frozenset((id(FLOAT32), id(FLOAT64)))
 
 
 def _score_gathered(
@@ -96,7 +98,10 @@ def score_batch(
     shapes = _shapes(matrices)
     out = np.empty((len(matrices), SCORE_COUNT))
     statuses = np.empty(len(matrices), dtype=np.int64)
-    shares = _shares(shapes[:, 0] * shapes[:, 1])
+    sizes = shapes[:, 0] * shapes[:, 1]
+    shares = _shares(sizes)
+    # float32 beside float64 becomes float64, which changes no value.
+    dtype = FLOAT32 if all(map(FLOAT32.__eq__, map(_DTYPE, matrices))) else FLOAT64
 
     def score_share(number: int) -> None:
         first, stop = shares[number]
@@ -104,9 +109,9 @@ def score_batch(
         if matrix.size >= _LARGE:
             statuses[first] = score_into(matrix, transposed, float(cosines[first]), packed, out[first])
             return
-        # Flattens each in C order; float32 beside float64 becomes float64, which changes no value.
-        values = np.concatenate(matrices[first:stop], axis=None)
-        kernel = _SCORE_GATHERED[values.dtype.char]
+        values = _gathering_space(dtype, int(sizes[first:stop].sum()))
+        np.concatenate(matrices[first:stop], axis=None, out=values)  # each flattened in C order
+        kernel = _SCORE_GATHERED[dtype.char]
         (kernel.call or kernel.load())(values, shapes, first, stop, cosines, packed, out, statuses)
 
     for_each(len(shares), score_share)
@@ -115,6 +120,18 @@ def score_batch(
         name = f"similarities[{bad[0]}]"
         raise not_finite(name) if statuses[bad[0]] == NOT_FINITE else overflowing(name)
     return out.view(SCORE_DTYPE).reshape(len(matrices))
+
+
+def _gathering_space(dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
+    """Room for `size` values, the thread's own and kept between calls.
+
+    The page faults of fresh memory would cost more than the scoring.
+    """
+    space: npt.NDArray[Any] | None = getattr(_LOCAL, dtype.char, None)
+    if space is None or space.size < size:
+        space = np.empty(max(size, _GATHERED), dtype)
+        setattr(_LOCAL, dtype.char, space)
+    return space[:size]
 
 
 def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
@@ -135,12 +152,15 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 def _shapes(matrices: list[Any]) -> Ints:
     """(n, 2) int64 shapes. Replaces what is no float32 or float64 array of two axes among `matrices`."""
-    # Few Python operations for each pair: at 20 x 20 the kernel itself takes about a microsecond.
-    plain = set(map(type, matrices)) == {np.ndarray} and set(map(_DTYPE, matrices)) <= {FLOAT32, FLOAT64}
-    if not plain or set(map(_NDIM, matrices)) != {2}:
+    # Few Python operations for each pair, and cheap ones (a dtype's identity, not its hash): at 20 x 20 the
+    # kernel itself takes about a microsecond.
+    plain = set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
+    sizes = list(map(_SHAPE, matrices)) if plain else []
+    if not plain or set(map(len, sizes)) != {2}:
         for k, matrix in enumerate(matrices):
             matrices[k] = _readable(matrix, k)
-    flat = chain.from_iterable(map(_SHAPE, matrices))
+        sizes = list(map(_SHAPE, matrices))
+    flat = chain.from_iterable(sizes)
     shapes = np.fromiter(flat, dtype=np.int64, count=2 * len(matrices)).reshape(-1, 2)
     empty = np.flatnonzero((shapes == 0).any(axis=1))
     if empty.size:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,9 +134,7 @@ class Embedder:
     def __enter__(self) -> Embedder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

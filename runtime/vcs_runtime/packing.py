@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-STEP = 8
+STEP = 4
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib.metadata import version
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +110,5 @@ class Segmenter:
     def __enter__(self) -> Segmenter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
