@@ -1,4 +1,4 @@
-"""From the two orientations' parts to the fifteen scores (spec/vcs.md, sections 5 to 9)."""
+"""From the two orientations' parts to the fifteen scores (docs/vcs.md, sections 5 to 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAS-D: how far the matches lie outside their windows (spec/vcs.md, section 6)."""
+"""NAS-D: how far the matches lie outside their windows (docs/vcs.md, section 6)."""
 
 from __future__ import annotations
 

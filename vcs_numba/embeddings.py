@@ -1,4 +1,4 @@
-"""`score_embeddings`: from embeddings to similarities (spec/vcs.md, sections 1 and 2), then to scores."""
+"""`score_embeddings`: from embeddings to similarities (docs/vcs.md, sections 1 and 2), then to scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAS-L: the length of the line through the matches, against the ideal band (spec/vcs.md, section 7)."""
+"""NAS-L: the length of the line through the matches, against the ideal band (docs/vcs.md, section 7)."""
 
 from __future__ import annotations
 

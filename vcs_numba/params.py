@@ -1,4 +1,4 @@
-"""The parameters of the metric: one frozen, validated value (spec/vcs.md, sections 4, 6, 7, 8, 9, 11)."""
+"""The parameters of the metric: one frozen, validated value (docs/vcs.md, sections 4, 6, 7, 8, 9, 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mapping windows: where on the other timeline each chunk is expected (spec/vcs.md, section 3)."""
+"""Mapping windows: where on the other timeline each chunk is expected (docs/vcs.md, section 3)."""
 
 from __future__ import annotations
 

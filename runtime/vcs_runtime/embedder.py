@@ -59,7 +59,7 @@ class Embedder:
         return cls(opened, choose_device(device), threads)
 
     def embed(self, texts: Sequence[str], instruction: str = "", max_length: int | None = None) -> FloatArray:
-        """Embed texts: float32 `(len(texts), dimension)`, rows of unit length (definition, section 1).
+        """Embed texts: float32 `(len(texts), dimension)`, rows of unit length (docs/vcs.md, section 1).
 
         A row depends on its text alone, not on the texts beside it. `instruction` is put before each text.
         `max_length` lowers the model's window (tokens, special tokens included). A text that is longer than

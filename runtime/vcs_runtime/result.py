@@ -13,7 +13,7 @@ from vcs_numba import Scores
 class Result:
     """The scores of one pair, or why it has none.
 
-    scores           every score of the definition's section 12; None when the pair could not be scored
+    scores           every score of docs/vcs.md, section 12; None when the pair could not be scored
     n_ref, n_gen     chunks of the (winning) reference and of the generated text; 0 without scores
     signature        how the score came about
     reference_index  which of several references won; 0 when there is one. With `aggregate="mean"` the scores

@@ -100,7 +100,7 @@ class Scorer:
     ) -> Result:
         """Score one pair. `reference` is a text or several; of several the best counts (`aggregate`).
 
-        chunk_size  segments joined to one chunk (definition, section 1); the papers use 3
+        chunk_size  segments joined to one chunk (docs/vcs.md, section 1); the papers use 3
         params      of the alignment core
         aggregate   "max" or "mean" over several references
 
@@ -111,7 +111,7 @@ class Scorer:
     def score_short(
         self, reference: Reference, generated: str, *, params: Params = _DEFAULTS, aggregate: str = "max"
     ) -> Result:
-        """Score a pair of short texts (VCS_short; definition, section 10): words take the place of chunks."""
+        """Score a pair of short texts (VCS_short; docs/vcs.md, section 10): words are the chunks."""
         return self._one(reference, generated, Options(1, params, aggregate, short=True))
 
     def score_many(
@@ -233,7 +233,7 @@ class Scorer:
 def _cosines(
     reference: list[str], generated: list[str], vectors: dict[str, Vector]
 ) -> npt.NDArray[np.float64]:
-    """The similarity matrix `(len(reference), len(generated))` (definition, section 1).
+    """The similarity matrix `(len(reference), len(generated))` (docs/vcs.md, section 1).
 
     Clipped, because vectors rounded to float32 may be a hair longer than 1, and no score should exceed 1.
     """

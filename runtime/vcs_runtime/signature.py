@@ -18,10 +18,10 @@ AGGREGATES = ("max", "mean")
 class Options:
     """How pairs are scored.
 
-    chunk_size   segments joined to one chunk, at least 1 (definition, section 1)
+    chunk_size   segments joined to one chunk, at least 1 (docs/vcs.md, section 1)
     params       of the alignment core
     aggregate    of several references: the best ("max") or the mean of all scores ("mean")
-    short        words take the place of chunks (VCS_short; definition, section 10)
+    short        words take the place of chunks (VCS_short; docs/vcs.md, section 10)
     """
 
     chunk_size: int = 1

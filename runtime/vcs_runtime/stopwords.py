@@ -1,4 +1,4 @@
-"""The English stop words that short texts lose (`spec` section 10 of the metric's definition).
+"""The English stop words that short texts lose (docs/vcs.md, section 10).
 
 These are the 179 entries of NLTK's `stopwords` corpus for English, which its documentation credits to
 Martin Porter and others. Punctuation is deleted before words are looked up, so the entries with an

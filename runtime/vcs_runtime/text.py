@@ -37,7 +37,7 @@ def check_text(text: object, what: str) -> str:
 
 
 def strip_punctuation(text: str) -> str:
-    """Delete every character of Python's `string.punctuation` (definition, section 1), nothing else."""
+    """Delete every character of Python's `string.punctuation` (docs/vcs.md, section 1), nothing else."""
     return text.translate(_DELETE_PUNCTUATION)
 
 
@@ -53,5 +53,5 @@ def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
 
 
 def short_words(text: str) -> list[str]:
-    """The chunks of a short text (definition, section 10): its words without punctuation and stop words."""
+    """The chunks of a short text (docs/vcs.md, section 10): its words without punctuation and stop words."""
     return [word for word in strip_punctuation(text).split() if word.lower() not in STOP_WORDS]

@@ -1,4 +1,4 @@
-"""The core against the live reference package, on thousands of drawn cases (spec/vcs.md, section 13)."""
+"""The core against the live reference package, on thousands of drawn cases (docs/vcs.md, section 13)."""
 
 from __future__ import annotations
 

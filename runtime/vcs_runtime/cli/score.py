@@ -17,7 +17,7 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options
 
-# `spec` section 11 of the definition; the result tables use chunk size 1 with LCT 0 and 1.
+# docs/vcs.md, section 11; the result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 
 _FILE = click.Path(path_type=Path)
