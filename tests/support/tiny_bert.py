@@ -14,8 +14,8 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from vcs_export.encoder import build_encoder_bundle
 
+from vcs_export.encoder import build_encoder_bundle
 from vcs_runtime.bundle import SegmenterSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
