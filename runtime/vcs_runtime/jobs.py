@@ -94,7 +94,7 @@ def _score_blocks(
 
 
 def _record(pair: InputPair, result: Result) -> dict[str, Any]:
-    return {"id": pair.id if pair.id is not None else pair.place, **result.to_dict()}
+    return {"id": pair.name, **result.to_dict()}
 
 
 def _report(record: dict[str, Any], pair: InputPair, source: Path, report: Callable[[str], None]) -> None:
@@ -117,10 +117,9 @@ def _finished(
         pair = next(pairs, None)
         if pair is None:
             raise InputError(f"{place}: the output has more lines than {source} has pairs")
-        expected = pair.id if pair.id is not None else pair.place
-        if record.get("id") != expected:
+        if record.get("id") != pair.name:
             raise InputError(
-                f"{place}: id {record.get('id')!r}, but {source} {pair.place} is {expected!r}: "
+                f"{place}: id {record.get('id')!r}, but {source} {pair.place} is {pair.name!r}: "
                 "this is the output of another input"
             )
         yield record, pair

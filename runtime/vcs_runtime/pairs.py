@@ -30,6 +30,11 @@ class InputPair:
     generated: Any
 
     @property
+    def name(self) -> str | int:
+        """What the output calls the pair: its id, or its place without one."""
+        return self.id if self.id is not None else self.place
+
+    @property
     def texts(self) -> tuple[Any, Any]:
         """What the scorer takes."""
         return self.reference, self.generated
