@@ -11,7 +11,7 @@ from typing import Any
 
 from vcs_export.checkpoint import FILES, BertConfig
 from vcs_export.errors import ExportError, os_reason
-from vcs_runtime.bundle import SegmenterSpec
+from vcs_runtime.bundle import RulesSpec, SegmenterSpec
 
 DEFAULT = "all-minilm-l6-v2"
 
@@ -105,7 +105,7 @@ def _recipe(data: dict[str, Any]) -> Recipe:
         ),
         files=files,
         config=config,
-        segmenter=SegmenterSpec(**data["segmenter"]) if "segmenter" in data else None,
+        segmenter=SegmenterSpec(RulesSpec(**data["rules"])) if "rules" in data else None,
     )
 
 

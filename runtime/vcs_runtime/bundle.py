@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 from vcs_runtime.errors import BundleError
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 LONG_TEXT_POLICIES = ("window_mean", "error")
-SEGMENTER_KINDS = ("sentencex",)
+RULES = ("sentencex",)
+BOUNDARY_KINDS = ("sat",)
 
 _T = TypeVar("_T")
 
@@ -62,12 +63,50 @@ class EmbedderSpec:
 
 
 @dataclass(frozen=True)
-class SegmenterSpec:
-    """Which segmenter cuts the texts: `kind` "sentencex" is rule-based, for `language` (ISO 639-1 code)."""
+class RulesSpec:
+    """Rules that find sentences by their punctuation: the package `name`, for `language` (ISO 639-1 code)."""
+
+    name: str
+    language: str
+
+
+@dataclass(frozen=True)
+class BoundarySpec:
+    """How a model that finds the ends of segments is run. Paths are relative to the bundle, in its `files`.
+
+    kind        "sat": token ids and attention mask `(batch, tokens)` in, logits `(batch, tokens, labels)`
+                out, of which label 0 counts; input types are those that the graph declares
+    model, weights, tokenizer, precision  as in `EmbedderSpec`
+    frame       the token ids put before and after each window
+    max_tokens  the longest window, frame included
+    stride      tokens from the start of one window to the next
+    threshold   a segment ends behind a character whose probability is above it
+    agreement   of a quantised model: boundary F1 against fp32, measured at export; else None
+    """
 
     name: str
     kind: str
-    language: str
+    model: str
+    weights: tuple[str, ...]
+    tokenizer: str
+    frame: tuple[int, int]
+    max_tokens: int
+    stride: int
+    threshold: float
+    precision: str
+    agreement: float | None = None
+
+
+@dataclass(frozen=True)
+class SegmenterSpec:
+    """What cuts texts into segments: rules, a model, or both.
+
+    Rules alone refuse a text that has no sentence punctuation; a model alone sees every text without its
+    punctuation; with both, the rules cut text that has sentence punctuation, the model all other.
+    """
+
+    rules: RulesSpec | None = None
+    model: BoundarySpec | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +137,7 @@ class Bundle:
         """The absolute path of a listed file."""
         return self.root / relative
 
-    def weights_hash(self, spec: EmbedderSpec) -> str:
+    def weights_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
         """sha256 of the engine's weights: of the one weights file, or of the files' hashes in order."""
         digests = {entry.path: entry.sha256 for entry in self.manifest.files}
         ours = [digests[path] for path in spec.weights]
@@ -212,11 +251,11 @@ def _manifest(data: Any) -> Manifest:
         embedder=_embedder(data["embedder"]) if data.get("embedder") is not None else None,
         segmenter=_segmenter(data["segmenter"]) if data.get("segmenter") is not None else None,
     )
-    if manifest.embedder:
-        spec = manifest.embedder
-        for path in (spec.model, spec.tokenizer, *spec.weights):
+    engines = {"embedder": manifest.embedder, "segmenter": manifest.segmenter and manifest.segmenter.model}
+    for key, spec in engines.items():
+        for path in (spec.model, spec.tokenizer, *spec.weights) if spec else ():
             if path not in listed:
-                raise ValueError(f"embedder: {path} is not in files")
+                raise ValueError(f"{key}: {path} is not in files")
     return manifest
 
 
@@ -250,9 +289,42 @@ def _embedder(item: Any) -> EmbedderSpec:
 
 
 def _segmenter(item: Any) -> SegmenterSpec:
-    spec = SegmenterSpec(_name(item), _field(item, "kind", str), _field(item, "language", str))
-    if spec.kind not in SEGMENTER_KINDS:
-        raise ValueError(f"segmenter: kind must be one of {SEGMENTER_KINDS}, not {spec.kind!r}")
+    rules, model = (_optional(item, key) for key in ("rules", "model"))
+    spec = SegmenterSpec(
+        rules=RulesSpec(_name(rules), _field(rules, "language", str)) if rules is not None else None,
+        model=_boundary(model) if model is not None else None,
+    )
+    if spec.rules and spec.rules.name not in RULES:
+        raise ValueError(f"segmenter: rules must be one of {RULES}, not {spec.rules.name!r}")
+    if not spec.rules and not spec.model:
+        raise ValueError("segmenter: neither rules nor a model")
+    return spec
+
+
+def _boundary(item: Any) -> BoundarySpec:
+    frame = _field(item, "frame", list)
+    agreement = _optional(item, "agreement")
+    spec = BoundarySpec(
+        name=_name(item),
+        kind=_field(item, "kind", str),
+        model=_field(item, "model", str),
+        weights=tuple(_strings(_field(item, "weights", list), "weights")),
+        tokenizer=_field(item, "tokenizer", str),
+        frame=(frame[0], frame[1]) if len(frame) == 2 else (-1, -1),
+        max_tokens=_field(item, "max_tokens", int),
+        stride=_field(item, "stride", int),
+        threshold=_field(item, "threshold", float),
+        precision=_field(item, "precision", str),
+        agreement=None if agreement is None else _field(item, "agreement", float),
+    )
+    if spec.kind not in BOUNDARY_KINDS:
+        raise ValueError(f"segmenter: kind must be one of {BOUNDARY_KINDS}, not {spec.kind!r}")
+    if not all(isinstance(token, int) and token >= 0 for token in spec.frame):
+        raise ValueError(f"segmenter: frame must be two token ids, not {frame!r}")
+    if spec.max_tokens < 3 or not 1 <= spec.stride <= spec.max_tokens - 2 or not spec.weights:
+        raise ValueError("segmenter: max_tokens, stride or weights out of range")
+    if not 0 < spec.threshold < 1:
+        raise ValueError(f"segmenter: threshold must be between 0 and 1, not {spec.threshold}")
     return spec
 
 
@@ -270,12 +342,20 @@ def _strings(items: Iterable[Any], key: str) -> Iterable[str]:
         yield item
 
 
+def _optional(item: Any, key: str) -> Any:
+    if not isinstance(item, dict):
+        raise ValueError(f"an object was expected, not {type(item).__name__}")
+    return item.get(key)
+
+
 def _field(item: Any, key: str, kind: type[_T]) -> _T:
     if not isinstance(item, dict):
         raise ValueError(f"an object was expected, not {type(item).__name__}")
     if key not in item:
         raise ValueError(f"{key}: missing")
     value = item[key]
+    if kind is float and type(value) is int:  # JSON writers may drop the ".0"
+        return kind(value)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(f"{key}: must be of type {kind.__name__}, not {type(value).__name__}")
     return value

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.bundle import Bundle, SegmenterSpec, open_bundle
+from vcs_runtime.bundle import Bundle, RulesSpec, open_bundle
 from vcs_runtime.errors import BundleError, TextError
 
 # What ends a sentence in the scripts that sentencex knows.
@@ -32,7 +32,7 @@ MAX_LONE_WORDS = 100
 class Segmenter:
     """Cuts texts into sentences. Open one with `Segmenter.open`; it holds no model and needs no device."""
 
-    def __init__(self, spec: SegmenterSpec) -> None:
+    def __init__(self, spec: RulesSpec) -> None:
         try:
             from sentencex import get_sentence_boundaries
         except ImportError:
@@ -48,9 +48,9 @@ class Segmenter:
         """Open the segmenter of a bundle (a folder, or "default"). `device` is there for segmenters that
         are models; rules run on the CPU whatever it says. Raises BundleError."""
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        if opened.manifest.segmenter is None:
+        if opened.manifest.segmenter is None or opened.manifest.segmenter.rules is None:
             raise BundleError(f"bundle {opened.root}: it holds no segmenter")
-        return cls(opened.manifest.segmenter)
+        return cls(opened.manifest.segmenter.rules)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Cut each text into sentences, white space kept: the pieces of a text join to the text again.

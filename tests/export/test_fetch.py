@@ -23,7 +23,7 @@ from vcs_export.checkpoint import FILES
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.fetch import fetch_default
 from vcs_export.recipe import PinnedFile, Recipe, Wheel, load_recipe, recipes_folder
-from vcs_runtime.bundle import SegmenterSpec, default_bundle_path, open_bundle
+from vcs_runtime.bundle import RulesSpec, SegmenterSpec, default_bundle_path, open_bundle
 from vcs_runtime.errors import BundleError
 
 INFO = "tiny_weights-1.0.dist-info"
@@ -45,7 +45,7 @@ def recipe(checkpoint: Path) -> Recipe:
         files={name: pinned(checkpoint / name) for name in ("model.safetensors", "tokenizer.json")},
         config={"hidden_size": 32, "num_attention_heads": 4, "max_seq_length": 32},
         licence_text=b"do what you like\n",
-        segmenter=SegmenterSpec("sentencex", "sentencex", "en"),
+        segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
     )
 
 
@@ -93,7 +93,7 @@ def test_from_a_wheel(build: Callable[..., Path], wheel: Path, bundle: Path) -> 
     built = build(wheel)
     manifest = open_bundle(built).manifest
     assert (manifest.name, manifest.licence, manifest.source) == ("tiny", "CC0-1.0", "nobody/tiny")
-    assert manifest.segmenter == SegmenterSpec("sentencex", "sentencex", "en")
+    assert manifest.segmenter == SegmenterSpec(RulesSpec("sentencex", "en"))
     assert weights_hash(built) == weights_hash(bundle)
     assert (built / "LICENSES/model-card.md").read_bytes() == b"the card"
     assert (built / "LICENSES/package-LICENSE").read_bytes() == b"the package's"

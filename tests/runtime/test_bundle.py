@@ -39,7 +39,7 @@ def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: d.update(schema=2), "schema 2, but this version reads schema 1 only"),
+        (lambda d: d.update(schema=1), "schema 1, but this version reads schema 2 only"),
         (lambda d: d.update(schema="1"), "schema: must be of type int, not str"),
         (lambda d: d.update(schema=True), "schema: must be of type int, not bool"),
         (lambda d: d.pop("files"), "files: missing"),
@@ -63,7 +63,8 @@ def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -
         (lambda d: d["embedder"].update(long_text="cut"), "long_text must be one of"),
         (lambda d: d["embedder"].update(max_tokens=2), "out of range"),
         (lambda d: d["embedder"].update(name="a|b"), "name: 'a|b' must be letters"),
-        (lambda d: d["segmenter"].update(kind="magic"), "kind must be one of"),
+        (lambda d: d["segmenter"]["rules"].update(name="magic"), "rules must be one of"),
+        (lambda d: d["segmenter"].update(rules=None), "neither rules nor a model"),
         (lambda d: d.update(embedder=[]), "an object was expected, not list"),
     ],
 )
@@ -84,7 +85,7 @@ def test_a_manifest_that_is_wrong_names_the_field(
         (b"[]", "an object was expected, not list"),
         (b"\xff\xfe", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
-        (b'{"schema": 1, "schema": 1}', "the key 'schema' stands twice"),
+        (b'{"schema": 2, "schema": 2}', "the key 'schema' stands twice"),
         (b" " * (5 << 20), "this is no manifest"),
     ],
 )

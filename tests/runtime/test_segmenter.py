@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vcs_runtime.bundle import SegmenterSpec
+from vcs_runtime.bundle import RulesSpec
 from vcs_runtime.errors import TextError
 from vcs_runtime.segmenter import MAX_LONE_WORDS, Segmenter
 
-SEGMENTER = Segmenter(SegmenterSpec("sentencex", "sentencex", "en"))
+SEGMENTER = Segmenter(RulesSpec("sentencex", "en"))
 TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()
 
 
