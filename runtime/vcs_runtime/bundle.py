@@ -354,8 +354,8 @@ def _field(item: Any, key: str, kind: type[_T]) -> _T:
     if key not in item:
         raise ValueError(f"{key}: missing")
     value = item[key]
-    if kind is float and type(value) is int:  # JSON writers may drop the ".0"
-        return kind(value)
+    if kind is float and type(value) is int:
+        value = float(value)  # JSON writers may drop the ".0"
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(f"{key}: must be of type {kind.__name__}, not {type(value).__name__}")
     return value
