@@ -1,17 +1,18 @@
-"""Reading a BERT checkpoint in the folder layout of sentence-transformers, with every assumption checked.
+"""What the checkpoints of all transformers have in common, and how their files are read and checked.
 
-What the graph relies on is checked here and refused by name if it does not hold, so that a checkpoint is
-either exported right or not at all: the settings, and each tensor's name, shape and type.
+What a graph relies on is checked here, or by the family's own reader (`bert`, `xlm_roberta`), and refused by
+name if it does not hold, so that a checkpoint is either exported right or not at all: the settings, and
+each tensor's name, shape and type.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +20,14 @@ from safetensors import SafetensorError, safe_open
 
 from vcs_export.errors import CheckpointError, os_reason
 
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
-# What a checkpoint folder must hold; paths as sentence-transformers writes them.
-FILES = (
-    WEIGHTS,
-    TOKENIZER,
-    "config.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-)
-# Prefixes that checkpoints saved from a model with a task head put before BERT's own names.
-_PREFIXES = ("", "bert.")
-
-_T = TypeVar("_T", str, int, float, bool)
 
 
 @dataclass(frozen=True)
-class BertConfig:
-    """The settings that determine a BERT encoder's graph, with the names that `config.json` uses."""
+class TransformerConfig:
+    """The settings that determine a post-norm transformer's graph, with the names that `config.json` uses."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -48,14 +37,17 @@ class BertConfig:
     max_position_embeddings: int
     type_vocab_size: int
     layer_norm_eps: float
-    max_seq_length: int
-    """The longest input in tokens, special tokens included (`sentence_bert_config.json`)."""
 
 
-class BertCheckpoint:
-    """An opened checkpoint: `config`, and the tensors by the names that `BertModel` gives them."""
+C = TypeVar("C", bound=TransformerConfig)
+C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
+_T = TypeVar("_T", str, int, float, bool)
 
-    def __init__(self, folder: Path, config: BertConfig, tensors: Any, prefix: str) -> None:
+
+class Checkpoint(Generic[C_co]):
+    """An opened checkpoint: `config`, and the tensors by the names that the bare encoder gives them."""
+
+    def __init__(self, folder: Path, config: C_co, tensors: Any, prefix: str) -> None:
         self.folder = folder
         self.config = config
         self._tensors = tensors
@@ -63,30 +55,51 @@ class BertCheckpoint:
 
     def tensor(self, name: str) -> NDArray[np.float32]:
         """A tensor, float32, in the checkpoint's layout (linear weights are `(out, in)`)."""
-        array: NDArray[np.float32] = self._tensors.get_tensor(self._prefix + name)
+        array: NDArray[np.float32] = self.head_tensor(self._prefix + name)
+        return array
+
+    def head_tensor(self, name: str) -> NDArray[np.float32]:
+        """A tensor of the task head, float32: its name is never prefixed."""
+        array: NDArray[np.float32] = self._tensors.get_tensor(name).astype(np.float32, copy=False)
         return array
 
 
 @contextmanager
-def open_bert(folder: Path) -> Iterator[BertCheckpoint]:
-    """Open the checkpoint in `folder`; tensors are read as they are asked for, until the context ends.
+def open_checkpoint(
+    folder: Path,
+    config: C,
+    prefixes: Sequence[str],
+    head: Mapping[str, tuple[int, ...]],
+    types: Sequence[str],
+) -> Iterator[Checkpoint[C]]:
+    """Open the tensors in `folder`; they are read as they are asked for, until the context ends.
 
-    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
-    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    prefixes  what may stand before the encoder's own names
+    head      names and shapes of the task head's tensors
+    types     element types that are taken, as safetensors names them
+
+    Raises CheckpointError naming the file, and the tensor that is missing or has another shape or type.
     """
-    config = _config(folder)
     path = folder / WEIGHTS
     try:
         with safe_open(path, framework="numpy") as tensors:
-            prefix = _check_tensors(path, tensors, expected_shapes(config))
-            yield BertCheckpoint(folder, config, tensors, prefix)
+            shapes = expected_shapes(config)
+            names = set(tensors.keys())
+            first = next(iter(shapes))
+            prefix = next((prefix for prefix in prefixes if prefix + first in names), prefixes[0])
+            prefixed = {prefix + name: shape for name, shape in shapes.items()}
+            _check_tensors(path, tensors, prefixed | dict(head), types)
+            for name in sorted(names):
+                if name.startswith(f"{prefix}encoder.layer.") and name not in prefixed:
+                    raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
+            yield Checkpoint(folder, config, tensors, prefix)
     except SafetensorError as error:
         raise CheckpointError(f"{path}: damaged, or not a safetensors file: {error}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
-def expected_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """The tensors that an encoder with these settings has, and their shapes. The pooler is not used."""
     hidden, inner = config.hidden_size, config.intermediate_size
     shapes: dict[str, tuple[int, ...]] = {
@@ -113,6 +126,46 @@ def expected_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
+    """The fields of `TransformerConfig` from the content of the `config.json` at `path`, each checked.
+
+    Raises CheckpointError naming the file and the setting: missing, of another type, or with a value that
+    the graphs do not implement.
+    """
+    if (kind := value(path, data, "model_type", str)) not in model_types:
+        raise CheckpointError(
+            f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"
+        )
+    for key, wanted, default in (
+        ("hidden_act", "gelu", "gelu"),
+        ("position_embedding_type", "absolute", "absolute"),
+        ("is_decoder", False, False),
+        ("add_cross_attention", False, False),
+    ):
+        only(path, data, key, wanted, default)
+    counts = {
+        key: positive(path, data, key)
+        for key in (
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "vocab_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+        )
+    }
+    if counts["hidden_size"] % counts["num_attention_heads"]:
+        raise CheckpointError(
+            f"{path}: hidden_size {counts['hidden_size']} is not a multiple of "
+            f"num_attention_heads {counts['num_attention_heads']}"
+        )
+    epsilon = value(path, data, "layer_norm_eps", float)
+    if not epsilon > 0:
+        raise CheckpointError(f"{path}: layer_norm_eps must be above 0, not {epsilon}")
+    return {**counts, "layer_norm_eps": epsilon}
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises CheckpointError naming the file."""
     try:
@@ -123,128 +176,48 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(f"{path}: not JSON: {error}") from None
 
 
-def _config(folder: Path) -> BertConfig:
-    path = folder / "config.json"
-    data = read_json(path)
-    for key, only, default in (
-        ("model_type", "bert", None),
-        ("hidden_act", "gelu", "gelu"),
-        ("position_embedding_type", "absolute", "absolute"),
-        ("is_decoder", False, False),
-        ("add_cross_attention", False, False),
-    ):
-        _only(path, data, key, only, default)
-    config = BertConfig(
-        hidden_size=_positive(path, data, "hidden_size"),
-        num_hidden_layers=_positive(path, data, "num_hidden_layers"),
-        num_attention_heads=_positive(path, data, "num_attention_heads"),
-        intermediate_size=_positive(path, data, "intermediate_size"),
-        vocab_size=_positive(path, data, "vocab_size"),
-        max_position_embeddings=_positive(path, data, "max_position_embeddings"),
-        type_vocab_size=_positive(path, data, "type_vocab_size"),
-        layer_norm_eps=_value(path, data, "layer_norm_eps", float),
-        max_seq_length=_sentence_length(folder),
-    )
-    if config.hidden_size % config.num_attention_heads:
-        raise CheckpointError(
-            f"{path}: hidden_size {config.hidden_size} is not a multiple of "
-            f"num_attention_heads {config.num_attention_heads}"
-        )
-    if config.layer_norm_eps <= 0:
-        raise CheckpointError(f"{path}: layer_norm_eps must be above 0, not {config.layer_norm_eps}")
-    if config.max_seq_length > config.max_position_embeddings:
-        raise CheckpointError(
-            f"{folder / 'sentence_bert_config.json'}: max_seq_length {config.max_seq_length} is more than "
-            f"the {config.max_position_embeddings} positions of the model"
-        )
-    _check_modules(folder / "modules.json")
-    _check_pooling(folder / "1_Pooling/config.json", config.hidden_size)
-    return config
-
-
-def _sentence_length(folder: Path) -> int:
-    path = folder / "sentence_bert_config.json"
-    data = read_json(path)
-    # Lower-casing is the tokenizer's own normaliser; this switch would add a second one before it.
-    _only(path, data, "do_lower_case", False, False)
-    return _positive(path, data, "max_seq_length")
-
-
-def _check_modules(path: Path) -> None:
-    """The chain must be transformer, pooling and, optionally, normalisation: more would be left out."""
-    data = read_json(path)
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise CheckpointError(f"{path}: a list of modules was expected")
-    # The class is named with its module, which has moved between releases of sentence-transformers.
-    kinds = [str(item.get("type")).rpartition(".")[2] for item in data]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise CheckpointError(
-            f"{path}: the modules {', '.join(kinds)} are not supported, only Transformer, Pooling, Normalize"
-        )
-    for item, expected in zip(data, ("", "1_Pooling"), strict=False):
-        if item.get("path") != expected:
-            raise CheckpointError(
-                f"{path}: the path {item.get('path')!r} is not supported, only {expected!r}"
-            )
-
-
-def _check_pooling(path: Path, hidden: int) -> None:
-    data = read_json(path)
-    _only(path, data, "pooling_mode_mean_tokens", True, None)
-    for key in data:
-        if key.startswith("pooling_mode_") and key != "pooling_mode_mean_tokens":
-            _only(path, data, key, False, False)
-    _only(path, data, "word_embedding_dimension", hidden, hidden)
-    _only(path, data, "include_prompt", True, True)
-
-
-def _check_tensors(path: Path, tensors: Any, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Check every tensor that the graph reads; returns the prefix of their names."""
-    names = set(tensors.keys())
-    first = next(iter(shapes))
-    prefix = next((prefix for prefix in _PREFIXES if prefix + first in names), "")
-    for name, shape in shapes.items():
-        if prefix + name not in names:
-            raise CheckpointError(f"{path}: the tensor {prefix + name} is missing")
-        part = tensors.get_slice(prefix + name)
-        if tuple(part.get_shape()) != shape:
-            raise CheckpointError(
-                f"{path}: the tensor {prefix + name} has the shape {tuple(part.get_shape())}, "
-                f"config.json implies {shape}"
-            )
-        if part.get_dtype() != "F32":
-            raise CheckpointError(
-                f"{path}: the tensor {prefix + name} is {part.get_dtype()}, only F32 is supported"
-            )
-    layers = f"{prefix}encoder.layer."
-    for name in sorted(names):
-        if name.startswith(layers) and name.removeprefix(prefix) not in shapes:
-            raise CheckpointError(f"{path}: the tensor {name} has no place in the model of config.json")
-    return prefix
-
-
-def _value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
+def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
+    """The setting `key`, which must be there and of type `kind` (an int will do for a float)."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    value = data.get(key)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {value!r}")
-    return value
+    found = data.get(key)
+    if kind is float and isinstance(found, int) and not isinstance(found, bool):
+        found = float(found)
+    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+        raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {found!r}")
+    return found
 
 
-def _positive(path: Path, data: Any, key: str) -> int:
-    value = _value(path, data, key, int)
-    if value < 1:
-        raise CheckpointError(f"{path}: {key} must be positive, not {value}")
-    return value
+def positive(path: Path, data: Any, key: str) -> int:
+    """The setting `key`, an int above 0."""
+    found = value(path, data, key, int)
+    if found < 1:
+        raise CheckpointError(f"{path}: {key} must be positive, not {found}")
+    return found
 
 
-def _only(path: Path, data: Any, key: str, only: object, default: object) -> None:
+def only(path: Path, data: Any, key: str, wanted: object, default: object) -> None:
     """Refuse any value of a setting but the one that the graph implements."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    value = data.get(key, default)
-    if value != only:
-        raise CheckpointError(f"{path}: {key} {value!r} is not supported, only {only!r}")
+    found = data.get(key, default)
+    if found != wanted:
+        raise CheckpointError(f"{path}: {key} {found!r} is not supported, only {wanted!r}")
+
+
+def _check_tensors(
+    path: Path, tensors: Any, shapes: Mapping[str, tuple[int, ...]], types: Sequence[str]
+) -> None:
+    names = set(tensors.keys())
+    for name, shape in shapes.items():
+        if name not in names:
+            raise CheckpointError(f"{path}: the tensor {name} is missing")
+        part = tensors.get_slice(name)
+        if tuple(part.get_shape()) != shape:
+            raise CheckpointError(
+                f"{path}: the tensor {name} has the shape {tuple(part.get_shape())}, {CONFIG} implies {shape}"
+            )
+        if part.get_dtype() not in types:
+            raise CheckpointError(
+                f"{path}: the tensor {name} is {part.get_dtype()}, only {' and '.join(types)} is supported"
+            )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import TOKENIZER, open_bert, read_json
+from vcs_export.bert import open_bert
+from vcs_export.checkpoint import TOKENIZER, read_json
 from vcs_export.errors import CheckpointError
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleWriter

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from vcs_export.checkpoint import open_bert
+from vcs_export.bert import open_bert
 from vcs_export.encoder import build_encoder_bundle
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.recipe import Recipe, Wheel, load_recipe

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import FILES, BertConfig
+from vcs_export.bert import FILES, BertConfig
 from vcs_export.errors import ExportError, os_reason
 from vcs_runtime.bundle import RulesSpec, SegmenterSpec
 

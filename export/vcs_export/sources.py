@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from vcs_export.checkpoint import FILES, WEIGHTS
+from vcs_export.bert import FILES
+from vcs_export.checkpoint import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
 from vcs_export.recipe import PinnedFile, Recipe
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from vcs_export import fetch, sources
-from vcs_export.checkpoint import FILES
+from vcs_export.bert import FILES
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.fetch import fetch_default
 from vcs_export.recipe import PinnedFile, Recipe, Wheel, load_recipe, recipes_folder

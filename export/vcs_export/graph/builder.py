@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 ALIGNMENT = 4096
 """A page, so that a runtime may map each tensor where it lies (the ONNX specification recommends it)."""
+
+Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 
 _PRODUCER = "vcs-runtime"
 # The oldest file format that knows the operator sets used here; readers refuse files that are too new.
@@ -26,17 +28,31 @@ _IR_VERSION = 8
 class GraphBuilder:
     """Collects the nodes and tensors of one graph. Nodes must be added after what they read.
 
+    half  weights and scalars are stored, and so all arithmetic is done, in half precision
+
     Names follow from the order of the calls: the same calls give the same bytes.
     """
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, half: bool = False) -> None:
         self._opset = opset
+        self._float = np.dtype(np.float16 if half else np.float32)
         self._inputs: list[ir.Value] = []
         self._nodes: list[ir.Node] = []
         self._constants: dict[str, ir.Value] = {}
-        self._weights: dict[str, NDArray[np.float32]] = {}
+        self._weights: dict[str, Weights] = {}
         self._offsets: dict[str, tuple[int, ir.Value]] = {}
         self._end = 0
+
+    @property
+    def float_type(self) -> int:
+        """The ONNX number of the type that arithmetic is done in, for Cast."""
+        return int(ir.DataType.from_numpy(self._float))
+
+    @property
+    def lowest(self) -> float:
+        """What hides a key when it is added to its score: finite, so that a row without keys gives no NaN."""
+        # In half precision the lowest number would overflow as soon as a score is added.
+        return -1e4 if self._float == np.float16 else float(np.finfo(np.float32).min)
 
     def input(self, name: str, shape: Sequence[str | int]) -> ir.Value:
         """An int64 input; dimensions are sizes or names."""
@@ -55,20 +71,26 @@ class GraphBuilder:
         """A constant int64 vector, stored in the graph's own file."""
         return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
 
-    def scalar(self, value: float) -> ir.Value:
-        """A constant float32 scalar, stored in the graph's own file."""
-        return self._constant(f"scalar_{value!r}", np.array(value, np.float32))
+    def int_scalar(self, value: int) -> ir.Value:
+        """A constant int64 scalar, stored in the graph's own file."""
+        return self._constant(f"int_{value}", np.array(value, np.int64))
 
-    def weight(self, name: str, array: NDArray[np.float32]) -> ir.Value:
-        """A float32 tensor that goes into the weights' file, in the order of the calls."""
-        if array.dtype != np.float32:
+    def scalar(self, value: float) -> ir.Value:
+        """A constant float scalar, stored in the graph's own file."""
+        return self._constant(f"scalar_{value!r}", np.array(value, self._float))
+
+    def weight(self, name: str, array: NDArray[np.float32] | NDArray[np.int8]) -> ir.Value:
+        """A tensor that goes into the weights' file, in the order of the calls; int8 stays as it is."""
+        if array.dtype not in (np.float32, np.int8):
             raise TypeError(f"{name}: float32 was expected, not {array.dtype}")
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
+        stored: Weights = array if array.dtype == np.int8 else array.astype(self._float, copy=False)
         offset = -(-self._end // ALIGNMENT) * ALIGNMENT
-        self._end = offset + array.nbytes
-        value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(ir.DataType.FLOAT))
-        self._weights[name] = array
+        self._end = offset + stored.nbytes
+        kind = ir.TensorType(ir.DataType.from_numpy(stored.dtype))
+        value = ir.Value(name=name, shape=ir.Shape(stored.shape), type=kind)
+        self._weights[name] = stored
         self._offsets[name] = (offset, value)
         return value
 
@@ -93,6 +115,8 @@ class GraphBuilder:
 
         `weights` must lie in the folder of `model`: the graph refers to it by its bare name. Raises OSError.
         """
+        if self._float != np.float32:
+            output = self.op("Cast", output, to=int(ir.DataType.FLOAT))
         output.name, output.shape, output.type = name, ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
         with weights.open("wb") as file:
             for key, array in self._weights.items():
@@ -102,7 +126,7 @@ class GraphBuilder:
                 weights.name,
                 offset,
                 self._weights[key].nbytes,
-                ir.DataType.FLOAT,
+                ir.DataType.from_numpy(self._weights[key].dtype),
                 shape=ir.Shape(self._weights[key].shape),
                 name=key,
                 base_dir=weights.parent,
@@ -118,7 +142,7 @@ class GraphBuilder:
         proto = ir.to_proto(ir.Model(graph, ir_version=_IR_VERSION, producer_name=_PRODUCER))
         model.write_bytes(proto.SerializeToString(deterministic=True))
 
-    def _constant(self, name: str, array: NDArray[np.int64] | NDArray[np.float32]) -> ir.Value:
+    def _constant(self, name: str, array: NDArray[Any]) -> ir.Value:
         if name not in self._constants:
             tensor = ir.tensor(array, name=name)
             self._constants[name] = ir.Value(
@@ -127,7 +151,7 @@ class GraphBuilder:
         return self._constants[name]
 
 
-def _write_at(file: BinaryIO, offset: int, array: NDArray[np.float32]) -> None:
+def _write_at(file: BinaryIO, offset: int, array: Weights) -> None:
     file.write(bytes(offset - file.tell()))
     # Little-endian on every machine: that is the format of ONNX's raw data.
-    file.write(np.ascontiguousarray(array, dtype="<f4").data)
+    file.write(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)

@@ -1,0 +1,106 @@
+"""Reading a BERT checkpoint in the folder layout of sentence-transformers, with every assumption checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcs_export.checkpoint import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    Checkpoint,
+    TransformerConfig,
+    only,
+    open_checkpoint,
+    positive,
+    read_json,
+    transformer_settings,
+)
+from vcs_export.errors import CheckpointError
+
+# What a checkpoint folder must hold; paths as sentence-transformers writes them.
+FILES = (
+    WEIGHTS,
+    TOKENIZER,
+    CONFIG,
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
+# Prefixes that checkpoints saved from a model with a task head put before BERT's own names.
+_PREFIXES = ("", "bert.")
+
+
+@dataclass(frozen=True)
+class BertConfig(TransformerConfig):
+    """The settings that determine the graph of a sentence encoder."""
+
+    max_seq_length: int
+    """The longest input in tokens, special tokens included (`sentence_bert_config.json`)."""
+
+
+BertCheckpoint = Checkpoint[BertConfig]
+
+
+@contextmanager
+def open_bert(folder: Path) -> Iterator[BertCheckpoint]:
+    """Open the checkpoint in `folder`; tensors are read as they are asked for, until the context ends.
+
+    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
+    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    """
+    with open_checkpoint(folder, _config(folder), _PREFIXES, {}, ["F32"]) as checkpoint:
+        yield checkpoint
+
+
+def _config(folder: Path) -> BertConfig:
+    path = folder / CONFIG
+    settings = transformer_settings(path, read_json(path), ["bert"])
+    config = BertConfig(**settings, max_seq_length=_sentence_length(folder))
+    if config.max_seq_length > config.max_position_embeddings:
+        raise CheckpointError(
+            f"{folder / 'sentence_bert_config.json'}: max_seq_length {config.max_seq_length} is more than "
+            f"the {config.max_position_embeddings} positions of the model"
+        )
+    _check_modules(folder / "modules.json")
+    _check_pooling(folder / "1_Pooling/config.json", config.hidden_size)
+    return config
+
+
+def _sentence_length(folder: Path) -> int:
+    path = folder / "sentence_bert_config.json"
+    data = read_json(path)
+    # Lower-casing is the tokenizer's own normaliser; this switch would add a second one before it.
+    only(path, data, "do_lower_case", False, False)
+    return positive(path, data, "max_seq_length")
+
+
+def _check_modules(path: Path) -> None:
+    """The chain must be transformer, pooling and, optionally, normalisation: more would be left out."""
+    data = read_json(path)
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        raise CheckpointError(f"{path}: a list of modules was expected")
+    # The class is named with its module, which has moved between releases of sentence-transformers.
+    kinds = [str(item.get("type")).rpartition(".")[2] for item in data]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise CheckpointError(
+            f"{path}: the modules {', '.join(kinds)} are not supported, only Transformer, Pooling, Normalize"
+        )
+    for item, expected in zip(data, ("", "1_Pooling"), strict=False):
+        if item.get("path") != expected:
+            raise CheckpointError(
+                f"{path}: the path {item.get('path')!r} is not supported, only {expected!r}"
+            )
+
+
+def _check_pooling(path: Path, hidden: int) -> None:
+    data = read_json(path)
+    only(path, data, "pooling_mode_mean_tokens", True, None)
+    for key in data:
+        if key.startswith("pooling_mode_") and key != "pooling_mode_mean_tokens":
+            only(path, data, key, False, False)
+    only(path, data, "word_embedding_dimension", hidden, hidden)
+    only(path, data, "include_prompt", True, True)

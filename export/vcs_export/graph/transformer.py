@@ -1,0 +1,92 @@
+"""The layers that BERT and XLM-RoBERTa share: embeddings, attention, feed-forward.
+
+Only standard operators of opset 17 are used, in the pattern that ONNX Runtime's optimiser turns into its
+fused kernels on the CPU (export/README.md has the measurements), and that other runtimes read as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from vcs_export.checkpoint import Checkpoint, TransformerConfig
+from vcs_export.graph.builder import GraphBuilder
+
+OPSET = 17
+INPUTS = ("input_ids", "attention_mask")
+
+AnyCheckpoint = Checkpoint[TransformerConfig]
+
+
+def embeddings(
+    graph: GraphBuilder, checkpoint: AnyCheckpoint, ids: ir.Value, positions: ir.Value | None = None
+) -> ir.Value:
+    """The normalised sum of word, position and type 0, `(batch, tokens, hidden)`.
+
+    positions  each token's row of the position table, `(batch, tokens)`; None: 0, 1, 2, ...
+    """
+    words = graph.weight(
+        "embeddings.word_embeddings.weight", checkpoint.tensor("embeddings.word_embeddings.weight")
+    )
+    # Every token has type 0 and some position: one table serves for both.
+    table = graph.weight(
+        "embeddings.position_and_type",
+        checkpoint.tensor("embeddings.position_embeddings.weight")
+        + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0],
+    )
+    if positions is None:
+        tokens = graph.op("Shape", ids, start=1, end=2)
+        places = graph.op("Slice", table, graph.ints(0), tokens, graph.ints(0))
+    else:
+        places = graph.op("Gather", table, positions)
+    x = graph.op("Add", graph.op("Gather", words, ids), places)
+    return layer_norm(graph, checkpoint, "embeddings.LayerNorm", x)
+
+
+def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
+    """What is added to the attention scores: 0 where `visible` is 1, the lowest number where it is 0."""
+    hidden = graph.op("Sub", graph.scalar(1.0), visible)
+    return graph.op("Mul", hidden, graph.scalar(graph.lowest))
+
+
+def attention(
+    graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value, bias: ir.Value
+) -> ir.Value:
+    """Self-attention with its residual and normalisation; `bias` is added to the scores."""
+    heads = checkpoint.config.num_attention_heads
+    size = checkpoint.config.hidden_size // heads
+
+    def split(name: str, order: list[int]) -> ir.Value:
+        projected = linear(graph, checkpoint, f"{prefix}attention.self.{name}", x)
+        return graph.op(
+            "Transpose", graph.op("Reshape", projected, graph.ints(0, 0, heads, size)), perm=order
+        )
+
+    query, key, value = split("query", [0, 2, 1, 3]), split("key", [0, 2, 3, 1]), split("value", [0, 2, 1, 3])
+    scores = graph.op("Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size)))))
+    weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
+    context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
+    joined = graph.op("Reshape", context, graph.ints(0, 0, heads * size))
+    out = linear(graph, checkpoint, f"{prefix}attention.output.dense", joined)
+    return layer_norm(graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x))
+
+
+def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
+    """The two dense layers around GELU, with their residual and normalisation."""
+    inner = linear(graph, checkpoint, f"{prefix}intermediate.dense", x)
+    # x (1 + erf(x / sqrt 2)) / 2, in the order that the optimiser recognises; Gelu itself came with opset 20.
+    erf = graph.op("Erf", graph.op("Div", inner, graph.scalar(float(np.sqrt(2.0)))))
+    gelu = graph.op("Mul", inner, graph.op("Add", erf, graph.scalar(1.0)))
+    out = linear(graph, checkpoint, f"{prefix}output.dense", graph.op("Mul", gelu, graph.scalar(0.5)))
+    return layer_norm(graph, checkpoint, f"{prefix}output.LayerNorm", graph.op("Add", out, x))
+
+
+def linear(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
+    """The checkpoint's linear layer `name`."""
+    return graph.linear(name, x, checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias"))
+
+
+def layer_norm(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
+    """The checkpoint's layer normalisation `name`."""
+    weight, bias = checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias")
+    return graph.layer_norm(name, x, weight, bias, checkpoint.config.layer_norm_eps)

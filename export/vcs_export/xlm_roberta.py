@@ -1,0 +1,102 @@
+"""Reading a SaT checkpoint: XLM-RoBERTa with a token classifier, every assumption checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import (
+    CONFIG,
+    Checkpoint,
+    TransformerConfig,
+    only,
+    open_checkpoint,
+    positive,
+    read_json,
+    transformer_settings,
+    value,
+)
+from vcs_export.errors import CheckpointError
+
+PAD = 1
+"""The id of `<pad>`, and its row in the position table; the rows of the other tokens come behind it."""
+
+# The second stands in checkpoints that were saved from a bare encoder and got their head afterwards.
+_PREFIXES = ("roberta.", "")
+_MAX_LAYERS = 12
+
+
+@dataclass(frozen=True)
+class SatConfig(TransformerConfig):
+    """The settings that determine the graph of a SaT model."""
+
+    lookahead: int | None
+    """How many tokens to its right the whole model may look at from a token; None: all of them."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest input, `<s>` and `</s>` included."""
+        return self.max_position_embeddings - PAD - 1
+
+    @property
+    def lookahead_per_layer(self) -> int | None:
+        """How far to the right each layer may look: together they reach no further than `lookahead`."""
+        return None if self.lookahead is None else self.lookahead // self.num_hidden_layers
+
+
+SatCheckpoint = Checkpoint[SatConfig]
+
+
+@contextmanager
+def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
+    """Open the checkpoint in `folder`; tensors are read as they are asked for, until the context ends.
+
+    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
+    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    """
+    path = folder / CONFIG
+    data = read_json(path)
+    config = sat_config(path, data)
+    labels = _labels(path, data)
+    head = {"classifier.weight": (labels, config.hidden_size), "classifier.bias": (labels,)}
+    with open_checkpoint(folder, config, _PREFIXES, head, ["F32", "F16"]) as checkpoint:
+        yield checkpoint
+
+
+def sat_config(path: Path, data: Any) -> SatConfig:
+    """The settings in the content `data` of the `config.json` at `path`. Raises CheckpointError."""
+    settings = transformer_settings(path, data, ["xlm-token", "xlm-roberta"])
+    only(path, data, "pad_token_id", PAD, PAD)
+    only(path, data, "lookahead_split_layers", None, None)
+    config = SatConfig(**settings, lookahead=_lookahead(path, data))
+    if config.num_hidden_layers > _MAX_LAYERS:
+        raise CheckpointError(
+            f"{path}: num_hidden_layers {config.num_hidden_layers} is not supported, only 1 to {_MAX_LAYERS}"
+        )
+    if config.max_tokens < 3:
+        raise CheckpointError(
+            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a token"
+        )
+    return config
+
+
+def _lookahead(path: Path, data: Any) -> int | None:
+    if data.get("lookahead") is None:
+        return None
+    lookahead = value(path, data, "lookahead", int)
+    if lookahead < 0:
+        raise CheckpointError(f"{path}: lookahead must not be negative, but is {lookahead}")
+    return lookahead
+
+
+def _labels(path: Path, data: Any) -> int:
+    """How many labels the classifier has; `config.json` tells it by naming them, and by default it is two."""
+    if "num_labels" in data:
+        return positive(path, data, "num_labels")
+    names = data.get("id2label")
+    if not isinstance(names, dict) or not names:
+        raise CheckpointError(f"{path}: id2label must name the classifier's labels, not be {names!r}")
+    return len(names)
