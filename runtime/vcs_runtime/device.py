@@ -109,8 +109,10 @@ def open_session(model: Path, device: Device, threads: int | None = None) -> ort
 
 def run_session(session: ort.InferenceSession, outputs: Sequence[str], inputs: dict[str, Any]) -> list[Any]:
     """Run one batch; what ONNX Runtime raises becomes a DeviceError with the shapes that were given."""
+    options = import_onnxruntime().RunOptions()
+    options.log_severity_level = 4  # what goes wrong is in the exception, once
     try:
-        return list(session.run(list(outputs), inputs))
+        return list(session.run(list(outputs), inputs, options))
     except Exception as error:  # see open_session
         shapes = ", ".join(f"{name} {array.shape}" for name, array in inputs.items())
         raise DeviceError(f"ONNX Runtime failed on {shapes}: {error}") from None

@@ -14,14 +14,14 @@ from tokenizers import Tokenizer
 from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
 from vcs_runtime.device import Device, choose_device, open_session, run_session
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.packing import batches
+from vcs_runtime.packing import TOKEN_BUDGET, batches
+from vcs_runtime.text import check_texts
+from vcs_runtime.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     import onnxruntime as ort
 
 FloatArray = npt.NDArray[np.float32]
-# Padded tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
-TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384}
 # Texts that are tokenised at a time, so that a long list of them never holds all its token ids at once.
 _TOKENISE = 4096
 
@@ -35,7 +35,7 @@ class Embedder:
         self.spec: EmbedderSpec = bundle.manifest.embedder
         self.device = device
         self.weights_hash = bundle.weights_hash(self.spec)
-        self._tokenizer = _load_tokenizer(bundle, self.spec)
+        self._tokenizer = load_tokenizer(bundle.path(self.spec.tokenizer))
         self._prefix, self._suffix = _special_tokens(self._tokenizer)
         session = open_session(bundle.path(self.spec.model), device, threads)
         inputs = [item.name for item in session.get_inputs()]
@@ -68,17 +68,13 @@ class Embedder:
 
         Raises TextError naming the text (`texts[3]: ...`), ValueError, DeviceError.
         """
-        if isinstance(texts, str):
-            raise TypeError("texts must be a sequence of strings, not one string")
+        check_texts(texts)
         limit = self.spec.max_tokens if max_length is None else max_length
         special = len(self._prefix) + len(self._suffix)
         if not special < limit <= self.spec.max_tokens:
             raise ValueError(
                 f"max_length must be in [{special + 1}, {self.spec.max_tokens}], not {max_length}"
             )
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TextError(f"texts[{i}]: must be a string, not {type(text).__name__}")
         distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         keys = list(distinct)
@@ -143,18 +139,6 @@ def cut_windows(ids: list[int], limit: int) -> list[list[int]]:
     count = max(1, -(-len(ids) // limit))
     edges = [len(ids) * i // count for i in range(count + 1)]
     return [ids[start:stop] for start, stop in pairwise(edges)]
-
-
-def _load_tokenizer(bundle: Bundle, spec: EmbedderSpec) -> Tokenizer:
-    path = bundle.path(spec.tokenizer)
-    try:
-        tokenizer = Tokenizer.from_file(os.fspath(path))
-    except Exception as error:  # tokenizers raises plain Exception
-        raise BundleError(f"{path}: tokenizers cannot load it: {error}") from None
-    # Both may be switched on inside the file (all-MiniLM-L6-v2: 128 tokens), and would cut texts silently.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

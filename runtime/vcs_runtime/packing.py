@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 STEP = 4
+# Padded tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
+TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384}
 
 
 @dataclass(frozen=True)
@@ -25,32 +27,38 @@ class Batch:
     mask: npt.NDArray[np.int64]
 
 
-def padded_length(tokens: int) -> int:
-    """The length to which a sequence of `tokens` tokens is padded."""
-    return max(1, -(-tokens // STEP)) * STEP
+def padded_length(tokens: int, step: int = STEP) -> int:
+    """The length to which a sequence of `tokens` tokens is padded: the next multiple of `step`."""
+    return max(1, -(-tokens // step)) * step
 
 
-def batches(sequences: Sequence[Sequence[int]], token_budget: int) -> Iterator[Batch]:
-    """Cut `sequences` of token ids into batches of at most `token_budget` padded tokens, longest first.
+def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Iterator[tuple[list[int], int]]:
+    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens.
 
-    A sequence longer than the budget makes a batch of its own. Every sequence is in exactly one batch.
+    Longest first, equal lengths in their order. A sequence longer than the budget makes a batch of its own.
+    Every row is in exactly one batch.
     """
-    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
-        length = padded_length(len(sequences[order[start]]))
+        length = padded_length(lengths[order[start]], step)
         stop = start + 1
         while (
             stop < len(order)
             and (stop - start + 1) * length <= token_budget
-            and padded_length(len(sequences[order[stop]])) == length
+            and padded_length(lengths[order[stop]], step) == length
         ):
             stop += 1
-        rows = order[start:stop]
+        yield order[start:stop], length
+        start = stop
+
+
+def batches(sequences: Sequence[Sequence[int]], token_budget: int) -> Iterator[Batch]:
+    """Cut `sequences` of token ids into batches, as `groups` forms them."""
+    for rows, length in groups([len(sequence) for sequence in sequences], token_budget):
         ids = np.zeros((len(rows), length), np.int64)  # id 0 under the mask: any would do
         mask = np.zeros((len(rows), length), np.int64)
         for i, row in enumerate(rows):
             ids[i, : len(sequences[row])] = sequences[row]
             mask[i, : len(sequences[row])] = 1
         yield Batch(rows, ids, mask)
-        start = stop

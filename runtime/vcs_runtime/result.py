@@ -20,6 +20,7 @@ class Result:
                      are means over all references, and this is the reference with the highest VCS
     n_references     how many references there were
     error            why there are no scores, else None
+    segmenter        the name of what cut the texts of this pair: one for all of them; None for short texts
     """
 
     scores: Scores | None
@@ -29,6 +30,7 @@ class Result:
     reference_index: int = 0
     n_references: int = 1
     error: str | None = None
+    segmenter: str | None = None
 
     @property
     def vcs(self) -> float:
@@ -40,6 +42,7 @@ class Result:
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
         result: dict[str, Any] = {**self.scores._asdict(), "n_ref": self.n_ref, "n_gen": self.n_gen}
+        result["segmenter"] = self.segmenter
         if self.n_references > 1:
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}
         return {**result, "signature": self.signature}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import TextError
 from vcs_runtime.progress import progress_bar
 from vcs_runtime.result import Result
-from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.segmenter import CHOICES, Segmenter
 from vcs_runtime.signature import Options, signature
-from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words
+from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words, strip_punctuation
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
@@ -34,15 +34,21 @@ _BLOCK_PAIRS = 1024
 _DEFAULTS = Params()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Prepared:
-    """A pair cut into chunks: per reference its text and chunks, and the same of the generated text."""
+    """A pair on its way to the vectors: its texts (references, then the generated one), and their chunks.
 
-    references: list[tuple[str, list[str]]]
-    generated: tuple[str, list[str]]
+    segmenter  the name of what cuts the texts; None for short texts
+    stripped   the texts as the boundary model is to see them, until it has cut them; else empty
+    """
 
-    def texts(self) -> Iterator[str]:
-        for text, chunks in (*self.references, self.generated):
+    texts: list[str]
+    segmenter: str | None
+    chunks: list[list[str]] = field(default_factory=list)
+    stripped: list[str] = field(default_factory=list)
+
+    def all_texts(self) -> Iterator[str]:
+        for text, chunks in zip(self.texts, self.chunks, strict=True):
             yield text
             yield from chunks
 
@@ -67,6 +73,7 @@ class Scorer:
         cache: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         memory_mb: int = 256,
+        segmenter: str | os.PathLike[str] | Bundle = "auto",
     ) -> Scorer:
         """Open a scorer on a bundle (a folder, or "default"), verified by hash; nothing is downloaded.
 
@@ -74,6 +81,9 @@ class Scorer:
         cache      folder in which vectors are kept between runs and shared by processes
         threads    CPU threads of the model; default: every core this process may use
         memory_mb  for vectors of texts that come again: within it each distinct text is embedded once
+        segmenter  "auto": rules for pairs whose texts all have sentence punctuation, the model for all
+                   others, as far as the bundle has them; "rules" or "learned": that one for every pair;
+                   or another bundle, whose segmenter is used in place of this one's
 
         Raises BundleError, DeviceError, CacheError; ValueError for a `device` that is no device name.
         """
@@ -82,7 +92,8 @@ class Scorer:
         vectors = None
         if cache is not None:
             vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
-        return cls(embedder, Segmenter.open(opened), VectorStore(embedder, vectors, memory_mb << 20))
+        cutter = _open_segmenter(segmenter, opened, device, threads)
+        return cls(embedder, cutter, VectorStore(embedder, vectors, memory_mb << 20))
 
     @property
     def signature(self) -> str:
@@ -145,7 +156,7 @@ class Scorer:
         for pair in pairs:
             try:
                 prepared = self._prepare(pair, options)
-                characters += len(prepared.generated[0]) + sum(len(text) for text, _ in prepared.references)
+                characters += sum(map(len, prepared.texts))
                 block.append(prepared)
             except TextError as error:
                 block.append(error)
@@ -178,31 +189,52 @@ class Scorer:
         except (TypeError, ValueError):
             raise TextError(f"pair: must be (reference, generated), not {type(pair).__name__}") from None
         if isinstance(reference, str) or not isinstance(reference, Sequence):
-            references = [self._chunks(reference, "reference", options)]
+            named = {"reference": reference}
         elif reference:
-            references = [self._chunks(text, f"reference[{i}]", options) for i, text in enumerate(reference)]
+            named = {f"reference[{i}]": text for i, text in enumerate(reference)}
         else:
             raise TextError("reference: the list is empty")
-        return _Prepared(references, self._chunks(generated, "generated", options))
+        named["generated"] = generated
+        texts = {what: check_text(text, what) for what, text in named.items()}
+        return self._short(texts) if options.short else self._cut(texts, options)
 
-    def _chunks(self, text: Any, what: str, options: Options) -> tuple[str, list[str]]:
-        text = check_text(text, what)
-        if options.short:
-            chunks = short_words(text)
-        else:
-            # Punctuation goes last: the rules need it to find the sentences.
-            segments = clean_segments(self.segmenter.sentences(expand_contractions(text), what))
-            chunks = join_chunks(segments, options.chunk_size)
-        if not chunks:
-            kind = "punctuation and stop words" if options.short else "punctuation"
-            raise TextError(f"{what}: the text holds nothing but {kind}")
-        return text, chunks
+    def _short(self, texts: dict[str, str]) -> _Prepared:
+        chunks = {what: short_words(text) for what, text in texts.items()}
+        for what, words in chunks.items():
+            if not words:
+                raise TextError(f"{what}: the text holds nothing but punctuation and stop words")
+        return _Prepared(list(texts.values()), None, list(chunks.values()))
+
+    def _cut(self, texts: dict[str, str], options: Options) -> _Prepared:
+        """Cut a pair by rules, or leave it to the boundary model: one of them cuts all texts of a pair."""
+        expanded = {what: expand_contractions(text) for what, text in texts.items()}
+        stripped = {what: strip_punctuation(text) for what, text in expanded.items()}
+        for what, text in stripped.items():
+            if not text.strip():
+                raise TextError(f"{what}: the text holds nothing but punctuation")
+        found = [self.segmenter.sentences(text, what) for what, text in expanded.items()]
+        cut = [sentences for sentences in found if sentences is not None]
+        if len(cut) < len(found):
+            # The model sees no punctuation, not even where there is some (docs/vcs.md, section 1).
+            return _Prepared(list(texts.values()), self.segmenter.model_name, [], list(stripped.values()))
+        chunks = [join_chunks(clean_segments(sentences), options.chunk_size) for sentences in cut]
+        return _Prepared(list(texts.values()), self.segmenter.rules_name, chunks)
+
+    def _cut_learned(self, pairs: Iterable[_Prepared], options: Options) -> None:
+        """Cut what was left to the boundary model, all texts in one call."""
+        waiting = [pair for pair in pairs if pair.stripped]
+        found = iter(self.segmenter.split_learned([text for pair in waiting for text in pair.stripped]))
+        for pair in waiting:
+            segments = [clean_segments(next(found)) for _ in pair.stripped]
+            pair.chunks = [join_chunks(part, options.chunk_size) for part in segments]
+            pair.stripped = []
 
     def _score_block(self, block: Sequence[_Prepared | TextError], options: Options) -> Iterator[Result]:
         good = [item for item in block if isinstance(item, _Prepared)]
         line = signature(options, self.embedder, self.segmenter)
+        self._cut_learned(good, options)
         try:
-            vectors = self._store.get(text for item in good for text in item.texts())
+            vectors = self._store.get(text for item in good for text in item.all_texts())
         except TextError as error:
             # One text that the model refuses must not take the others with it.
             if len(block) == 1:
@@ -211,23 +243,25 @@ class Scorer:
                 for item in block:
                     yield from self._score_block([item], options)
             return
-        grids = [
-            _cosines(chunks, item.generated[1], vectors) for item in good for _, chunks in item.references
-        ]
-        gas = [
-            _cosines([text], [item.generated[0]], vectors)[0, 0]
-            for item in good
-            for text, _ in item.references
-        ]
+        grids = [_cosines(chunks, item.chunks[-1], vectors) for item in good for chunks in item.chunks[:-1]]
+        gas = [_cosines([text], item.texts[-1:], vectors)[0, 0] for item in good for text in item.texts[:-1]]
         rows = score_batch(grids, gas, options.params) if grids else np.empty(0)
         row = 0
         for item in block:
             if isinstance(item, TextError):
                 yield Result(None, 0, 0, line, error=str(item))
                 continue
-            count = len(item.references)
+            count = len(item.texts) - 1
             yield _result(item, rows[row : row + count], options, line)
             row += count
+
+
+def _open_segmenter(
+    segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle, device: str, threads: int | None
+) -> Segmenter:
+    if isinstance(segmenter, str) and segmenter in CHOICES:
+        return Segmenter.open(bundle, device, threads, use=segmenter)
+    return Segmenter.open(segmenter, device, threads)
 
 
 def _cosines(
@@ -249,5 +283,11 @@ def _result(item: _Prepared, rows: npt.NDArray[Any], options: Options, line: str
     else:
         scores = Scores(*(float(value) for value in rows[best]))
     return Result(
-        scores, len(item.references[best][1]), len(item.generated[1]), line, best, len(item.references)
+        scores,
+        len(item.chunks[best]),
+        len(item.chunks[-1]),
+        line,
+        best,
+        len(item.texts) - 1,
+        segmenter=item.segmenter,
     )

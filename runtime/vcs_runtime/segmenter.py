@@ -1,114 +1,195 @@
-"""The rule-based segmenter: sentences found by their punctuation, with the `sentencex` package (MIT).
-
-It must see the text *before* punctuation is deleted. A text that has no sentence punctuation would come out
-as one segment, and a score of one segment says nothing about order or local content: it is refused.
-"""
+"""`Segmenter`: texts cut into segments, by rules where punctuation tells the sentences, else by a model."""
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 from collections.abc import Sequence
-from importlib.metadata import version
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from vcs_runtime.bundle import Bundle, RulesSpec, open_bundle
-from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.boundaries import FloatArray, cut
+from vcs_runtime.bundle import Bundle, SegmenterSpec, open_bundle
+from vcs_runtime.device import choose_device
+from vcs_runtime.errors import BundleError, TextError, unknown_choice
+from vcs_runtime.rules import Rules, doubt, has_terminators
+from vcs_runtime.sat import BoundaryModel
+from vcs_runtime.text import check_texts
 
-# What ends a sentence in the scripts that sentencex knows.
-TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
-# sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"), so it sees plain blanks and
-# newlines in its place; the text is cut at the offsets that it finds.
-_PLAIN_SPACES = {
-    code: "\n" if code in (0x85, 0x2028, 0x2029) else " "
-    for code in range(0x80, 0x3001)
-    if chr(code).isspace()
-}
-# The longest sentence that is believed of a text which is cut nowhere else.
-MAX_LONE_WORDS = 100
+# Which of a bundle's segmenters cut: as its punctuation decides for each text, or one of them for all.
+CHOICES = ("auto", "rules", "learned")
 
 
 class Segmenter:
-    """Cuts texts into sentences. Open one with `Segmenter.open`; it holds no model and needs no device."""
+    """The segmenter of a bundle. Open one with `Segmenter.open`; close it, or use it in `with`.
 
-    def __init__(self, spec: RulesSpec) -> None:
-        try:
-            from sentencex import get_sentence_boundaries
-        except ImportError:
-            raise BundleError(
-                "the default segmenter needs `sentencex`: install `vcs-runtime[default]`"
-            ) from None
-        self._find = get_sentence_boundaries
-        self.spec = spec
-        self.identity = f"{spec.name}@{version('sentencex')}"
+    Rules cut text that has sentence punctuation, the model all other; where a bundle has one of the two, that
+    one cuts every text. May be used from several threads.
+    """
+
+    def __init__(
+        self, bundle: Bundle, device: str = "auto", threads: int | None = None, use: str = "auto"
+    ) -> None:
+        self.spec = _chosen(bundle, use)
+        self._rules = Rules(self.spec.rules) if self.spec.rules else None
+        self._bundle = bundle
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._closed = False
+        self._opened: BoundaryModel | None = None
+        names = [self._rules.identity] if self._rules else []
+        if model := self.spec.model:
+            names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
+            self._device = choose_device(device)
+            # Beside rules the model may never be needed: it is loaded at its first text. But only a session
+            # shows whether a GPU really starts, and a device that does not must fail here.
+            if not self._rules or self._device.engine != "ort-cpu":
+                self._boundary_model()
+        self.identity = "+".join(names)
 
     @classmethod
-    def open(cls, bundle: str | os.PathLike[str] | Bundle = "default", device: str = "auto") -> Segmenter:
-        """Open the segmenter of a bundle (a folder, or "default"). `device` is there for segmenters that
-        are models; rules run on the CPU whatever it says. Raises BundleError."""
-        opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        if opened.manifest.segmenter is None or opened.manifest.segmenter.rules is None:
-            raise BundleError(f"bundle {opened.root}: it holds no segmenter")
-        return cls(opened.manifest.segmenter.rules)
+    def open(
+        cls,
+        bundle: str | os.PathLike[str] | Bundle = "default",
+        device: str = "auto",
+        threads: int | None = None,
+        *,
+        use: str = "auto",
+    ) -> Segmenter:
+        """Open the segmenter of a bundle (a folder, or "default") on a device; nothing is downloaded.
+
+        use  "auto": rules for text with sentence punctuation, the model for all other, as far as the bundle
+             has them; "rules" or "learned" (the model): that one alone
+
+        Rules run on the CPU whatever `device` says, and a model beside rules is loaded when the first text
+        needs it (on a GPU at once). Raises BundleError, DeviceError; ValueError for a bad `device` or `use`.
+        """
+        return cls(bundle if isinstance(bundle, Bundle) else open_bundle(bundle), device, threads, use)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
-        """Cut each text into sentences, white space kept: the pieces of a text join to the text again.
+        """Cut each text into segments, white space kept.
 
-        `threshold` belongs to segmenters that give probabilities; rules refuse it (ValueError).
+        Rules: the segments join to the text again. Model: cut behind each character whose probability is
+        above `threshold` (default: the bundle's) and at every newline, which is in no segment then, as
+        wtpsplit's `split` does. Without a model a `threshold` is refused (ValueError).
         """
+        check_texts(texts)
         if threshold is not None:
-            raise ValueError("threshold: a rule-based segmenter has none")
-        if isinstance(texts, str):
-            raise TypeError("texts must be a sequence of strings, not one string")
-        return [self._split(text) for text in texts]
+            threshold = self._checked(threshold)
+        found = [self._by_rules(text) for text in texts]
+        others = [text for text, pieces in zip(texts, found, strict=True) if pieces is None]
+        learned = iter(self.split_learned(others, threshold))
+        return [next(learned) if pieces is None else pieces for pieces in found]
 
-    def boundary_probabilities(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Per text one float32 array, one value per character: 1 where a segment ends, else 0."""
-        result = []
-        for text, pieces in zip(texts, self.split(texts), strict=True):
-            probabilities = np.zeros(len(text), np.float32)
-            if pieces:
-                probabilities[np.cumsum([len(piece) for piece in pieces]) - 1] = 1.0
-            result.append(probabilities)
-        return result
+    def boundary_probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
+        """Per text float32 `(characters,)`: the model's probability that a segment ends behind the character;
+        where rules cut, 1 where a segment ends, else 0."""
+        check_texts(texts)
+        found = [self._by_rules(text) for text in texts]
+        others = [text for text, pieces in zip(texts, found, strict=True) if pieces is None]
+        learned = iter(self._boundary_model().probabilities(others) if others else [])
+        return [next(learned) if pieces is None else _ends(pieces) for pieces in found]
 
-    def sentences(self, text: str, what: str) -> list[str]:
-        """`split` for one text that is to be scored: refuses what has no sentence punctuation.
+    def split_learned(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
+        """`split` by the model, whatever punctuation the texts have; BundleError where there is no model."""
+        if not texts:
+            return []
+        model = self._boundary_model()
+        limit = model.spec.threshold if threshold is None else threshold
+        found = model.probabilities(texts)
+        return [
+            cut(text, np.flatnonzero(probabilities > limit).tolist())
+            for text, probabilities in zip(texts, found, strict=True)
+        ]
 
-        Raises TextError that begins with `what`.
+    def sentences(self, text: str, what: str) -> list[str] | None:
+        """The sentences of a text that is to be scored, found by rules; None where the model must cut it.
+
+        What rules cannot cut, and there is no model, is refused: a TextError that begins with `what`.
         """
-        pieces = [piece for piece in self._split(text) if not piece.isspace()]
-        if len(pieces) > 1:
-            return pieces
-        if TERMINATORS.isdisjoint(text):
-            raise TextError(
-                f"{what}: the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
-                "(for captions of a few words use short texts: `score_short`, `--short`)"
-            )
-        if (words := len(text.split())) > MAX_LONE_WORDS:
-            raise TextError(
-                f"{what}: {words} words without sentence punctuation between them: "
-                "the rule-based segmenter cannot cut the text"
-            )
+        pieces = self._by_rules(text)
+        if pieces is None:
+            return None
+        pieces = [piece for piece in pieces if not piece.isspace()]
+        if self.spec.model is None and (reason := doubt(text, pieces)):
+            raise TextError(f"{what}: {reason}")
         return pieces
 
-    def _split(self, text: str) -> list[str]:
-        pieces: list[str] = []
-        for boundary in self._find(self.spec.language, text.translate(_PLAIN_SPACES)):
-            piece = text[boundary["start_index"] : boundary["end_index"]]
-            # The white space between paragraphs comes as pieces of its own: join it to the piece before.
-            if pieces and piece.isspace():
-                pieces[-1] += piece
-            else:
-                pieces.append(piece)
-        return pieces
+    def _by_rules(self, text: str) -> list[str] | None:
+        """What rules make of a text; None where there is a model, and the text lacks sentence punctuation."""
+        if self._rules is None:
+            return None
+        # Rules alone can do with empty lines; a model finds more between them.
+        if self.spec.model is not None and not has_terminators(text):
+            return None
+        pieces = self._rules.split(text)
+        return None if self.spec.model is not None and doubt(text, pieces) else pieces
+
+    def _checked(self, threshold: object) -> float:
+        if self.spec.model is None:
+            raise ValueError("threshold: a rule-based segmenter has none")
+        number = float(threshold) if isinstance(threshold, int | float | np.floating) else math.nan
+        if isinstance(threshold, bool) or not 0 <= number <= 1:
+            raise ValueError(f"threshold must be a number in [0, 1], not {threshold!r}")
+        return number
+
+    def _boundary_model(self) -> BoundaryModel:
+        if self.spec.model is None:
+            raise BundleError(f"bundle {self._bundle.root}: its segmenter has rules alone, no model")
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the segmenter is closed")
+            if self._opened is None:
+                self._opened = BoundaryModel(self._bundle, self.spec.model, self._device, self._threads)
+            return self._opened
+
+    @property
+    def rules_name(self) -> str | None:
+        """The name of the rules, if there are any."""
+        return self.spec.rules.name if self.spec.rules else None
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the model, if there is one."""
+        return self.spec.model.name if self.spec.model else None
 
     def close(self) -> None:
-        """Nothing to give back: rules hold no model."""
+        """Give the model and its memory back. The model cannot be used afterwards."""
+        with self._lock:
+            self._closed = True
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
 
     def __enter__(self) -> Segmenter:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _chosen(bundle: Bundle, use: str) -> SegmenterSpec:
+    """The part of the bundle's segmenter that `use` names."""
+    if use not in CHOICES:
+        raise unknown_choice("use", use, CHOICES)
+    spec = bundle.manifest.segmenter
+    if spec is None:
+        raise BundleError(f"bundle {bundle.root}: it holds no segmenter")
+    if use == "rules":
+        if spec.rules is None:
+            raise BundleError(f"bundle {bundle.root}: its segmenter is a model, it has no rules")
+        return replace(spec, model=None)
+    if use == "learned":
+        if spec.model is None:
+            raise BundleError(f"bundle {bundle.root}: its segmenter has rules alone, no model")
+        return replace(spec, rules=None)
+    return spec
+
+
+def _ends(pieces: list[str]) -> FloatArray:
+    lengths = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    probabilities = np.zeros(lengths[-1] if pieces else 0, np.float32)
+    probabilities[lengths - 1] = 1.0
+    return probabilities

@@ -43,6 +43,7 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
 
     Weights are named by the first four hex digits of the hash of the bytes that were loaded. What is not at
     its default (penalty, regulariser, small_text, aggregate) has a field of its own after the context's.
+    Where a boundary model may cut, `cut` says its threshold, stride and precision.
     """
     params = options.params
     fields = [
@@ -60,9 +61,11 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
         fields.append(f"small:{params.small_text}")
     if options.aggregate != "max":
         fields.append(f"refs:{options.aggregate}")
+    fields.append("seg:none" if options.short else f"seg:{segmenter.identity}")
+    if (model := segmenter.spec.model) and not options.short:
+        fields.append(f"cut:{model.threshold:g}/{model.stride}/{model.precision}")
     spec = embedder.spec
     fields += [
-        "seg:none" if options.short else f"seg:{segmenter.identity}",
         f"emb:{spec.name}@{embedder.weights_hash[:4]}",
         f"long:{spec.long_text}/{spec.max_tokens}",
         f"prec:{spec.precision}",

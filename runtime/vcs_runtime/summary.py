@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,13 +30,15 @@ class Statistic:
 class Summary:
     """Collects the scores of a job, eight bytes a number.
 
-    `scored` and `failed` count pairs, `resumed` those of them that an earlier run had finished.
+    `scored` and `failed` count pairs, `resumed` those of them that an earlier run had finished; `segmenters`
+    says how many pairs each segmenter has cut.
     """
 
     signature: str
     failed: int = 0
     resumed: int = 0
     seconds: float = 0.0
+    segmenters: Counter[str] = field(default_factory=Counter)
     _columns: dict[str, array[float]] = field(
         default_factory=lambda: {name: array("d") for name in Scores._fields}
     )
@@ -50,6 +53,8 @@ class Summary:
         if "error" in record:
             self.failed += 1
             return
+        if name := record.get("segmenter"):
+            self.segmenters[name] += 1
         for name, column in self._columns.items():
             column.append(float(record[name]))
 
@@ -71,7 +76,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """The summary for machines."""
-        return {
+        result: dict[str, Any] = {
             "scored": self.scored,
             "failed": self.failed,
             "resumed": self.resumed,
@@ -82,3 +87,6 @@ class Summary:
             },
             "signature": self.signature,
         }
+        if len(self.segmenters) > 1:
+            result["segmenters"] = dict(self.segmenters)
+        return result

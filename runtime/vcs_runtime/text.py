@@ -24,6 +24,24 @@ def check_text(text: object, what: str) -> str:
         raise TextError(f"{what}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
     if (at := text.find("\0")) >= 0:
         raise TextError(f"{what}: the text holds a NUL character (at position {at})")
+    _refuse_surrogates(text, what)
+    if not any(map(str.isalnum, text)) and all(unicodedata.category(c)[0] in "CZ" for c in text):
+        raise TextError(f"{what}: the text is empty")  # or blanks, controls, zero-width characters alone
+    return text
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Refuse what no engine takes: one string in place of a sequence (TypeError); what is no string, or holds
+    a lone surrogate (TextError naming `texts[3]`). Empty texts are texts."""
+    if isinstance(texts, str):
+        raise TypeError("texts must be a sequence of strings, not one string")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TextError(f"texts[{i}]: must be a string, not {type(text).__name__}")
+        _refuse_surrogates(text, f"texts[{i}]")
+
+
+def _refuse_surrogates(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -31,9 +49,6 @@ def check_text(text: object, what: str) -> str:
         raise TextError(
             f"{what}: the text holds a lone surrogate U+{code:04X} (at position {error.start})"
         ) from None
-    if not any(map(str.isalnum, text)) and all(unicodedata.category(c)[0] in "CZ" for c in text):
-        raise TextError(f"{what}: the text is empty")  # or blanks, controls, zero-width characters alone
-    return text
 
 
 def strip_punctuation(text: str) -> str:

@@ -150,7 +150,9 @@ def test_a_missing_default_bundle_names_the_command(pairs_file: Path, tmp_path: 
     assert not (tmp_path / "home").exists()
 
 
-def test_doctor_says_what_is_there_and_what_is_missing(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_doctor_says_what_is_there_and_what_is_missing(
+    tiny_bundle: Path, mixed_bundle: Path, tmp_path: Path
+) -> None:
     done = vcs("doctor", "--json", VCS_RUNTIME_HOME=str(tmp_path))
     report = json.loads(done.stdout)
     assert done.returncode == 1
@@ -161,6 +163,11 @@ def test_doctor_says_what_is_there_and_what_is_missing(tiny_bundle: Path, tmp_pa
     done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "nothing is missing" in done.stdout
+    assert "; segmenter: rules (sentencex, en)" in done.stdout
+    (tmp_path / "bundles/default").unlink()
+    (tmp_path / "bundles/default").symlink_to(mixed_bundle)
+    done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
+    assert "; segmenter: rules (sentencex, en) and model (tiny-sat, fp32)" in done.stdout
 
 
 def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -186,3 +193,27 @@ def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     done = vcs("score", pairs_file, "--cache", pairs_file, *engine)
     assert_one_line(done, 2, "vector cache", str(pairs_file))
+
+
+def test_a_segmenter_of_another_bundle(
+    engine: tuple[object, ...], sat_bundle: Path, mixed_bundle: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "p.jsonl"
+    write_pairs(
+        source,
+        [
+            {"reference": story(1).replace(".", ""), "generated": story(2)},
+            {"reference": story(1), "generated": story(2)},
+        ],
+    )
+    done = vcs("score", source, "--json", "--segmenter", mixed_bundle, *engine)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["segmenters"] == {"tiny-sat": 1, "sentencex": 1}
+    done = vcs("score", source, "--segmenter", mixed_bundle, *engine)
+    assert "texts cut: 1 by tiny-sat, 1 by sentencex" in done.stdout
+    done = vcs("score", source, "--json", "--segmenter", sat_bundle, *engine)
+    assert "segmenters" not in json.loads(done.stdout)
+    assert_one_line(vcs("score", source, "--segmenter", "learned", *engine), 2, "rules alone, no model")
+    assert_one_line(
+        vcs("score", source, "--segmenter", "nowhere", *engine), 2, "bundle nowhere: no such folder"
+    )

@@ -232,3 +232,23 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
         return int(done.stdout)
 
     assert peak_kib(12_000) - peak_kib(2_000) < 12 << 10
+
+
+def test_a_job_of_both_segmenters_resumes_and_counts_them(
+    tiny_bundle: Path, mixed_bundle: Path, tmp_path: Path
+) -> None:
+    source, whole, part = (tmp_path / name for name in ("p.jsonl", "whole.jsonl", "part.jsonl"))
+    texts = [(story(i), story(50 + i)) for i in range(9)]
+    rows = [
+        {"reference": ref, "generated": gen.replace(".", "") if i % 3 else gen}
+        for i, (ref, gen) in enumerate(texts)
+    ]
+    write_pairs(source, rows)
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as mixed:
+        summary = run(mixed, source, whole)
+        part.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:4]))
+        resumed = run(mixed, source, part, resume=True)
+    assert part.read_bytes() == whole.read_bytes()
+    assert [line["segmenter"] for line in read_lines(whole)] == ["sentencex", "tiny-sat", "tiny-sat"] * 3
+    assert summary.segmenters == resumed.segmenters == {"sentencex": 3, "tiny-sat": 6}
+    assert summary.to_dict()["segmenters"] == {"sentencex": 3, "tiny-sat": 6}

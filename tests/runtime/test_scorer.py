@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import string
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from support.stories import story
 from vcs_numba import Params, score_embeddings
-from vcs_runtime import DeviceError, Options, Scorer, TextError
+from vcs_runtime import BundleError, DeviceError, Options, Scorer, Segmenter, TextError
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(40)]
 
@@ -37,6 +39,142 @@ def test_the_score_is_the_core_applied_to_the_vectors(scorer: Scorer) -> None:
     assert result.scores is not None
     np.testing.assert_allclose(result.scores, expected, atol=1e-6)
     assert (result.n_ref, result.n_gen) == (len(chunks[0]), len(chunks[1]))
+
+
+LOOSE = [(ref.replace(".", ""), gen.replace(".", "")) for ref, gen in PAIRS]  # no punctuation
+
+
+@pytest.fixture(scope="module")
+def mixed(tiny_bundle: Path, mixed_bundle: Path) -> Iterator[Scorer]:
+    """Scores with rules and a boundary model from a bundle of their own."""
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def learned(tiny_bundle: Path, sat_bundle: Path) -> Iterator[Scorer]:
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=str(sat_bundle)) as opened:
+        yield opened
+
+
+def test_pairs_with_punctuation_throughout_are_cut_by_rules(scorer: Scorer, mixed: Scorer) -> None:
+    for pair in PAIRS[:5]:
+        result = mixed.score(*pair)
+        assert result.segmenter == scorer.score(*pair).segmenter == "sentencex"
+        assert result.scores == scorer.score(*pair).scores
+
+
+@pytest.mark.parametrize("which", ["reference", "second reference", "generated", "all", "too long"])
+def test_one_text_without_punctuation_sends_the_whole_pair_through_the_model(
+    mixed: Scorer, learned: Scorer, which: str
+) -> None:
+    """Punctuated or not, the texts of such a pair are stripped, so that equal contents are cut alike."""
+    (reference, generated), (loose_reference, loose_generated) = PAIRS[8], LOOSE[8]
+    pair: tuple[str | list[str], str] = {
+        "reference": (loose_reference, generated),
+        "second reference": ([reference, loose_reference], generated),
+        "generated": (reference, loose_generated),
+        "all": (loose_reference, loose_generated),
+        "too long": (reference, "a man walks. " + "he runs " * 60 + "."),
+    }[which]  # type: ignore[assignment]
+    result = mixed.score(*pair)
+    assert result.segmenter == "tiny-sat"
+    assert result.scores == learned.score(*pair).scores
+    assert result.to_dict()["segmenter"] == "tiny-sat"
+    if which in ("reference", "generated", "all"):
+        assert (result.n_ref, result.n_gen) == (
+            len(chunks_by_model(learned, reference)),
+            len(chunks_by_model(learned, generated)),
+        )
+
+
+def chunks_by_model(scorer: Scorer, text: str) -> list[str]:
+    [segments] = scorer.segmenter.split([text.translate(str.maketrans("", "", string.punctuation))])
+    return [segment for segment in segments if segment.strip()]
+
+
+def test_a_text_and_its_copy_without_punctuation_are_cut_alike(mixed: Scorer) -> None:
+    for (punctuated, _), (loose, _) in zip(PAIRS, LOOSE, strict=True):
+        result = mixed.score(punctuated, loose)
+        assert result.n_ref == result.n_gen
+        assert result.scores is not None
+        assert result.scores.las == pytest.approx(1.0, abs=1e-6)
+
+
+def test_contractions_are_written_out_before_the_model_sees_them(
+    learned: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    split = Segmenter.split_learned
+    monkeypatch.setattr(
+        Segmenter,
+        "split_learned",
+        lambda self, texts, *rest: (seen.extend(texts), split(self, texts, *rest))[1],
+    )
+    learned.score("He can't stop: he's there!", "a man sits")
+    assert seen == ["He cannot stop he is there", "a man sits"]
+
+
+def test_the_texts_of_a_block_are_cut_in_one_call(mixed: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    split = Segmenter.split_learned
+    monkeypatch.setattr(
+        Segmenter,
+        "split_learned",
+        lambda self, texts, *rest: (calls.append(len(texts)), split(self, texts, *rest))[1],
+    )
+    mixed.score_many([*LOOSE, *PAIRS])
+    assert calls == [2 * len(LOOSE)]
+
+
+def test_scores_by_the_model_are_the_same_alone_batched_and_shuffled_to_the_bit(
+    tiny_bundle: Path, mixed_bundle: Path
+) -> None:
+    pairs = [pair for both in zip(LOOSE, PAIRS, strict=True) for pair in both]
+    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0, segmenter=mixed_bundle) as fresh:
+        alone = [fresh.score(*pair) for pair in pairs]
+        assert {result.segmenter for result in alone} == {"sentencex", "tiny-sat"}
+        assert fresh.score_many(pairs) == alone
+        order = random.Random(1).sample(range(len(pairs)), len(pairs))
+        shuffled = fresh.score_many([pairs[i] for i in order])
+    assert [shuffled[order.index(i)] for i in range(len(pairs))] == alone
+
+
+def test_a_bad_pair_does_not_stop_those_of_the_model(mixed: Scorer) -> None:
+    results = mixed.score_many([LOOSE[0], ("?!.", "a man"), ("a man", " "), LOOSE[1]])
+    assert [result.error for result in results] == [
+        None,
+        "reference: the text holds nothing but punctuation",
+        "generated: the text is empty",
+        None,
+    ]
+
+
+def test_the_segmenter_can_be_chosen(tiny_bundle: Path, mixed_bundle: Path) -> None:
+    with Scorer.open(tiny_bundle, device="cpu", segmenter="rules") as opened:
+        assert "|seg:sentencex@" in opened.signature
+        assert "|cut:" not in opened.signature
+    for bundle, name, says in (
+        (tiny_bundle, "learned", "rules alone, no model"),
+        (tiny_bundle, mixed_bundle / "nowhere", "no such folder"),
+    ):
+        with pytest.raises(BundleError, match=says):
+            Scorer.open(bundle, device="cpu", segmenter=name)
+
+
+def test_the_signature_says_what_may_cut_and_how(
+    scorer: Scorer, mixed: Scorer, learned: Scorer, tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
+) -> None:
+    def fields(opened: Scorer) -> dict[str, str]:
+        return dict(field.split(":", 1) for field in opened.signature.split("|")[1:])
+
+    rules, model = fields(scorer)["seg"], fields(learned)["seg"]
+    assert model.startswith("tiny-sat@")
+    assert fields(mixed)["seg"] == f"{rules}+{model}"
+    assert fields(learned)["cut"] == fields(mixed)["cut"] == "0.25/64/fp32"
+    short = learned.score_short("a man walks", "a man runs")
+    assert "|seg:none|emb:" in short.signature
+    assert (short.segmenter, short.to_dict()["segmenter"]) == (None, None)
 
 
 def test_scores_are_the_same_alone_batched_and_shuffled_to_the_bit(tiny_bundle: Path) -> None:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 import vcs_runtime
-from vcs_runtime.bundle import Bundle, default_bundle_path, home, open_bundle
+from vcs_runtime.bundle import Bundle, SegmenterSpec, default_bundle_path, home, open_bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.device import available_cores, available_providers, choose_device
 from vcs_runtime.errors import BundleError, DeviceError
@@ -88,7 +88,16 @@ def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
 def _describe(bundle: Bundle) -> str:
     manifest = bundle.manifest
     size = sum(entry.size for entry in manifest.files)
-    return f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes right"
+    return (
+        f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes right; "
+        f"segmenter: {_segmenters(manifest.segmenter)}"
+    )
+
+
+def _segmenters(spec: SegmenterSpec | None) -> str:
+    rules = f"rules ({spec.rules.name}, {spec.rules.language})" if spec and spec.rules else None
+    model = f"model ({spec.model.name}, {spec.model.precision})" if spec and spec.model else None
+    return " and ".join(filter(None, (rules, model))) or "none"
 
 
 def _version(distribution: str) -> str | None:

@@ -50,12 +50,16 @@ def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--bundle", default="default", metavar="B", show_default=True, help="A bundle's folder."
         ),
+        click.option(
+            "--segmenter", default="auto", metavar="auto|rules|learned|B", show_default=True,
+            help="What cuts texts: as their punctuation decides, rules, the model; or another bundle's.",
+        ),
         click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N."),
         click.option(
             "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads [default: all cores]."
         ),
         click.option("--cache", type=_FILE, metavar="DIR", help="Keep vectors in DIR for later runs."),
-    ]
+    ]  # fmt: skip
     for option in reversed(options):
         function = option(function)
     return function
@@ -86,6 +90,7 @@ def score(
     overwrite: bool,
     as_json: bool,
     bundle: str,
+    segmenter: str,
     device: str,
     threads: int | None,
     cache: Path | None,
@@ -109,7 +114,7 @@ def score(
         raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
     options = _options(context, **scoring)
     try:
-        scorer = Scorer.open(bundle, device, cache=cache, threads=threads)
+        scorer = Scorer.open(bundle, device, cache=cache, threads=threads, segmenter=segmenter)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with scorer:

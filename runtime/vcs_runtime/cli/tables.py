@@ -42,6 +42,8 @@ def print_result(result: Result) -> None:
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
         out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
+    if result.segmenter:
+        out.print(f"; cut by {result.segmenter}", end="")
     out.print(f"\n{result.signature}", soft_wrap=True)
 
 
@@ -58,4 +60,7 @@ def print_summary(summary: Summary) -> None:
     rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
     resumed = f", {summary.resumed} of them before" if summary.resumed else ""
     out.print(f"\n{summary.scored} scored, {summary.failed} failed{resumed}; {summary.seconds:.1f} s{rate}")
+    if len(summary.segmenters) > 1:
+        counts = (f"{count} by {name}" for name, count in summary.segmenters.most_common())
+        out.print(f"texts cut: {', '.join(counts)}")
     out.print(summary.signature, soft_wrap=True)

@@ -1,0 +1,50 @@
+"""Sentences found by their punctuation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.rules import MAX_WORDS, Rules, doubt
+
+RULES = Rules(RulesSpec("sentencex", "en"))
+TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()
+
+
+def test_cuts_at_sentence_ends_and_keeps_white_space() -> None:
+    text = "Mr. Smith walks in.  He sits!\n\nA dog barks at him.The end"
+    assert RULES.split(text) == [
+        "Mr. Smith walks in.  ", "He sits!\n\n", "A dog barks at him.", "The end",
+    ]  # fmt: skip
+
+
+@settings(max_examples=500)
+@given(TEXTS)
+@example("A.\u2028")  # panics inside sentencex 1.0.32 when passed on as it is
+@example("\n\n.")
+def test_pieces_join_to_the_text_again(text: str) -> None:
+    assert "".join(RULES.split(text)) == text
+
+
+@pytest.mark.parametrize("text", ["a man walks in he sits down", "NSFW", "one\ttwo", "a\nb"])
+def test_text_without_sentence_punctuation_is_doubted(text: str) -> None:
+    reason = doubt(text, RULES.split(text))
+    assert reason is not None
+    assert reason.startswith("the text has no sentence punctuation")
+
+
+@pytest.mark.parametrize("before", ["", "A man sits. "])
+def test_a_piece_too_long_for_a_sentence_is_doubted(before: str) -> None:
+    text = before + "word " * (MAX_WORDS - 1) + "end."
+    assert doubt(text, RULES.split(text)) is None
+    text = before + "word " * MAX_WORDS + "end."
+    reason = doubt(text, RULES.split(text))
+    assert reason is not None
+    assert reason.startswith("101 words without sentence punctuation between them")
+
+
+@pytest.mark.parametrize("text", ["A man throws a ball.", "a man walks\n\na dog barks", ""])
+def test_one_sentence_and_paragraphs_are_not(text: str) -> None:
+    assert (doubt(text, RULES.split(text)) is None) == bool(text)

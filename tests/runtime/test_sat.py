@@ -1,0 +1,277 @@
+"""Boundary models: probabilities from a tiny random SaT."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.hub_sat import write_hub_model
+from support.stories import story
+from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
+from vcs_export.sat import build_sat_bundle
+from vcs_runtime import sat
+from vcs_runtime.bundle import MANIFEST, Bundle, open_bundle
+from vcs_runtime.device import choose_device
+from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.sat import BoundaryModel
+
+ODD = [
+    "", " ", "\n\n", "\u200b\u200b", "\ufffd", "x", "a\0b", "<s>", "<s> a </s> b<pad>c <mask> d <unk>", "\xad",
+    "👩‍👩‍👧 walks 🇫🇷 👍🏽", "他走进房间。坐下来", "دخل الرجل البيت", "a\r\nb\x0bc\u2028d\u2029e", "e\u0301x ﬁne ①", "\u2581 \u2581",
+    "\U000e0001", "\ufeffa man", "a" * 300,
+]  # fmt: skip
+
+
+def stripped(seed: int, sentences: int) -> str:
+    return story(seed, sentences).replace(".", "")
+
+
+TEXTS = [*ODD, *(stripped(i, 1 + i % 12) for i in range(40)), stripped(50, 150), stripped(51, 90)]
+
+
+def model_of(path: Path) -> BoundaryModel:
+    bundle = open_bundle(path)
+    assert bundle.manifest.segmenter is not None
+    assert bundle.manifest.segmenter.model is not None
+    return BoundaryModel(bundle, bundle.manifest.segmenter.model, choose_device("cpu"))
+
+
+def with_manifest(source: Path, target: Path, **changes: Any) -> Path:
+    """A copy of a bundle whose model is described otherwise."""
+    target.mkdir()
+    (target / "segmenter").mkdir()
+    for file in (source / "segmenter").iterdir():
+        (target / "segmenter" / file.name).hardlink_to(file)
+    manifest = json.loads((source / MANIFEST).read_text())
+    manifest["segmenter"]["model"] |= changes
+    (target / MANIFEST).write_text(json.dumps(manifest))
+    return target
+
+
+@dataclass(frozen=True)
+class Substitute(Bundle):
+    """A bundle in which other files take the place of the segmenter's."""
+
+    files: dict[str, Path]
+
+    @classmethod
+    def of(cls, folder: Path, **files: Path) -> Substitute:
+        bundle = open_bundle(folder)
+        return cls(bundle.root, bundle.manifest, files)
+
+    def path(self, relative: str) -> Path:
+        kind = Path(relative).name.split(".")[0]
+        return self.files.get(kind, super().path(relative))
+
+
+@pytest.fixture(scope="module")
+def model(sat_bundle: Path) -> Iterator[BoundaryModel]:
+    opened = model_of(sat_bundle)
+    yield opened
+    opened.close()
+
+
+def test_one_probability_a_character(model: BoundaryModel) -> None:
+    for text, values in zip(TEXTS, model.probabilities(TEXTS), strict=True):
+        assert values.shape == (len(text),)
+        assert values.dtype == np.float32
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+def test_probabilities_stand_at_the_last_character_of_tokens(model: BoundaryModel) -> None:
+    text = stripped(1, 8)
+    tokenizer = tiny_sat_tokenizer()
+    tokenizer.no_truncation()
+    ends = {end - 1 for _, end in tokenizer.encode(text, add_special_tokens=False).offsets}
+    assert set(np.flatnonzero(model.probabilities([text])[0]).tolist()) == ends
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\u200b\u200b", "\ufffd", "\n"])
+def test_a_text_without_tokens_has_no_boundary(model: BoundaryModel, text: str) -> None:
+    assert not model.probabilities([text])[0].any()
+
+
+def test_probabilities_are_the_same_alone_batched_and_shuffled_to_the_bit(model: BoundaryModel) -> None:
+    batched = model.probabilities(TEXTS)
+    order = random.Random(1).sample(range(len(TEXTS)), len(TEXTS))
+    shuffled = model.probabilities([TEXTS[i] for i in order])
+    for i, text in enumerate(TEXTS):
+        [alone] = model.probabilities([text])
+        np.testing.assert_array_equal(batched[i], alone)
+        np.testing.assert_array_equal(shuffled[order.index(i)], alone)
+
+
+def test_padding_as_on_a_gpu_changes_nothing_but_rounding(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = model.probabilities(TEXTS)
+    monkeypatch.setattr(model, "_step", 16)
+    padded = model.probabilities(TEXTS)
+    for some, other in zip(bare, padded, strict=True):
+        np.testing.assert_allclose(some, other, atol=1e-3)
+    for text, values in zip(TEXTS, padded, strict=True):
+        np.testing.assert_array_equal(model.probabilities([text])[0], values)
+
+
+def test_each_distinct_text_is_run_once(model: BoundaryModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    run = sat.run_session
+
+    def spy(session: Any, outputs: Any, inputs: dict[str, Any]) -> Any:
+        rows.append(len(inputs["input_ids"]))
+        return run(session, outputs, inputs)
+
+    monkeypatch.setattr(sat, "run_session", spy)
+    first, second, third = model.probabilities(["a man walks", "a dog", "a man walks"])
+    assert sum(rows) == 2
+    np.testing.assert_array_equal(first, third)
+    assert len(second) == 5
+
+
+def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel) -> None:
+    """Beyond the window, against the definition: each window on its own, half-precision sums and means."""
+    text = stripped(7, 150)
+    tokenizer = tiny_sat_tokenizer()
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    tokens = len(encoding.ids)
+    starts = [*range(0, tokens - 510, 64), tokens - 510]
+    assert len(starts) > 8
+    sums, counts = np.zeros((2, tokens), np.float16)
+    session = model._session
+    assert session is not None
+    for start in starts:
+        ids = np.array([[0, *encoding.ids[start : start + 510], 2]])
+        [logits] = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        sums[start : start + 510] += logits[0, 1:-1, 0]
+        counts[start : start + 510] += np.float16(1)
+    expected = np.zeros(len(text), np.float32)
+    mean = (sums / counts).astype(np.float32)
+    for (_, end), logit in zip(encoding.offsets, mean, strict=True):
+        expected[end - 1] = 1 / (1 + np.exp(-logit))
+    np.testing.assert_array_equal(model.probabilities([text])[0], expected)
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [{"num_labels": 111}, {"precision": "fp16"}, {"lookahead": 48}, {"layers": 1}],
+    ids=["many labels", "half precision", "lookahead", "one layer"],
+)
+def test_models_of_other_kinds_run(tmp_path: Path, checkpoint: dict[str, Any]) -> None:
+    other = model_of(build_tiny_sat_bundle(tmp_path, **checkpoint))
+    for text, values in zip(TEXTS, other.probabilities(TEXTS), strict=True):
+        assert values.shape == (len(text),)
+        assert len(set(values.tolist())) > 1 or len(text) < 2 or not values.any()
+
+
+def test_the_types_of_hub_files_are_taken_as_they_are(
+    model: BoundaryModel, sat_bundle: Path, tmp_path: Path
+) -> None:
+    hub = write_hub_model(sat_bundle / "segmenter/model.onnx", tmp_path / "model_optimized.onnx")
+    other = BoundaryModel(Substitute.of(sat_bundle, model=hub), model.spec, choose_device("cpu"))
+    assert other._types == {"input_ids": np.int64, "attention_mask": np.float16}
+    for some, values in zip(other.probabilities(TEXTS), model.probabilities(TEXTS), strict=True):
+        np.testing.assert_allclose(some, values, atol=1e-3)
+
+
+def test_int8_runs_one_window_at_a_time(
+    sat_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its activation ranges are those of the whole batch."""
+    model = model_of(with_manifest(sat_bundle, tmp_path / "int8", precision="int8"))
+    shapes: list[tuple[int, ...]] = []
+    run = sat.run_session
+    monkeypatch.setattr(
+        sat,
+        "run_session",
+        lambda session, outputs, inputs: (
+            shapes.append(inputs["input_ids"].shape),
+            run(session, outputs, inputs),
+        )[1],
+    )
+    model.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
+    assert [shape[0] for shape in shapes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(None, "must be a string, not NoneType"), ("a\ud800b", r"a lone surrogate U\+D800 \(at position 1\)")],
+)
+def test_a_text_that_is_none_is_named(model: BoundaryModel, text: Any, says: str) -> None:
+    with pytest.raises(TextError, match=rf"^texts\[1\]: .*{says}"):
+        model.probabilities(["a", text])
+
+
+def test_one_string_is_no_list_of_texts(model: BoundaryModel) -> None:
+    with pytest.raises(TypeError, match="^texts"):
+        model.probabilities("a man")
+
+
+def test_a_tokenizer_of_another_model_is_refused(
+    model: BoundaryModel, sat_bundle: Path, tmp_path: Path
+) -> None:
+    tokenizer = tiny_sat_tokenizer()
+    tokenizer.add_tokens(["one-more"])
+    tokenizer.save(str(tmp_path / "larger.json"))
+    wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
+    with pytest.raises(BundleError, match=r"model\.onnx does not take the token \d+ of .*tokenizer\.json"):
+        BoundaryModel(wrong, model.spec, choose_device("cpu"))
+
+
+def test_a_graph_that_is_no_boundary_model_is_refused(
+    model: BoundaryModel, sat_bundle: Path, tiny_bundle: Path
+) -> None:
+    wrong = Substitute.of(
+        sat_bundle,
+        model=tiny_bundle / "embedder/model.onnx",
+        tokenizer=tiny_bundle / "embedder/tokenizer.json",
+    )
+    with pytest.raises(BundleError, match="gives no logits"):
+        BoundaryModel(wrong, model.spec, choose_device("cpu"))
+
+
+def test_a_closed_model_says_so(sat_bundle: Path) -> None:
+    model = model_of(sat_bundle)
+    model.close()
+    with pytest.raises(RuntimeError, match="the segmenter is closed"):
+        model.probabilities(["a man"])
+
+
+def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) -> None:
+    bundle = build_sat_bundle(
+        build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint",
+        tmp_path / "long",
+        name="long",
+        threshold=0.25,
+        stride=510,
+        licence="CC0-1.0",
+        source="random numbers",
+    )
+    script = """
+        import resource, sys
+        from vcs_runtime import Segmenter
+        text = "a man walks and then the dog runs into a kitchen " * (int(sys.argv[2]) // 49)
+        with Segmenter.open(sys.argv[1], device="cpu") as segmenter:
+            [pieces] = segmenter.split([text])
+            assert "".join(pieces) == text
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+
+    def peak_mib(characters: int) -> float:
+        command = [sys.executable, "-c", textwrap.dedent(script), str(bundle), str(characters)]
+        return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) / 1024
+
+    short, long = peak_mib(100_000), peak_mib(1_000_000)
+    print(f"{short:.0f} MiB for 100,000 characters, {long:.0f} MiB for a million")
+    assert long - short < 300

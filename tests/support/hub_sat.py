@@ -1,0 +1,31 @@
+"""A tiny SaT model with the inputs and outputs of the files on the hub: half-precision mask and logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_ir as ir
+
+
+def write_hub_model(source: Path, target: Path) -> Path:
+    """Write the model `source`, weights included, to `target` with a float16 mask and float16 logits."""
+    model = ir.load(source)
+    graph = model.graph
+    mask = next(value for value in graph.inputs if value.name == "attention_mask")
+    half = ir.Value(name="attention_mask", shape=mask.shape, type=ir.TensorType(ir.DataType.FLOAT16))
+    mask.name = "attention_mask_int64"
+    cast = ir.node("Cast", [half], {"to": ir.DataType.INT64})
+    cast.outputs[0].name = "attention_mask_cast"
+    ir.convenience.replace_all_uses_with(mask, cast.outputs[0])
+    graph.inputs[list(graph.inputs).index(mask)] = half
+    graph.insert_before(graph[0], cast)
+    logits = graph.outputs[0]
+    last = ir.node("Cast", [logits], {"to": ir.DataType.FLOAT16})
+    logits.name, last.outputs[0].name = "logits_as_computed", "logits"
+    last.outputs[0].shape, last.outputs[0].type = logits.shape, ir.TensorType(ir.DataType.FLOAT16)
+    graph.append(last)
+    graph.outputs[0] = last.outputs[0]
+    for value in graph.initializers.values():
+        value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)  # nothing outside
+    ir.save(model, target)
+    return target
