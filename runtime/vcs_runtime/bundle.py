@@ -23,7 +23,7 @@ MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 LONG_TEXT_POLICIES = ("window_mean", "error")
 RULES = ("sentencex",)
-BOUNDARY_KINDS = ("sat",)
+BOUNDARY_KINDS = ("sat", "words")
 
 _T = TypeVar("_T")
 
@@ -75,7 +75,9 @@ class BoundarySpec:
     """How a model that finds the ends of segments is run. Paths are relative to the bundle, in its `files`.
 
     kind        "sat": token ids and attention mask `(batch, tokens)` in, logits `(batch, tokens, labels)`
-                out, of which label 0 counts; input types are those that the graph declares
+                out, of which label 0 counts; input types are those that the graph declares.
+                "words": beside these `capitals`, how each token's word is written (`vcs_runtime.words`);
+                a segment ends behind words only
     model, weights, tokenizer, precision  as in `EmbedderSpec`
     frame       the token ids put before and after each window
     max_tokens  the longest window, frame included

@@ -18,41 +18,63 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 def encode(folder: Path, ids: list[int], skip_mask: int = 0) -> Array:
     """The unit vector `(hidden,)` of one text; the last `skip_mask` ids are masked."""
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
-    tensors = {name: t.astype(np.float64) for name, t in load_file(folder / "model.safetensors").items()}
-    tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+    config, tensors = load(folder, "bert.")
     kept = len(ids) - skip_mask
+    visible = np.tile(np.arange(len(ids)) < kept, (len(ids), 1))
+    mean = transform(tensors, config, ids, list(range(len(ids))), visible)[:kept].mean(axis=0)
+    vector: Array = mean / np.linalg.norm(mean)
+    return vector
+
+
+def load(folder: Path, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The settings of a checkpoint and its tensors, without the prefix of their names."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+    tensors = load_file(folder / "model.safetensors")
+    return config, {name.removeprefix(prefix): t.astype(np.float64) for name, t in tensors.items()}
+
+
+def transform(
+    tensors: Mapping[str, Array],
+    config: Mapping[str, Any],
+    ids: list[int],
+    positions: list[int],
+    visible: NDArray[np.bool_],
+    added: Array | float = 0.0,
+) -> Array:
+    """The last hidden states `(tokens, hidden)`; `visible[i, j]`: does token i see key j.
+
+    added: `(tokens, hidden)`, onto the normalised embeddings
+    """
     x = (
         tensors["embeddings.word_embeddings.weight"][ids]
-        + tensors["embeddings.position_embeddings.weight"][: len(ids)]
+        + tensors["embeddings.position_embeddings.weight"][positions]
         + tensors["embeddings.token_type_embeddings.weight"][0]
     )
-    x = _norm(x, tensors, "embeddings.LayerNorm", config)
+    x = _norm(x, tensors, "embeddings.LayerNorm", config) + added
     for layer in range(config["num_hidden_layers"]):
         prefix = f"encoder.layer.{layer}."
         heads = []
         size = config["hidden_size"] // config["num_attention_heads"]
         query, key, value = (
-            _linear(x, tensors, f"{prefix}attention.self.{name}") for name in ("query", "key", "value")
+            linear(x, tensors, f"{prefix}attention.self.{name}") for name in ("query", "key", "value")
         )
         for head in range(config["num_attention_heads"]):
             part = slice(head * size, (head + 1) * size)
-            scores = query[:, part] @ key[:kept, part].T / math.sqrt(size)
+            scores = np.where(visible, query[:, part] @ key[:, part].T / math.sqrt(size), -np.inf)
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-            heads.append(weights / weights.sum(axis=1, keepdims=True) @ value[:kept, part])
-        out = _linear(np.concatenate(heads, axis=1), tensors, f"{prefix}attention.output.dense")
+            heads.append(weights / weights.sum(axis=1, keepdims=True) @ value[:, part])
+        out = linear(np.concatenate(heads, axis=1), tensors, f"{prefix}attention.output.dense")
         x = _norm(x + out, tensors, f"{prefix}attention.output.LayerNorm", config)
-        inner = _linear(x, tensors, f"{prefix}intermediate.dense")
+        inner = linear(x, tensors, f"{prefix}intermediate.dense")
         inner = inner * 0.5 * (1 + _erf(inner / math.sqrt(2)))
         x = _norm(
-            x + _linear(inner, tensors, f"{prefix}output.dense"), tensors, f"{prefix}output.LayerNorm", config
+            x + linear(inner, tensors, f"{prefix}output.dense"), tensors, f"{prefix}output.LayerNorm", config
         )
-    mean = x[:kept].mean(axis=0)
-    vector: Array = mean / np.linalg.norm(mean)
-    return vector
+    return x
 
 
-def _linear(x: Array, tensors: Mapping[str, Array], name: str) -> Array:
+def linear(x: Array, tensors: Mapping[str, Array], name: str) -> Array:
+    """The linear layer `name` over the rows of x."""
     return x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
 
 
