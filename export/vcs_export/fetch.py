@@ -20,11 +20,10 @@ from vcs_export.encoder import build_encoder_bundle
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.recipe import Recipe, Wheel, load_recipe
 from vcs_export.sources import Staged, stage
-from vcs_export.write import BundleExistsError
+from vcs_export.write import LICENCES, BundleExistsError
 from vcs_runtime.bundle import default_bundle_path, open_bundle
 from vcs_runtime.errors import BundleError
 
-LICENCES = "LICENSES"
 NOTICE = "NOTICE"
 _MAX_REASON = 400
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from vcs_export.bert import FILES, BertConfig
+from vcs_export.checkpoint import TOKENIZER, WEIGHTS
 from vcs_export.errors import ExportError, os_reason
+from vcs_export.ready_made import NAMES
+from vcs_export.xlm_roberta import SatConfig
 from vcs_runtime.bundle import RulesSpec, SegmenterSpec
 
 DEFAULT = "all-minilm-l6-v2"
@@ -60,6 +64,27 @@ class Recipe:
     segmenter: SegmenterSpec | None = None
 
 
+@dataclass(frozen=True)
+class SatRecipe:
+    """A SaT model, and what must hold of it.
+
+    name, licence, source, threshold, stride  as `build_sat_bundle` takes them
+    config  settings that the checkpoint must have, by the field names of `SatConfig`
+    sha256  pinned files by their names: `tokenizer.json`, and of the weights or ready-made graphs those
+            whose published bytes are known
+    notice  the text of `licence` under the line of its copyright; None if there is none in `licences/`
+    """
+
+    name: str
+    licence: str
+    source: str
+    threshold: float
+    stride: int
+    config: Mapping[str, int | float | None]
+    sha256: Mapping[str, str]
+    notice: bytes | None = None
+
+
 def recipes_folder() -> Path:
     """Where the recipes are: inside the installed package, or in the checkout that it is run from."""
     package = Path(__file__).parent
@@ -68,22 +93,75 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(recipe: str | Path = DEFAULT) -> Recipe:
-    """Read a recipe: one of the project's by its name, or any TOML file by its path.
+    """Read the recipe of an encoder: one of the project's by its name, or any TOML file by its path.
 
     Raises ExportError naming the file and what is wrong in it.
     """
+    with _reading(recipe) as (data, licences):
+        loaded = _recipe(data)
+        return replace(loaded, licence_text=_licence(licences, loaded.licence))
+
+
+def load_sat_recipe(recipe: str | Path) -> SatRecipe:
+    """Read the recipe of a SaT model: one of the project's by its name, or any TOML file by its path.
+
+    Raises ExportError naming the file and what is wrong in it.
+    """
+    with _reading(recipe) as (data, licences):
+        loaded = _sat_recipe(data)
+        text = _licence(licences, loaded.licence)
+        return replace(loaded, notice=text and f"{data['copyright']}\n\n".encode() + text)
+
+
+@contextmanager
+def _reading(recipe: str | Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The content of a recipe, and the folder of licence texts beside it; names the file in every error."""
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
     try:
         with path.open("rb") as file:
-            loaded = _recipe(tomllib.load(file))
-        text = path.parent / "licences" / f"{loaded.licence}.txt"
-        return replace(loaded, licence_text=text.read_bytes()) if text.is_file() else loaded
+            data = tomllib.load(file)
+        yield data, path.parent / "licences"
     except OSError as error:
         raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
     except KeyError as error:
         raise ExportError(f"recipe {path}: {error.args[0]} is missing") from None
     except (ValueError, TypeError) as error:
         raise ExportError(f"recipe {path}: {error}") from None
+
+
+def _licence(folder: Path, licence: str) -> bytes | None:
+    path = folder / f"{licence}.txt"
+    return path.read_bytes() if path.is_file() else None
+
+
+def _sat_recipe(data: dict[str, Any]) -> SatRecipe:
+    if (kind := data["kind"]) != "sat":
+        raise ValueError(f"kind: only 'sat' is known, not {kind!r}")
+    if unknown := set(data) - {item.name for item in fields(SatRecipe)} - {"kind", "copyright"}:
+        raise ValueError(f"{', '.join(sorted(unknown))}: unknown")
+    for key, kinds in (
+        *((key, str) for key in ("name", "licence", "copyright", "source")),
+        ("threshold", float),
+        ("stride", int),
+    ):
+        if type(data[key]) is not kinds:
+            raise ValueError(f"{key}: must be of type {kinds.__name__}, not {data[key]!r}")
+    config = dict(data["config"])
+    if unknown := set(config) - {item.name for item in fields(SatConfig)}:
+        raise ValueError(f"config: {', '.join(sorted(unknown))} are not settings of a SaT model")
+    if config.get("lookahead") == "unlimited":  # TOML has no null
+        config["lookahead"] = None
+    if unknown := set(data.get("sha256", {})) - {WEIGHTS, TOKENIZER, *NAMES}:
+        raise ValueError(f"sha256: {', '.join(sorted(unknown))} are not files that an export reads")
+    return SatRecipe(
+        name=data["name"],
+        licence=data["licence"],
+        source=data["source"],
+        threshold=data["threshold"],
+        stride=data["stride"],
+        config=config,
+        sha256={name: _sha256(digest) for name, digest in data.get("sha256", {}).items()},
+    )
 
 
 def _recipe(data: dict[str, Any]) -> Recipe:

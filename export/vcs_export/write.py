@@ -17,6 +17,9 @@ from types import TracebackType
 from vcs_export.errors import ExportError, os_reason
 from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec, sha256_of
 
+LICENCES = "LICENSES"
+"""The folder of a bundle that holds licence texts and notices."""
+
 # A partial folder that no living export can still be writing: left by a process that was killed.
 _STALE_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5

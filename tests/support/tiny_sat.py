@@ -191,4 +191,5 @@ def build_tiny_sat_bundle(
         licence="CC0-1.0",
         source="random numbers",
         precision=precision,
+        texts=[" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)],
     )

@@ -20,6 +20,8 @@ ALIGNMENT = 4096
 
 Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 
+# Rows of a table that are converted at a time, so that no second copy of it is held.
+_BLOCK_ROWS = 4096
 _PRODUCER = "vcs-runtime"
 # The oldest file format that knows the operator sets used here; readers refuse files that are too new.
 _IR_VERSION = 8
@@ -28,14 +30,16 @@ _IR_VERSION = 8
 class GraphBuilder:
     """Collects the nodes and tensors of one graph. Nodes must be added after what they read.
 
-    half  weights and scalars are stored, and so all arithmetic is done, in half precision
+    precision  "fp32"; "fp16": weights and scalars are stored, and so all arithmetic is done, in half
+               precision; "int8": tables are stored as int8, all else is float32 (`quantize` does the rest)
 
     Names follow from the order of the calls: the same calls give the same bytes.
     """
 
-    def __init__(self, opset: int, half: bool = False) -> None:
+    def __init__(self, opset: int, precision: str = "fp32") -> None:
         self._opset = opset
-        self._float = np.dtype(np.float16 if half else np.float32)
+        self._float = np.dtype(np.float16 if precision == "fp16" else np.float32)
+        self._small_tables = precision == "int8"
         self._inputs: list[ir.Value] = []
         self._nodes: list[ir.Node] = []
         self._constants: dict[str, ir.Value] = {}
@@ -93,6 +97,20 @@ class GraphBuilder:
         self._weights[name] = stored
         self._offsets[name] = (offset, value)
         return value
+
+    def rows(self, name: str, table: NDArray[np.float32], ids: ir.Value) -> ir.Value:
+        """The rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""
+        if not self._small_tables:
+            return self.op("Gather", self.weight(name, table), ids)
+        # A scale to each row: rare words have short vectors, which a scale for all would wipe out.
+        scale = np.maximum(np.abs(table).max(axis=1, keepdims=True) / 127, np.finfo(np.float32).tiny)
+        levels = np.empty(table.shape, np.int8)
+        for start in range(0, len(table), _BLOCK_ROWS):
+            part = slice(start, start + _BLOCK_ROWS)
+            levels[part] = np.rint(table[part] / scale[part])
+        found = self.op("Gather", self.weight(name, levels), ids)
+        scales = self.op("Gather", self.weight(f"{name}.scale", scale.astype(np.float32)), ids)
+        return self.op("Mul", self.op("Cast", found, to=self.float_type), scales)
 
     def linear(
         self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32]

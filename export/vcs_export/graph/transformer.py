@@ -25,9 +25,8 @@ def embeddings(
 
     positions  each token's row of the position table, `(batch, tokens)`; None: 0, 1, 2, ...
     """
-    words = graph.weight(
-        "embeddings.word_embeddings.weight", checkpoint.tensor("embeddings.word_embeddings.weight")
-    )
+    name = "embeddings.word_embeddings.weight"
+    words = graph.rows(name, checkpoint.tensor(name), ids)
     # Every token has type 0 and some position: one table serves for both.
     table = graph.weight(
         "embeddings.position_and_type",
@@ -39,7 +38,7 @@ def embeddings(
         places = graph.op("Slice", table, graph.ints(0), tokens, graph.ints(0))
     else:
         places = graph.op("Gather", table, positions)
-    x = graph.op("Add", graph.op("Gather", words, ids), places)
+    x = graph.op("Add", words, places)
     return layer_norm(graph, checkpoint, "embeddings.LayerNorm", x)
 
 

@@ -20,14 +20,14 @@ from vcs_export.xlm_roberta import PAD, SatCheckpoint
 OUTPUT = "logits"
 
 
-def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, *, half: bool = False) -> None:
+def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str) -> None:
     """Write the graph to `model` and its weights to `weights`, in the same folder.
 
     Inputs `input_ids` and `attention_mask`: int64 `(batch, tokens)`, at most `max_tokens` tokens. Output
-    `logits`: float32 `(batch, tokens, 1)`, label 0 alone. half: weights and arithmetic in half precision.
+    `logits`: float32 `(batch, tokens, 1)`, label 0 alone. precision: as `GraphBuilder` takes it.
     Raises OSError.
     """
-    graph = GraphBuilder(OPSET, half)
+    graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
     x = embeddings(graph, checkpoint, ids, _positions(graph, ids))
     bias = attention_bias(graph, _visible(graph, mask, checkpoint.config.lookahead_per_layer))

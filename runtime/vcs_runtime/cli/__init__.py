@@ -13,6 +13,7 @@ import click
 import vcs_runtime
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
+from vcs_runtime.cli.export import export
 from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError, TextError
@@ -24,7 +25,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, demo, fetch, warm_up, doctor):
+for command in (score, demo, fetch, export, warm_up, doctor):
     cli.add_command(command)
 
 

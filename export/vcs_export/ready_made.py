@@ -1,0 +1,76 @@
+"""SaT's ready-made graphs (`model.onnx`, `model_optimized.onnx`), taken as they are after a look inside."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.graph.transformer import INPUTS
+from vcs_export.graph.xlm_roberta import OUTPUT
+from vcs_export.xlm_roberta import SatConfig
+
+NAMES = ("model.onnx", "model_optimized.onnx")
+"""In the order in which they are taken; the second has operators that only ONNX Runtime knows."""
+
+_PRECISIONS = {ir.DataType.FLOAT: "fp32", ir.DataType.FLOAT16: "fp16"}
+
+
+@dataclass(frozen=True)
+class ReadyMade:
+    """A graph file; `weights`: the files beside it that hold tensors of it."""
+
+    path: Path
+    weights: tuple[Path, ...]
+    precision: str
+
+    def copy(self, place: Callable[[str], Path], model: str) -> tuple[str, ...]:
+        """Copy the files, the graph to `place(model)`; returns what their bytes are in the bundle."""
+        folder = model.rpartition("/")[0]
+        names = (model, *(f"{folder}/{path.name}" for path in self.weights))
+        for path, name in zip((self.path, *self.weights), names, strict=True):
+            shutil.copyfile(path, place(name))
+        return names
+
+
+def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
+    """Look at the graph `path`, which must be a SaT with the settings `config`.
+
+    Raises CheckpointError naming the file: not an ONNX file, other inputs or outputs, no embeddings of the
+    settings' size, a type of weights that is not known, tensors in a file that is not plainly beside it.
+    """
+    try:
+        graph = ir.load(path).graph
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+    except Exception as error:  # whatever the parser of damaged bytes comes up with
+        raise CheckpointError(f"{path}: not an ONNX file: {str(error).splitlines()[0:1]}") from None
+    inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
+    if sorted(map(str, inputs)) != sorted(INPUTS) or outputs != [OUTPUT]:
+        raise CheckpointError(
+            f"{path}: {', '.join(INPUTS)} in and {OUTPUT} out were expected, not {inputs} and {outputs}"
+        )
+    tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
+    shape = (config.vocab_size, config.hidden_size)
+    tables = [tensor for tensor in tensors if tuple(tensor.shape) == shape]
+    if not tables:
+        raise CheckpointError(f"{path}: no table of embeddings of the shape {shape} that config.json implies")
+    if tables[0].dtype not in _PRECISIONS:
+        raise CheckpointError(f"{path}: embeddings of type {tables[0].dtype.name} are not supported")
+    if quantised := sorted({node.op_type for node in graph if "Integer" in node.op_type}):
+        raise CheckpointError(f"{path}: quantised already ({', '.join(quantised)}): export it from fp32")
+    weights = {str(tensor.location) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)}
+    return ReadyMade(
+        path, tuple(_beside(path, name) for name in sorted(weights)), _PRECISIONS[tables[0].dtype]
+    )
+
+
+def _beside(path: Path, name: str) -> Path:
+    found = path.parent / name
+    if name != found.name or "\\" in name or found.is_symlink() or not found.is_file():
+        raise CheckpointError(f"{path}: its tensors are in {name!r}, which is not a regular file beside it")
+    return found

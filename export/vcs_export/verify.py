@@ -1,0 +1,39 @@
+"""Does a bundle still do what its checkpoint does? Measured with the runtime itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vcs_export.errors import ExportError
+from vcs_runtime.bundle import BoundarySpec, Bundle, Manifest
+
+Model = tuple[Path, BoundarySpec]
+"""A boundary model: the folder that its paths start from, and how it is run."""
+
+
+def boundary_agreement(reference: Model, other: Model, texts: Sequence[str]) -> float:
+    """F1 of the boundaries that `other` sets in `texts` against those that `reference` sets, 0 to 1.
+
+    A boundary is a character whose probability is above the model's threshold; counts are over all texts.
+    Raises ExportError if the reference sets none; TextError, DeviceError, BundleError from the runtime.
+    """
+    wanted, got = _boundaries(reference, texts), _boundaries(other, texts)
+    if not wanted.any():
+        raise ExportError("fp32 sets no boundary in the texts, so that agreement with it cannot be measured")
+    return float(2 * np.count_nonzero(wanted & got) / (np.count_nonzero(wanted) + np.count_nonzero(got)))
+
+
+def _boundaries(model: Model, texts: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    from vcs_runtime.device import choose_device
+    from vcs_runtime.sat import BoundaryModel
+
+    folder, spec = model
+    bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=()))
+    opened = BoundaryModel(bundle, spec, choose_device("cpu"))
+    try:
+        return np.concatenate(opened.probabilities(texts)) > spec.threshold
+    finally:
+        opened.close()

@@ -1,0 +1,98 @@
+"""`vcs-runtime export`: from a model's own files to a bundle, once, before anything is scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcs_runtime.errors import DeviceError, InputError
+
+THRESHOLDS = "0.25 for -sm, 0.025 for base, 0.01 for no-limited-lookahead models, 0.5 with LoRA"
+"""The authors' thresholds: which one holds cannot be told from a model's files."""
+
+
+@click.group()
+def export() -> None:
+    """Build a bundle from a model's files. Nothing is downloaded; needs `vcs-runtime[export]`."""
+
+
+@export.command()
+@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
+              help="config.json with model.safetensors or a ready-made model.onnx, or its path.")  # fmt: skip
+@click.option("--tokenizer", type=click.Path(path_type=Path), metavar="FILE",
+              help="xlm-roberta-base's tokenizer.json, if it is not in DIR.")  # fmt: skip
+@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
+              help="The folder to write.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]),
+              help="Of weights and arithmetic; by default fp32, or what a ready-made graph has.")  # fmt: skip
+@click.option("--recipe", metavar="NAME|FILE",
+              help="What the model must be: sat-3l-sm, sat-12l-sm, sat-3l or a TOML file.")  # fmt: skip
+@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
+              help=f"Of a model without a recipe; the authors': {THRESHOLDS}.")  # fmt: skip
+@click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
+              help="For int8: texts, one a line, on which its agreement with fp32 is measured.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+def sat(
+    source: Path,
+    tokenizer: Path | None,
+    target: Path,
+    precision: str | None,
+    recipe: str | None,
+    threshold: float | None,
+    text: Path | None,
+    force: bool,
+) -> None:
+    """Build a segmenter's bundle from a SaT (Segment Any Text) model, without PyTorch.
+
+    With a recipe, the model's settings and known hashes are checked. Without one, --threshold is needed.
+    """
+    try:
+        from vcs_export.recipe import load_sat_recipe
+        from vcs_export.sat import build_from_recipe, build_sat_bundle
+        from vcs_runtime.bundle import open_bundle
+    except ImportError as error:
+        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
+    texts = _lines(text) if text else []
+    if recipe is not None:
+        named = load_sat_recipe(Path(recipe) if recipe.endswith(".toml") else recipe)
+        build_from_recipe(
+            named,
+            source,
+            target,
+            tokenizer=tokenizer,
+            threshold=threshold,
+            precision=precision,
+            texts=texts,
+            replace=force,
+        )
+    elif threshold is None:
+        raise click.UsageError(f"give --recipe, or --threshold (the authors': {THRESHOLDS})")
+    else:
+        build_sat_bundle(
+            source,
+            target,
+            name=target.resolve().name,
+            threshold=threshold,
+            licence="NOASSERTION",
+            source=source.resolve().name,
+            tokenizer=tokenizer,
+            precision=precision,
+            texts=texts,
+            replace=force,
+        )
+    segmenter = open_bundle(target).manifest.segmenter
+    if segmenter and segmenter.model and (agreement := segmenter.model.agreement) is not None:
+        click.echo(f"vcs-runtime: boundary F1 of int8 against fp32: {agreement:.4f}", err=True)
+    click.echo(target)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file that are not blank. Raises InputError if there is none."""
+    try:
+        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}") from None
+    if not lines:
+        raise InputError(f"{path}: no text in it")
+    return lines

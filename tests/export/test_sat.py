@@ -1,0 +1,399 @@
+"""From a SaT folder to a bundle: what is refused, ready-made graphs, recipes, the command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
+
+from support.tiny_sat import WORDS, build_tiny_sat_bundle, write_tiny_sat
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.recipe import SatRecipe, load_recipe, load_sat_recipe, recipes_folder
+from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_recipe, build_sat_bundle
+from vcs_export.write import BundleExistsError
+from vcs_runtime.bundle import BoundarySpec, RulesSpec, open_bundle, sha256_of
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import InputError
+
+TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
+
+
+@pytest.fixture(scope="module")
+def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that is only read."""
+    return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
+
+
+@pytest.fixture
+def copy(sat: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sat, tmp_path / "copy"))
+
+
+def build(checkpoint: Path, target: Path, **options: Any) -> Path:
+    given = {"name": "tiny", "threshold": 0.025, "licence": "CC0-1.0", "source": "random", **options}
+    return build_sat_bundle(checkpoint, target, **given)
+
+
+def boundary(bundle: Path) -> BoundarySpec:
+    segmenter = open_bundle(bundle).manifest.segmenter
+    assert segmenter is not None
+    assert segmenter.model is not None
+    return segmenter.model
+
+
+def change(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **values}), encoding="utf-8")
+
+
+def test_the_manifest_says_how_to_run_it(sat: Path, tmp_path: Path) -> None:
+    bundle = build(sat, tmp_path / "bundle", stride=100, rules=RulesSpec("sentencex", "en"))
+    opened = open_bundle(bundle)
+    assert opened.manifest.embedder is None
+    assert opened.manifest.segmenter is not None
+    assert opened.manifest.segmenter.rules == RulesSpec("sentencex", "en")
+    assert boundary(bundle) == BoundarySpec(
+        name="tiny",
+        kind="sat",
+        model=MODEL_FILE,
+        weights=(WEIGHTS_FILE,),
+        tokenizer=TOKENIZER_FILE,
+        frame=(0, 2),
+        max_tokens=512,
+        stride=100,
+        threshold=0.025,
+        precision="fp32",
+    )
+
+
+def test_the_tokenizer_cuts_and_pads_nothing(sat: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(build(sat, tmp_path / "bundle") / TOKENIZER_FILE))
+    assert (tokenizer.truncation, tokenizer.padding) == (None, None)
+    assert len(tokenizer.encode(" ".join(WORDS), add_special_tokens=False).ids) == len(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("lookahead_split_layers", 1, "lookahead_split_layers 1 is not supported"),
+        ("lookahead", -1, "lookahead must not be negative"),
+        ("lookahead", "48", "lookahead must be of type int"),
+        ("model_type", "bert", "model_type 'bert' is not supported"),
+        ("pad_token_id", 0, "pad_token_id 0 is not supported"),
+        ("num_hidden_layers", 13, "num_hidden_layers 13 is not supported, only 1 to 12"),
+        ("num_hidden_layers", 2, r"encoder\.layer\.2\.\S+ has no place"),
+        ("hidden_act", "relu", "hidden_act 'relu'"),
+        ("hidden_size", 30, "hidden_size 30 is not a multiple"),
+        ("intermediate_size", 65, r"intermediate\.dense\.weight has the shape \(64, 32\)"),
+        (
+            "id2label",
+            {"0": "a"},
+            r"classifier\.weight has the shape \(3, 32\), config.json implies \(1, 32\)",
+        ),
+        ("id2label", None, "id2label must name"),
+        ("vocab_size", 400, r"tokenizer\.json: 368 tokens, but the model has 400"),
+        ("max_position_embeddings", 4, "max_position_embeddings 4 leaves no room"),
+    ],
+)
+def test_settings_that_do_not_hold_are_refused_by_name(
+    copy: Path, tmp_path: Path, key: str, value: Any, message: str
+) -> None:
+    change(copy, **{key: value})
+    with pytest.raises(CheckpointError, match=message) as caught:
+        build(copy, tmp_path / "bundle", stride=2 if key == "max_position_embeddings" else 64)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_missing_file_is_named(copy: Path, tmp_path: Path, name: str) -> None:
+    (copy / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        build(copy, tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff" * 99])
+def test_a_damaged_file_is_named(copy: Path, tmp_path: Path, name: str, content: bytes) -> None:
+    (copy / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=name):
+        build(copy, tmp_path / "bundle")
+
+
+@pytest.mark.parametrize(
+    ("change_tensors", "message"),
+    [
+        (lambda t: t.pop("classifier.bias"), r"classifier\.bias is missing"),
+        (lambda t: t.pop("roberta.embeddings.LayerNorm.bias"), r"embeddings\.LayerNorm\.bias is missing"),
+        (
+            lambda t: t.update({"classifier.bias": t["classifier.bias"].astype(np.float64)}),
+            "is F64, only F32",
+        ),
+        (
+            lambda t: t.update({"roberta.embeddings.word_embeddings.weight": np.zeros((9, 32), np.float32)}),
+            r"word_embeddings\.weight has the shape \(9, 32\), config.json implies \(368, 32\)",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(
+    copy: Path, tmp_path: Path, change_tensors: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    tensors: dict[str, Any] = dict(load_file(copy / "model.safetensors"))
+    change_tensors(tensors)
+    save_file(tensors, copy / "model.safetensors")
+    with pytest.raises(CheckpointError, match=message):
+        build(copy, tmp_path / "bundle")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "int4"}, "precision must be one of fp32, fp16, int8, not 'int4'"),
+        ({"precision": "int8"}, "int8 moves boundaries: it needs texts"),
+        ({"threshold": 0.0}, "threshold must be between 0 and 1"),
+        ({"stride": 511}, "stride must be 1 to 510 tokens, not 511"),
+        ({"stride": 0}, "stride must be 1 to 510 tokens, not 0"),
+        ({"name": "a|b"}, "name 'a|b'"),
+        ({"precision": "int8", "texts": ["the"], "threshold": 0.999999}, "fp32 sets no boundary"),
+    ],
+)
+def test_options_out_of_range_are_refused(
+    sat: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExportError) as caught:
+        build(sat, tmp_path / "bundle", **options)
+    assert message in str(caught.value)
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_another_models_tokenizer_is_refused(sat: Path, checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: model: a Unigram tokenizer was expected"):
+        build(sat, tmp_path / "bundle", tokenizer=checkpoint / "tokenizer.json")
+
+
+def test_a_bundle_that_is_there_is_kept(sat: Path, tmp_path: Path) -> None:
+    build(sat, tmp_path / "bundle")
+    with pytest.raises(BundleExistsError):
+        build(sat, tmp_path / "bundle")
+    build(sat, tmp_path / "bundle", replace=True)
+
+
+def test_int8_carries_its_agreement_with_fp32(sat: Path, tmp_path: Path) -> None:
+    agreement = boundary(build(sat, tmp_path / "bundle", precision="int8", texts=TEXTS)).agreement
+    assert agreement is not None
+    assert 0.8 < agreement <= 1
+
+
+def whole(path: Path) -> ir.Model:
+    """A graph with all of its tensors in memory."""
+    return ir.external_data.load_to_model(ir.load(path))
+
+
+class TestReadyMade:
+    """A folder as the hub has it: `model.onnx`, `config.json`, no `model.safetensors`."""
+
+    @pytest.fixture
+    def hub(self, tmp_path: Path) -> Path:
+        bundle = build_tiny_sat_bundle(tmp_path / "half", precision="fp16", lookahead=48)
+        folder = tmp_path / "hub"
+        folder.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            shutil.copy(tmp_path / "half/checkpoint" / name, folder)
+        ir.save(whole(bundle / MODEL_FILE), folder / "model.onnx")
+        return folder
+
+    def test_it_is_taken_as_it_is(self, hub: Path, tmp_path: Path) -> None:
+        bundle = build(hub, tmp_path / "bundle")
+        assert (bundle / MODEL_FILE).read_bytes() == (hub / "model.onnx").read_bytes()
+        spec = boundary(bundle)
+        assert (spec.weights, spec.precision) == ((MODEL_FILE,), "fp16")
+
+    def test_a_graph_may_be_named_and_the_plain_one_comes_first(self, hub: Path, tmp_path: Path) -> None:
+        shutil.copy(hub / "model.onnx", hub / "model_optimized.onnx")
+        with (hub / "model_optimized.onnx").open("ab") as file:
+            file.write(b"\x12\x01x")  # another producer: other bytes
+        plain = build(hub, tmp_path / "plain")
+        optimised = build(hub / "model_optimized.onnx", tmp_path / "optimised")
+        assert sha256_of(plain / MODEL_FILE) == sha256_of(hub / "model.onnx")
+        assert sha256_of(optimised / MODEL_FILE) == sha256_of(hub / "model_optimized.onnx")
+        (hub / "model.onnx").unlink()
+        assert boundary(build(hub, tmp_path / "only")) == boundary(optimised)
+
+    def test_weights_beside_it_come_along(self, hub: Path, tmp_path: Path) -> None:
+        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
+        bundle = build(hub, tmp_path / "bundle")
+        assert boundary(bundle).weights == (MODEL_FILE, "segmenter/model.bin")
+        ort.InferenceSession(str(bundle / MODEL_FILE), providers=["CPUExecutionProvider"])
+
+    def test_weights_elsewhere_are_refused(self, hub: Path, tmp_path: Path) -> None:
+        (hub / "deep").mkdir()
+        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="deep/model.bin")
+        with pytest.raises(CheckpointError, match=r"'deep/model.bin', which is not a regular file beside it"):
+            build(hub, tmp_path / "bundle")
+        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
+        (hub / "model.bin").rename(tmp_path / "elsewhere")
+        (hub / "model.bin").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(CheckpointError, match="not a regular file beside it"):
+            build(hub, tmp_path / "bundle")
+
+    @pytest.mark.parametrize("precision", ["fp32", "int8"])
+    def test_another_precision_is_refused(self, hub: Path, tmp_path: Path, precision: str) -> None:
+        with pytest.raises(
+            ExportError, match=rf"is fp16; {precision} can only be made from model.safetensors"
+        ):
+            build(hub, tmp_path / "bundle", precision=precision, texts=TEXTS)
+
+    def test_another_graph_is_refused(self, hub: Path, bundle: Path, tmp_path: Path) -> None:
+        change(hub, hidden_size=64)
+        with pytest.raises(CheckpointError, match=r"model\.onnx: no table of embeddings of the shape"):
+            build(hub, tmp_path / "bundle")
+        shutil.copytree(bundle / "embedder", hub, dirs_exist_ok=True)
+        with pytest.raises(CheckpointError, match="logits out were expected"):
+            build(hub, tmp_path / "bundle")
+
+    @pytest.mark.parametrize("content", [b"", b"\xff" * 99])
+    def test_a_file_that_is_no_graph_is_refused(self, hub: Path, tmp_path: Path, content: bytes) -> None:
+        (hub / "model.onnx").write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"model\.onnx: ") as caught:
+            build(hub, tmp_path / "bundle")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def recipe(sat: Path) -> SatRecipe:
+    return SatRecipe(
+        name="tiny",
+        licence="CC0-1.0",
+        source="random",
+        threshold=0.1,
+        stride=32,
+        config={"num_hidden_layers": 3, "lookahead": 48},
+        sha256={name: sha256_of(sat / name) for name in ("model.safetensors", "tokenizer.json")},
+        notice=b"text",
+    )
+
+
+class TestRecipes:
+    def test_a_recipe_fills_the_bundle(self, recipe: SatRecipe, sat: Path, tmp_path: Path) -> None:
+        bundle = build_from_recipe(recipe, sat, tmp_path / "bundle")
+        assert (boundary(bundle).threshold, boundary(bundle).stride) == (0.1, 32)
+        assert (bundle / "LICENSES/CC0-1.0.txt").read_bytes() == b"text"
+        again = build_from_recipe(recipe, sat, bundle, threshold=0.2, replace=True)
+        assert boundary(again).threshold == 0.2
+
+    def test_another_model_is_refused_by_its_settings(
+        self, recipe: SatRecipe, copy: Path, tmp_path: Path
+    ) -> None:
+        change(copy, lookahead=None)
+        message = r"config\.json: lookahead is None, but 48 in the recipe tiny: another model"
+        with pytest.raises(CheckpointError, match=message):
+            build_from_recipe(recipe, copy, tmp_path / "bundle")
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+    def test_another_file_is_refused_by_its_hash(
+        self, recipe: SatRecipe, copy: Path, tmp_path: Path, name: str
+    ) -> None:
+        with (copy / name).open("ab") as file:
+            file.write(b" ")
+        with pytest.raises(CheckpointError, match=rf"{name}: is not the file that the recipe tiny names"):
+            build_from_recipe(recipe, copy, tmp_path / "bundle")
+
+    def test_a_tokenizer_of_another_name_is_checked_too(
+        self, recipe: SatRecipe, copy: Path, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "xlm-roberta-base.json"
+        (copy / "tokenizer.json").rename(other)
+        build_from_recipe(recipe, copy, tmp_path / "bundle", tokenizer=other)
+        other.write_text(other.read_text("utf-8") + " ", "utf-8")
+        with pytest.raises(CheckpointError, match="is not the file"):
+            build_from_recipe(recipe, copy, tmp_path / "other", tokenizer=other)
+
+    @pytest.mark.parametrize(
+        ("name", "layers", "lookahead", "threshold"),
+        [("sat-3l-sm", 3, None, 0.25), ("sat-12l-sm", 12, None, 0.25), ("sat-3l", 3, 48, 0.025)],
+    )
+    def test_the_projects_recipes_say_what_the_models_are(
+        self, name: str, layers: int, lookahead: int | None, threshold: float
+    ) -> None:
+        recipe = load_sat_recipe(name)
+        assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (name, "MIT", threshold, 64)
+        assert (recipe.config["num_hidden_layers"], recipe.config["lookahead"]) == (layers, lookahead)
+        assert (recipe.notice or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
+        assert b"Permission is hereby granted" in (recipe.notice or b"")
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ('kind = "sat"', 'kind = "other"', "kind: only 'sat' is known"),
+            ('kind = "sat"', "", "kind is missing"),
+            ("threshold = 0.25", "", "threshold is missing"),
+            ("threshold = 0.25", 'threshold = "0.25"', "threshold: must be of type float"),
+            ("stride = 64", "stride = true", "stride: must be of type int"),
+            ("stride = 64", "strides = 64", "strides: unknown"),
+            ("lookahead =", "look_ahead =", "config: look_ahead are not settings"),
+            ('"tokenizer.json" = "a', '"tokenizer.json" = "A', "is not a sha256"),
+            ('"tokenizer.json" =', '"tokeniser.json" =', "sha256: tokeniser.json are not files"),
+            ("[config]", "[config", "recipe"),
+        ],
+    )
+    def test_mistakes_are_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+        text = (recipes_folder() / "sat-3l-sm.toml").read_text("utf-8")
+        assert text.count(old) >= 1
+        (tmp_path / "r.toml").write_text(text.replace(old, new, 1), "utf-8")
+        with pytest.raises(ExportError, match=message) as caught:
+            load_sat_recipe(tmp_path / "r.toml")
+        assert "r.toml" in str(caught.value)
+
+    def test_an_encoders_recipe_is_refused_and_the_other_way_round(self) -> None:
+        with pytest.raises(ExportError, match="kind is missing"):
+            load_sat_recipe("all-minilm-l6-v2")
+        with pytest.raises(ExportError, match="sat-3l-sm"):
+            load_recipe("sat-3l-sm")
+
+
+class TestCommand:
+    def invoke(self, *arguments: str | Path) -> Any:
+        result = CliRunner().invoke(cli, ["export", "sat", *map(str, arguments)], standalone_mode=False)
+        if result.exception:
+            raise result.exception
+        return result
+
+    def test_a_checkpoint_of_ones_own(self, sat: Path, tmp_path: Path) -> None:
+        result = self.invoke("--from", sat, "--to", tmp_path / "mine", "--threshold", "0.5")
+        assert result.stdout == f"{tmp_path / 'mine'}\n"
+        manifest = open_bundle(tmp_path / "mine").manifest
+        assert (manifest.name, manifest.licence, manifest.source) == ("mine", "NOASSERTION", "checkpoint")
+
+    def test_int8_prints_its_agreement(self, sat: Path, tmp_path: Path) -> None:
+        (tmp_path / "texts").write_text("\n\n".join(TEXTS), "utf-8")
+        options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
+        result = self.invoke("--from", sat, "--to", tmp_path / "mine", *options)
+        agreement = boundary(tmp_path / "mine").agreement
+        assert f"boundary F1 of int8 against fp32: {agreement:.4f}" in result.stderr
+
+    def test_no_threshold_is_guessed(self, sat: Path, tmp_path: Path) -> None:
+        with pytest.raises(click.UsageError, match=r"0\.25 for -sm, 0\.025 for base, 0\.01"):
+            self.invoke("--from", sat, "--to", tmp_path / "sat-3l-sm")
+
+    def test_a_recipe_by_name_or_file_refuses_another_model(self, sat: Path, tmp_path: Path) -> None:
+        for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
+            with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
+                self.invoke("--from", sat, "--to", tmp_path / "mine", "--recipe", recipe)
+
+    @pytest.mark.parametrize("content", [b"\n \n", b"\xff"])
+    def test_a_file_without_text_is_named(self, sat: Path, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "texts").write_bytes(content)
+        options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
+        with pytest.raises(InputError, match="texts: "):
+            self.invoke("--from", sat, "--to", tmp_path / "mine", *options)
