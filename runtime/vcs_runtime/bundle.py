@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import BundleError, SchemaError
 
 SCHEMA = 2
 MANIFEST = "bundle.json"
@@ -200,6 +200,8 @@ def read_manifest(path: Path) -> Manifest:
         return _manifest(data)
     except (ValueError, TypeError) as error:
         raise BundleError(f"{path}: {error}") from None
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}") from None
 
 
 def verify_files(root: Path, manifest: Manifest) -> None:
@@ -238,8 +240,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _manifest(data: Any) -> Manifest:
     schema = _field(data, "schema", int)
     if schema != SCHEMA:
-        raise ValueError(
-            f"schema {schema}, but this version reads schema {SCHEMA} only: use a matching vcs-runtime"
+        raise SchemaError(
+            f"schema {schema}, but this version reads schema {SCHEMA} only: build the bundle anew "
+            "(the default one with `vcs-runtime fetch default`), or use a matching vcs-runtime"
         )
     files = tuple(_file(item) for item in _field(data, "files", list))
     listed = {entry.path for entry in files}

@@ -17,6 +17,10 @@ class BundleError(RuntimeError):
     """A bundle that is missing, damaged, of another schema, or lacks the engine asked for."""
 
 
+class SchemaError(BundleError):
+    """A bundle of another schema: written for another version of this package."""
+
+
 class DeviceError(RuntimeError):
     """A device or execution provider that was asked for by name and is not there."""
 

@@ -45,7 +45,7 @@ def recipe(checkpoint: Path) -> Recipe:
         files={name: pinned(checkpoint / name) for name in ("model.safetensors", "tokenizer.json")},
         config={"hidden_size": 32, "num_attention_heads": 4, "max_seq_length": 32},
         licence_text=b"do what you like\n",
-        segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
+        rules=RulesSpec("sentencex", "en"),
     )
 
 

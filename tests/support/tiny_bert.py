@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.encoder import build_encoder_bundle
-from vcs_runtime.bundle import RulesSpec, SegmenterSpec
+from vcs_runtime.bundle import RulesSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
@@ -158,5 +158,5 @@ def build_tiny_bundle(folder: Path, **checkpoint: Any) -> Path:
         name="tiny-bert",
         licence="CC0-1.0",
         source="random numbers",
-        segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
+        rules=RulesSpec("sentencex", "en"),
     )

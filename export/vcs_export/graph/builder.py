@@ -103,13 +103,14 @@ class GraphBuilder:
         if not self._small_tables:
             return self.op("Gather", self.weight(name, table), ids)
         # A scale to each row: rare words have short vectors, which a scale for all would wipe out.
-        scale = np.maximum(np.abs(table).max(axis=1, keepdims=True) / 127, np.finfo(np.float32).tiny)
-        levels = np.empty(table.shape, np.int8)
+        levels, scale = np.empty(table.shape, np.int8), np.empty((len(table), 1), np.float32)
         for start in range(0, len(table), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
+            largest = np.abs(table[part]).max(axis=1, keepdims=True)
+            scale[part] = np.maximum(largest / 127, np.finfo(np.float32).tiny)
             levels[part] = np.rint(table[part] / scale[part])
         found = self.op("Gather", self.weight(name, levels), ids)
-        scales = self.op("Gather", self.weight(f"{name}.scale", scale.astype(np.float32)), ids)
+        scales = self.op("Gather", self.weight(f"{name}.scale", scale), ids)
         return self.op("Mul", self.op("Cast", found, to=self.float_type), scales)
 
     def linear(
