@@ -48,7 +48,8 @@ def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
     except Exception as error:  # whatever the parser of damaged bytes comes up with
-        raise CheckpointError(f"{path}: not an ONNX file: {str(error).splitlines()[0:1]}") from None
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointError(f"{path}: not an ONNX file: {reason}") from None
     inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
     if sorted(map(str, inputs)) != sorted(INPUTS) or outputs != [OUTPUT]:
         raise CheckpointError(

@@ -72,9 +72,7 @@ def build_sat_bundle(
     if ready and precision != ready.precision:
         raise ExportError(f"{graph}: is {ready.precision}; {precision} can only be made from {WEIGHTS}")
     if precision == "int8" and not texts:
-        raise ExportError(
-            "int8 moves boundaries: it needs texts on which its agreement with fp32 is measured"
-        )
+        raise ExportError("int8 moves boundaries: it needs texts (--text) to measure its agreement with fp32")
     words = _tokenizer(tokenizer or folder / TOKENIZER, config)
     with BundleWriter(target, replace) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)

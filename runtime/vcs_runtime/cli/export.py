@@ -29,7 +29,7 @@ def export() -> None:
 @click.option("--recipe", metavar="NAME|FILE",
               help="What the model must be: sat-3l-sm, sat-12l-sm, sat-3l or a TOML file.")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
-              help=f"Of a model without a recipe; the authors': {THRESHOLDS}.")  # fmt: skip
+              help=f"Without a recipe, or in place of its own; the authors': {THRESHOLDS}.")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
               help="For int8: texts, one a line, on which its agreement with fp32 is measured.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
