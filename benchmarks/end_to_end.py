@@ -51,7 +51,7 @@ def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     from vcs_runtime.contractions import expand_contractions
     from vcs_runtime.text import clean_segments
 
-    segmenter = Segmenter.open("default")
+    segmenter = Segmenter.open("default", use="rules")
     result = {}
     for text in {text for pair in pairs for text in pair}:
         try:

@@ -8,19 +8,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from support.hub_sat import write_hub_model
+from support.hub_sat import Substitute, write_hub_model
 from support.stories import story
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
 from vcs_export.sat import build_sat_bundle
 from vcs_runtime import sat
-from vcs_runtime.bundle import MANIFEST, Bundle, open_bundle
+from vcs_runtime.bundle import MANIFEST, open_bundle
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, TextError
 from vcs_runtime.sat import BoundaryModel
@@ -56,22 +55,6 @@ def with_manifest(source: Path, target: Path, **changes: Any) -> Path:
     manifest["segmenter"]["model"] |= changes
     (target / MANIFEST).write_text(json.dumps(manifest))
     return target
-
-
-@dataclass(frozen=True)
-class Substitute(Bundle):
-    """A bundle in which other files take the place of the segmenter's."""
-
-    files: dict[str, Path]
-
-    @classmethod
-    def of(cls, folder: Path, **files: Path) -> Substitute:
-        bundle = open_bundle(folder)
-        return cls(bundle.root, bundle.manifest, files)
-
-    def path(self, relative: str) -> Path:
-        kind = Path(relative).name.split(".")[0]
-        return self.files.get(kind, super().path(relative))
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
+
+from vcs_runtime.bundle import Bundle, open_bundle
 
 
 def write_hub_model(source: Path, target: Path) -> Path:
@@ -29,3 +32,19 @@ def write_hub_model(source: Path, target: Path) -> Path:
         value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)  # nothing outside
     ir.save(model, target)
     return target
+
+
+@dataclass(frozen=True)
+class Substitute(Bundle):
+    """A bundle in which other files take the place of the segmenter's."""
+
+    files: dict[str, Path]
+
+    @classmethod
+    def of(cls, folder: Path, **files: Path) -> Substitute:
+        bundle = open_bundle(folder)
+        return cls(bundle.root, bundle.manifest, files)
+
+    def path(self, relative: str) -> Path:
+        kind = Path(relative).name.split(".")[0]
+        return self.files.get(kind, super().path(relative))

@@ -1,0 +1,262 @@
+"""Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and wtpsplit-lite.
+
+    python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002]
+
+No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from a seed,
+with a tokenizer of made-up words of XLM-R's size (`--tokenizer` takes a real one). Speed does not depend on
+the values; cuts do, so nothing is said about quality. Two workloads: one text of 500 words, 32 texts of about
+400 words. Sides:
+
+    wtpsplit torch   wtpsplit's PyTorch path, fp32
+    wtpsplit onnx    wtpsplit's ONNX path, fp16: weights and mask, as on the hub (of our graph: theirs does not export)
+    lite onnx        wtpsplit-lite on the same file
+    ours same file   this runtime on the same file
+    ours fp32, int8  this runtime on bundles as `vcs-runtime export sat` makes them
+
+Each side runs in a process of its own, in turns; the table shows the median of the rounds, the ratio to
+the fastest oracle and to the fastest of equal precision, and the peak resident memory of the process. The last
+column is the largest difference of a probability from that of PyTorch. Run it in the environment with the
+`parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side takes all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+THRESHOLD = 0.25
+STRIDE = 64
+WORKLOADS = {"500 words": (1, 500), "32 x 400 words": (32, 400)}
+SIDES = ("wtpsplit torch", "wtpsplit onnx", "lite onnx", "ours same file", "ours fp32", "ours int8")
+EQUAL = {"ours same file": ("wtpsplit onnx", "lite onnx"), "ours fp32": ("wtpsplit torch",)}
+ORACLES = ("wtpsplit torch", "wtpsplit onnx", "lite onnx")
+SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
+
+
+def made_up_words(count: int, rng: random.Random) -> list[str]:
+    """Distinct pronounceable words of two to four syllables."""
+    syllables = [c + v for c in "bcdfghjklmnpqrstvwxz" for v in "aeiou"]
+    words: dict[str, None] = {}
+    while len(words) < count:
+        words["".join(rng.choices(syllables, k=rng.randint(2, 4)))] = None
+    return list(words)
+
+
+def write_tokenizer(path: Path, size: int) -> list[str]:
+    """Write a Unigram tokenizer of XLM-R's kind with `size` tokens; returns words, a third of them in two pieces."""
+    from tokenizers import AddedToken, Tokenizer
+    from tokenizers.models import Unigram
+    from tokenizers.pre_tokenizers import Metaspace, Sequence, WhitespaceSplit
+
+    rng = random.Random(1)
+    whole = made_up_words((size - 60) // 2, rng)
+    letters = ["\u2581", *"abcdefghijklmnopqrstuvwxyz"]
+    pieces = [*(f"\u2581{word}" for word in whole), *whole, *letters]
+    pieces += [f"<unused{i}>" for i in range(size - len(SPECIAL) - 1 - len(pieces))]
+    vocabulary = (
+        [(token, 0.0) for token in SPECIAL] + [(piece, -10.0) for piece in pieces] + [("<mask>", 0.0)]
+    )
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=SPECIAL["<unk>"], byte_fallback=False))
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in (*SPECIAL, "<mask>")])
+    tokenizer.pre_tokenizer = Sequence([WhitespaceSplit(), Metaspace()])
+    tokenizer.save(str(path))
+    common = whole[:3000]
+    return [*common[:2000], *(a + b for a, b in zip(common[2000:], reversed(common[2000:]), strict=True))]
+
+
+def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) -> None:
+    """Random weights under the names of a SaT checkpoint; the classifier spreads the probabilities."""
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(1)
+
+    def normal(*shape: int, scale: float = 0.03) -> Any:
+        return rng.standard_normal(shape, np.float32) * np.float32(scale)
+
+    tensors = {
+        "embeddings.word_embeddings.weight": normal(vocabulary, hidden),
+        "embeddings.position_embeddings.weight": normal(514, hidden),
+        "embeddings.token_type_embeddings.weight": normal(1, hidden),
+    }
+    norms = ["embeddings.LayerNorm"]
+    for prefix in (f"encoder.layer.{layer}." for layer in range(layers)):
+        attention = (f"attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense"))
+        shapes = dict.fromkeys(attention, (hidden, hidden))
+        shapes |= {"intermediate.dense": (4 * hidden, hidden), "output.dense": (hidden, 4 * hidden)}
+        for name, (out, inputs) in shapes.items():
+            tensors[f"{prefix}{name}.weight"] = normal(out, inputs, scale=inputs**-0.5)
+            tensors[f"{prefix}{name}.bias"] = normal(out)
+        norms += [f"{prefix}attention.output.LayerNorm", f"{prefix}output.LayerNorm"]
+    for name in norms:
+        tensors |= {f"{name}.weight": 1 + normal(hidden), f"{name}.bias": normal(hidden)}
+    tensors = {f"roberta.{name}": tensor for name, tensor in tensors.items()}
+    tensors |= {"classifier.weight": normal(1, hidden, scale=2 * hidden**-0.5), "classifier.bias": normal(1)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = {
+        "architectures": ["SubwordXLMForTokenClassification"], "model_type": "xlm-token", "mixture_name": "xlm-token",
+        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden, "vocab_size": vocabulary, "max_position_embeddings": 514,
+        "layer_norm_eps": 1e-5, "hidden_act": "gelu", "position_embedding_type": "absolute", "type_vocab_size": 1,
+        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "lookahead": None, "lookahead_split_layers": None,
+        "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0},
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+
+
+def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Checkpoint, bundles and the oracles' folder below `folder`; returns the texts of each workload."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from tokenizers import Tokenizer
+
+    from support.hub_sat import write_hub_model
+    from vcs_export.sat import build_sat_bundle
+
+    checkpoint = folder / "checkpoint"
+    checkpoint.mkdir()
+    if arguments.tokenizer:
+        (checkpoint / "tokenizer.json").write_bytes(arguments.tokenizer.read_bytes())
+        size = Tokenizer.from_file(str(arguments.tokenizer)).get_vocab_size()
+        words = ("the man opens a door and looks at his dog while an old woman walks slowly to the table then "
+                 "she pours some coffee into a cup as the camera turns around").split()  # fmt: skip
+    else:
+        size = arguments.vocabulary
+        words = write_tokenizer(checkpoint / "tokenizer.json", size)
+    write_checkpoint(checkpoint, arguments.hidden, arguments.layers, size)
+    rng = random.Random(2)
+    texts = {
+        name: [" ".join(rng.choices(words, k=round(length * rng.uniform(0.8, 1.2)) if count > 1 else length))
+               for _ in range(count)]
+        for name, (count, length) in WORKLOADS.items()
+    }  # fmt: skip
+    common = {
+        "name": "random",
+        "threshold": THRESHOLD,
+        "stride": STRIDE,
+        "licence": "CC0-1.0",
+        "source": "a seed",
+    }
+    for precision in ("fp32", "fp16", "int8"):
+        sample = {"texts": texts["500 words"]} if precision == "int8" else {}
+        build_sat_bundle(checkpoint, folder / precision, precision=precision, **common, **sample)
+    write_hub_model(folder / "fp16/segmenter/model.onnx", checkpoint / "model_optimized.onnx")
+    build_sat_bundle(checkpoint / "model_optimized.onnx", folder / "same file", **common)
+    encode = Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode
+    for name, rows in texts.items():
+        tokens = [len(encode(text, add_special_tokens=False).ids) for text in rows]
+        print(f"{name}: {len(rows)} texts, {sum(tokens)} tokens, {min(tokens)} to {max(tokens)} each")
+    return texts
+
+
+def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What splits and what gives probabilities, each from a list of texts to a list."""
+    if side.startswith("ours"):
+        from vcs_runtime import Segmenter
+
+        segmenter = Segmenter.open(folder / side.removeprefix("ours "), device="cpu")
+        return segmenter.split, segmenter.boundary_probabilities
+    at = str(folder / "checkpoint")
+    providers = {"ort_providers": ["CPUExecutionProvider"]} if side.endswith("onnx") else {}
+    if side.startswith("lite"):
+        import wtpsplit_lite
+
+        oracle = wtpsplit_lite.SaT(at, tokenizer_name_or_path=at, **providers)
+    else:
+        import transformers
+        import wtpsplit
+
+        # The tokenizer of the folder: transformers would build one of its own from the vocabulary.
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=f"{at}/tokenizer.json", bos_token="<s>", cls_token="<s>", eos_token="</s>",
+            sep_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+        )  # fmt: skip
+        transformers.AutoTokenizer.from_pretrained = lambda *_, **__: tokenizer
+        oracle = wtpsplit.SaT(at, tokenizer_name_or_path=at, **providers)
+    return (
+        lambda texts: list(oracle.split(texts, threshold=THRESHOLD, stride=STRIDE)),
+        lambda texts: list(oracle.predict_proba(texts, stride=STRIDE)),
+    )
+
+
+def child(path: Path) -> None:
+    work = json.loads(path.read_text("utf-8"))
+    folder = path.parent
+    split, probabilities = open_side(work["side"], folder)
+    split(["a short text to warm up"])
+    seconds = {}
+    for name, texts in work["texts"].items():
+        started = time.perf_counter()
+        split(texts)
+        seconds[name] = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if work["first"]:
+        values = probabilities(work["texts"]["500 words"])
+        np.save(folder / f"{work['side']}.npy", np.concatenate(values))
+    print(json.dumps({"seconds": seconds, "peak_mb": peak}))
+
+
+def measure(folder: Path, **work: Any) -> dict[str, Any]:
+    path = folder / "work.json"
+    path.write_text(json.dumps(work), "utf-8")
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", str(path)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hidden", type=int, default=768, help="a multiple of 64")
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--vocabulary", type=int, default=250002)
+    parser.add_argument("--tokenizer", type=Path, help="xlm-roberta-base's tokenizer.json")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.child)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = prepare(folder, arguments)
+        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+        for number in range(arguments.rounds):
+            for side, results in runs.items():
+                results.append(measure(folder, side=side, texts=texts, first=not number))
+        oracle = np.load(folder / f"{ORACLES[0]}.npy")
+        differences = {side: float(np.abs(np.load(folder / f"{side}.npy") - oracle).max()) for side in SIDES}
+    table = Table("workload", "side", "ms", "vs fastest oracle", "vs equal precision", "peak MB",
+                  "probabilities differ by", box=None)  # fmt: skip
+    for name in WORKLOADS:
+        ms = {side: 1000 * statistics.median(run["seconds"][name] for run in runs[side]) for side in SIDES}
+        fastest = min(ms[side] for side in ORACLES)
+        for side in SIDES:
+            equal = f"{min(ms[other] for other in EQUAL[side]) / ms[side]:.2f}" if side in EQUAL else ""
+            peak = max(run["peak_mb"] for run in runs[side])
+            table.add_row(
+                name, side, f"{ms[side]:.0f}", f"{fastest / ms[side]:.2f}", equal, f"{peak:.0f}", f"{differences[side]:.1e}"
+            )  # fmt: skip
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()
