@@ -230,6 +230,20 @@ class TestReadyMade:
         (hub / "model.onnx").unlink()
         assert boundary(build(hub, tmp_path / "only")) == boundary(optimised)
 
+    def test_operators_of_onnx_runtime_are_accepted(self, tmp_path: Path) -> None:
+        bundle = build_tiny_sat_bundle(tmp_path / "plain", num_labels=3)
+        ir.save(whole(bundle / MODEL_FILE), tmp_path / "whole.onnx")
+        optimised = tmp_path / "plain/checkpoint/model_optimized.onnx"
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = str(optimised)
+        ort.InferenceSession(str(tmp_path / "whole.onnx"), options, providers=["CPUExecutionProvider"])
+        kinds = [(node.domain, node.op_type) for node in ir.load(optimised).graph]
+        assert (
+            kinds.count(("com.microsoft", "BiasGelu")) == kinds.count(("com.microsoft", "FusedMatMul")) == 3
+        )
+        assert boundary(build(optimised, tmp_path / "bundle")).precision == "fp32"
+
     def test_weights_beside_it_come_along(self, hub: Path, tmp_path: Path) -> None:
         ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
         bundle = build(hub, tmp_path / "bundle")
