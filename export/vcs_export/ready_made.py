@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from vcs_export.checkpoint import TOKENIZER
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.transformer import INPUTS
 from vcs_export.graph.xlm_roberta import OUTPUT
@@ -72,6 +73,9 @@ def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
 
 def _beside(path: Path, name: str) -> Path:
     found = path.parent / name
-    if name != found.name or "\\" in name or found.is_symlink() or not found.is_file():
-        raise CheckpointError(f"{path}: its tensors are in {name!r}, which is not a regular file beside it")
+    # A link is fine, hubs' caches are made of them: what it leads to is copied.
+    if name != found.name or "\\" in name or not found.is_file():
+        raise CheckpointError(f"{path}: its tensors are in {name!r}, which is not a file beside it")
+    if name in (*NAMES, TOKENIZER):
+        raise CheckpointError(f"{path}: its tensors are in {name!r}, a name that a bundle has other use for")
     return found

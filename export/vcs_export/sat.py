@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as changed
 from pathlib import Path
+
+from tokenizers import Tokenizer
 
 from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, bare_tokenizer, read_json
 from vcs_export.errors import CheckpointError, ExportError
@@ -18,7 +19,7 @@ from vcs_export.ready_made import NAMES, open_ready_made
 from vcs_export.recipe import SatRecipe
 from vcs_export.verify import boundary_agreement
 from vcs_export.write import LICENCES, BundleWriter
-from vcs_export.xlm_roberta import SatConfig, open_sat, sat_config
+from vcs_export.xlm_roberta import PAD, SatConfig, open_sat, sat_config
 from vcs_runtime.bundle import BoundarySpec, RulesSpec, SegmenterSpec, sha256_of
 
 MODEL_FILE = "segmenter/model.onnx"
@@ -211,18 +212,16 @@ def _tokenizer(path: Path, config: SatConfig) -> bytes:
             f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or name it"
         )
     content = bare_tokenizer(path)
-    data = json.loads(content)
-    pieces = data["model"].get("vocab")
-    if data["model"].get("type") != "Unigram" or not isinstance(pieces, list):
-        raise CheckpointError(f"{path}: model: a Unigram tokenizer was expected, as xlm-roberta-base has it")
-    # Special tokens may stand behind the model's own vocabulary, but most stand inside it.
-    highest = max([len(pieces) - 1, *(token["id"] for token in data.get("added_tokens") or [])])
-    if highest + 1 != config.vocab_size:
+    try:
+        tokenizer = Tokenizer.from_buffer(content)
+    except Exception as error:  # the library has no class of its own
+        raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
+    if (size := tokenizer.get_vocab_size()) != config.vocab_size:
         raise CheckpointError(
-            f"{path}: {highest + 1} tokens, but the model has {config.vocab_size} (vocab_size): "
+            f"{path}: {size} tokens, but the model has {config.vocab_size} (vocab_size): "
             "this is another model's tokenizer"
         )
-    for token, text in zip(FRAME, ("<s>", "</s>"), strict=True):
-        if pieces[token][0] != text:
-            raise CheckpointError(f"{path}: token {token} must be {text}, not {pieces[token][0]!r}")
+    for token, expected in (("<s>", FRAME[0]), ("<pad>", PAD), ("</s>", FRAME[1])):
+        if (found := tokenizer.token_to_id(token)) != expected:
+            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {found}")
     return content

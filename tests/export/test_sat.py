@@ -177,9 +177,28 @@ def test_options_out_of_range_are_refused(
     assert not (tmp_path / "bundle").exists()
 
 
-def test_another_models_tokenizer_is_refused(sat: Path, checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: model: a Unigram tokenizer was expected"):
-        build(sat, tmp_path / "bundle", tokenizer=checkpoint / "tokenizer.json")
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda t: t["model"]["vocab"].insert(9, ["more", -9.0]), "369 tokens, but the model has 368"),
+        (lambda t: t["model"].update(vocab=3), "not a tokenizer: "),
+        (lambda t: t["added_tokens"].append({}), "not a tokenizer: "),
+        (
+            lambda t: t["model"]["vocab"].insert(0, t["model"]["vocab"].pop(1)),
+            "<s> must have the id 0, not 1",
+        ),
+    ],
+)
+def test_another_models_tokenizer_is_refused(
+    sat: Path, tmp_path: Path, edit: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    content = json.loads((sat / "tokenizer.json").read_text("utf-8"))
+    content["added_tokens"] = []
+    edit(content)
+    (tmp_path / "other.json").write_text(json.dumps(content), "utf-8")
+    with pytest.raises(CheckpointError, match=rf"other\.json: {message}") as caught:
+        build(sat, tmp_path / "bundle", tokenizer=tmp_path / "other.json")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_bundle_that_is_there_is_kept(sat: Path, tmp_path: Path) -> None:
@@ -252,14 +271,23 @@ class TestReadyMade:
 
     def test_weights_elsewhere_are_refused(self, hub: Path, tmp_path: Path) -> None:
         (hub / "deep").mkdir()
-        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="deep/model.bin")
-        with pytest.raises(CheckpointError, match=r"'deep/model.bin', which is not a regular file beside it"):
-            build(hub, tmp_path / "bundle")
+        for name, message in (
+            ("deep/model.bin", "'deep/model.bin', which is not a file beside it"),
+            ("tokenizer.json", "'tokenizer.json', a name that a bundle has other use for"),
+        ):
+            ir.save(whole(hub / "model.onnx"), tmp_path / "model.onnx")
+            ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data=name)
+            with pytest.raises(CheckpointError, match=message):
+                build(hub, tmp_path / "bundle")
+            shutil.copy(tmp_path / "model.onnx", hub)
+
+    def test_links_as_hubs_make_them_are_followed(self, hub: Path, tmp_path: Path) -> None:
         ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
-        (hub / "model.bin").rename(tmp_path / "elsewhere")
-        (hub / "model.bin").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(CheckpointError, match="not a regular file beside it"):
-            build(hub, tmp_path / "bundle")
+        for name in ("model.onnx", "model.bin", "config.json", "tokenizer.json"):
+            (hub / name).rename(tmp_path / name)
+            (hub / name).symlink_to(tmp_path / name)
+        bundle = build(hub, tmp_path / "bundle")
+        assert boundary(bundle).weights == (MODEL_FILE, "segmenter/model.bin")
 
     @pytest.mark.parametrize("precision", ["fp32", "int8"])
     def test_another_precision_is_refused(self, hub: Path, tmp_path: Path, precision: str) -> None:
