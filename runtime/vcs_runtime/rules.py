@@ -53,14 +53,9 @@ class Rules:
         return pieces
 
 
-def has_terminators(text: str) -> bool:
-    """Whether a text has any sentence punctuation."""
-    return not TERMINATORS.isdisjoint(text)
-
-
 def doubt(text: str, sentences: Sequence[str]) -> str | None:
-    """Why the `sentences` that rules found in `text` are none, in words; None where they may be believed."""
-    if len(sentences) < 2 and not has_terminators(text):
+    """Why the `sentences` that rules found in `text` may be none, in words; None where they are believed."""
+    if TERMINATORS.isdisjoint(text):
         return (
             "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
             "(for captions of a few words use short texts: `score_short`, `--short`)"

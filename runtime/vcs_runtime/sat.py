@@ -22,7 +22,6 @@ from vcs_runtime.bundle import BoundarySpec, Bundle
 from vcs_runtime.device import Device, open_session, run_session
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.packing import TOKEN_BUDGET, groups
-from vcs_runtime.text import check_texts
 from vcs_runtime.tokenizer import load_tokenizer
 from vcs_runtime.words import word_features
 
@@ -96,12 +95,12 @@ class BoundaryModel:
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
         """Per text float32 `(characters,)`: how probable it is that a segment ends behind each character.
 
+        `texts` have passed `text.check_texts`.
         They depend on the text alone, not on the texts beside it. A text without tokens (white space or
         zero-width characters alone) has zeros. Memory grows with the longest text, not with their number.
 
-        Raises TextError naming the text (`texts[3]: ...`), DeviceError; BundleError for NaN from the model.
+        Raises DeviceError; BundleError for NaN from the model.
         """
-        check_texts(texts)
         distinct: dict[str, FloatArray] = {}
         for portion in _portions(dict.fromkeys(texts)):
             distinct.update(zip(portion, self._probabilities(portion), strict=True))

@@ -14,7 +14,7 @@ from vcs_runtime.boundaries import FloatArray, cut
 from vcs_runtime.bundle import Bundle, SegmenterSpec, open_bundle
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
-from vcs_runtime.rules import Rules, doubt, has_terminators
+from vcs_runtime.rules import Rules, doubt
 from vcs_runtime.sat import BoundaryModel
 from vcs_runtime.text import check_texts
 
@@ -107,22 +107,20 @@ class Segmenter:
     def sentences(self, text: str, what: str) -> list[str] | None:
         """The sentences of a text that is to be scored, found by rules; None where the model must cut it.
 
-        What rules cannot cut, and there is no model, is refused: a TextError that begins with `what`.
+        What rules cannot cut at all, and there is no model, is refused: a TextError that begins with `what`.
         """
         pieces = self._by_rules(text)
         if pieces is None:
             return None
         pieces = [piece for piece in pieces if not piece.isspace()]
-        if self.spec.model is None and (reason := doubt(text, pieces)):
+        # Empty lines and half of the punctuation are better than nothing: one piece is nothing.
+        if self.spec.model is None and len(pieces) < 2 and (reason := doubt(text, pieces)):
             raise TextError(f"{what}: {reason}")
         return pieces
 
     def _by_rules(self, text: str) -> list[str] | None:
-        """What rules make of a text; None where there is a model, and the text lacks sentence punctuation."""
+        """What rules make of a text; None where there is a model, and the text's punctuation is in doubt."""
         if self._rules is None:
-            return None
-        # Rules alone can do with empty lines; a model finds more between them.
-        if self.spec.model is not None and not has_terminators(text):
             return None
         pieces = self._rules.split(text)
         return None if self.spec.model is not None and doubt(text, pieces) else pieces

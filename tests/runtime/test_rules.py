@@ -45,6 +45,8 @@ def test_a_piece_too_long_for_a_sentence_is_doubted(before: str) -> None:
     assert reason.startswith("101 words without sentence punctuation between them")
 
 
-@pytest.mark.parametrize("text", ["A man throws a ball.", "a man walks\n\na dog barks", ""])
-def test_one_sentence_and_paragraphs_are_not(text: str) -> None:
-    assert (doubt(text, RULES.split(text)) is None) == bool(text)
+def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:
+    text = "a man walks\n\na dog barks"
+    assert RULES.split(text) == ["a man walks\n\n", "a dog barks"]
+    assert doubt(text, RULES.split(text))
+    assert doubt("A man throws a ball.", ["A man throws a ball."]) is None

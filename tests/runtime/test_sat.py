@@ -21,7 +21,7 @@ from vcs_export.sat import build_sat_bundle
 from vcs_runtime import sat
 from vcs_runtime.bundle import MANIFEST, open_bundle
 from vcs_runtime.device import choose_device
-from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.errors import BundleError
 from vcs_runtime.sat import BoundaryModel
 
 ODD = [
@@ -185,20 +185,6 @@ def test_int8_runs_one_window_at_a_time(
     )
     model.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
     assert [shape[0] for shape in shapes] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [(None, "must be a string, not NoneType"), ("a\ud800b", r"a lone surrogate U\+D800 \(at position 1\)")],
-)
-def test_a_text_that_is_none_is_named(model: BoundaryModel, text: Any, says: str) -> None:
-    with pytest.raises(TextError, match=rf"^texts\[1\]: .*{says}"):
-        model.probabilities(["a", text])
-
-
-def test_one_string_is_no_list_of_texts(model: BoundaryModel) -> None:
-    with pytest.raises(TypeError, match="^texts"):
-        model.probabilities("a man")
 
 
 def test_a_tokenizer_of_another_model_is_refused(
