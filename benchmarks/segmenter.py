@@ -24,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
+import re
 import statistics
 import subprocess
 import sys
@@ -189,6 +189,12 @@ def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[...
     )
 
 
+def peak_mb() -> float:
+    """Peak resident memory of this process. (`getrusage` would count the parent's at the start, too.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+
 def child(path: Path) -> None:
     work = json.loads(path.read_text("utf-8"))
     folder = path.parent
@@ -199,7 +205,7 @@ def child(path: Path) -> None:
         started = time.perf_counter()
         split(texts)
         seconds[name] = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     if work["first"]:
         values = probabilities(work["texts"]["500 words"])
         np.save(folder / f"{work['side']}.npy", np.concatenate(values))
