@@ -19,6 +19,9 @@ def copy(tiny_bundle: Path, tmp_path: Path) -> Path:
     return shutil.copytree(tiny_bundle, tmp_path / "bundle")
 
 
+LOSS = {"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99}
+
+
 def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
     data = json.loads((bundle / MANIFEST).read_text())
     change(data)
@@ -36,10 +39,31 @@ def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -
     assert read_manifest(tmp_path / MANIFEST) == manifest
 
 
+def test_a_manifest_of_schema_2_is_read_with_todays_defaults(copy: Path) -> None:
+    edit(copy, lambda data: data.update(schema=2))
+    spec = open_bundle(copy).manifest.embedder
+    assert spec
+    assert (spec.layout, spec.instruction, spec.mask_instruction, spec.frame) == ("padded", "", False, None)
+
+
+def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
+    new = {
+        "layout": "packed", "instruction": "Query: ", "mask_instruction": True, "long_text": "truncate",
+        "frame": [[1], []], "loss": {**LOSS, "pairs": 2, "vcs_change": 0.01},
+    }  # fmt: skip
+    edit(copy, lambda data: data["embedder"].update(new))
+    manifest = read_manifest(copy / MANIFEST)
+    assert manifest.embedder
+    assert manifest.embedder.frame == ((1,), ())
+    (copy / MANIFEST).write_text(manifest.to_json())
+    assert read_manifest(copy / MANIFEST) == manifest
+    assert json.loads(manifest.to_json())["embedder"].items() >= new.items()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: d.update(schema=1), "schema 1, but this version reads schema 2 only"),
+        (lambda d: d.update(schema=1), "schema 1, but this version reads schema 2 and 3 only"),
         (lambda d: d.update(schema="1"), "schema: must be of type int, not str"),
         (lambda d: d.update(schema=True), "schema: must be of type int, not bool"),
         (lambda d: d.pop("files"), "files: missing"),
@@ -66,6 +90,19 @@ def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -
         (lambda d: d["segmenter"]["rules"].update(name="magic"), "rules must be one of"),
         (lambda d: d["segmenter"].update(rules=None), "neither rules nor a model"),
         (lambda d: d.update(embedder=[]), "an object was expected, not list"),
+        (lambda d: d.update(more=1), "'more' is unknown"),
+        (lambda d: d["files"][0].update(path="LICENSES"), "is not in files"),
+        (lambda d: d["files"][0].update(ends="abc"), "size or sha256 is not one"),
+        (lambda d: d["embedder"].update(more=1), "embedder: 'more' is unknown"),
+        (lambda d: d["embedder"].update(layout="wide"), "layout must be one of"),
+        (lambda d: d["embedder"].update(instruction=None), "instruction: must be of type str"),
+        (lambda d: d["embedder"].update(mask_instruction=True), "goes with neither a padded layout"),
+        (lambda d: d["embedder"].update(mask_instruction=1), "must be of type bool, not int"),
+        (lambda d: d["embedder"].update(frame=[1, 2]), "frame must be two lists"),
+        (lambda d: d["embedder"].update(frame=[[1], [-2]]), "frame must be two lists"),
+        (lambda d: d["embedder"].update(loss={"texts": 3}), "cosine_mean: missing"),
+        (lambda d: d["embedder"].update(loss=LOSS | {"cosine_min": 1.5}), "loss: a value is out of range"),
+        (lambda d: d["embedder"].update(loss=LOSS | {"more": 1}), "loss: 'more' is unknown"),
     ],
 )
 def test_a_manifest_that_is_wrong_names_the_field(
