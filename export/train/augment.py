@@ -102,8 +102,6 @@ def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
         result = [clause for sentence in result for clause in _clauses(sentence, rng, rate)]
     if rng.random() < 0.5:
         result = [_reopen(sentence, rng) for sentence in result]
-    if rng.random() < 0.15:
-        rng.shuffle(result)
     return result
 
 
@@ -118,13 +116,13 @@ def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> lis
     if draw < 0.9:
         return [word.lower() for word in words]
     starts = [1, *ends[:-1]]
-    if draw < 0.96:  # some sentences begin in lower case
-        rate = rng.choice([0.1, 0.3])
+    if draw < 0.95:  # some sentences begin in lower case
+        rate = rng.choice([0.05, 0.2])
         return [
             word.lower() if start and rng.random() < rate else word
             for word, start in zip(words, starts, strict=True)
         ]
-    if draw < 0.99:  # some names do
+    if draw < 0.98:  # some names do
         return [
             word if start or rng.random() < 0.5 else word.lower()
             for word, start in zip(words, starts, strict=True)
@@ -191,7 +189,7 @@ def _terse(sentence: str, rng: random.Random) -> str:
         sentence = _FORMULA.sub("", sentence)
     if rng.random() < 0.7:
         sentence = _COMMENT.sub("", sentence)
-    if rng.random() < 0.15 and len(head := sentence.split(",")[0]) > 15:
+    if rng.random() < 0.3 and len((head := sentence.split(",")[0]).split()) > 2:
         sentence = head
     return _capital(sentence)
 

@@ -96,9 +96,24 @@ def stripped(sentences: Sequence[str]) -> tuple[str, list[int]]:
     return " ".join(words), ends.tolist()
 
 
-def windows(document: Document, tokenizer: Tokenizer, size: int, rng: random.Random) -> Iterator[Window]:
-    """A fresh variation of a document, in windows of at most `size` tokens that start at any place."""
-    text, ends = stripped(augment(document.sentences, rng))
+def variations(documents: Sequence[Document], rng: random.Random) -> Iterator[list[str]]:
+    """A fresh variation of each document; a third of them are mixed with another one, sentence by sentence.
+
+    Without the mixing a model learns which sentence a writer would write next, and not where one ends.
+    """
+    for document in documents:
+        sentences = augment(document.sentences, rng)
+        if rng.random() < 0.35:
+            other = augment(rng.choice(documents).sentences, rng)
+            sentences = rng.sample([*sentences, *other], len(sentences))
+        yield sentences
+
+
+def windows(
+    sentences: Sequence[str], tokenizer: Tokenizer, size: int, rng: random.Random
+) -> Iterator[Window]:
+    """A text as the model sees it, in windows of at most `size` tokens that start at any place."""
+    text, ends = stripped(sentences)
     words = text.split(" ")
     last = np.cumsum([len(word) + 1 for word in words]) - 2
     closing = np.isin(last, ends).astype(np.int64)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpus import Document, Window, hold_out, read_documents, windows
+from corpus import Document, Window, hold_out, read_documents, variations, windows
 from measure import best_threshold, open_model
 from network import BoundaryNetwork
 from safetensors.torch import save_file
@@ -38,7 +38,8 @@ from vcs_export.recipe import load_recipe
 from vcs_export.sources import stage
 from vcs_runtime.bundle import sha256_of
 
-CLS, SEP = 101, 102  # of MiniLM's vocabulary
+CLS, SEP, MASK = 101, 102, 103  # of MiniLM's vocabulary
+HIDDEN_TOKENS = 0.04  # a small share of the tokens is masked, so that no single word decides
 REFERENCE_WEIGHT = 4  # people wrote the references: they come this many times as often
 DOCUMENTS_AT_A_TIME = 400  # batches are made of windows of about one length from so many
 WARM_UP_STEPS = 50
@@ -55,7 +56,8 @@ def batches(
         rng.shuffle(pool)
         for start in range(0, len(pool), DOCUMENTS_AT_A_TIME):
             part = pool[start : start + DOCUMENTS_AT_A_TIME]
-            found = [window for document in part for window in windows(document, tokenizer, size - 2, rng)]
+            texts = variations(part, rng)
+            found = [window for text in texts for window in windows(text, tokenizer, size - 2, rng)]
             found.sort(key=lambda window: len(window.ids) + 8 * rng.random())
             groups = [found[i : i + rows] for i in range(0, len(found), rows)]
             rng.shuffle(groups)
@@ -87,7 +89,8 @@ def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: i
     started, mean = time.monotonic(), 0.0
     for step in range(1, steps + 1):
         ids, mask, capitals, labels, counts = next(feed)
-        logits = network(ids, mask, capitals)
+        hidden = (torch.rand(ids.shape) < HIDDEN_TOKENS) & (ids != CLS) & (ids != SEP)
+        logits = network(ids.masked_fill(hidden, MASK), mask, capitals)
         weight = counts.float()
         loss = (
             binary_cross_entropy_with_logits(logits, labels.float(), weight, reduction="sum") / weight.sum()

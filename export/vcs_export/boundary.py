@@ -31,6 +31,7 @@ from vcs_export.graph.transformer import (
 )
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle import BoundarySpec, SegmenterSpec, sha256_of
+from vcs_runtime.words import WAYS
 
 CAPITALS_INPUT = "capitals"
 OUTPUT = "logits"
@@ -45,7 +46,7 @@ class Updates:
 
     NAME.down `(rank, in)` and NAME.up `(out, rank)`, whose product is added to the checkpoint's NAME.weight
     `(out, in)`; NAME.bias, and NAME.weight of a normalisation, in place of the checkpoint's;
-    capitals.weight `(3, hidden)`: a vector for each way to write a word (`vcs_runtime.words`);
+    capitals.weight `(4, hidden)`: a vector for each way to write a word (`vcs_runtime.words`);
     classifier.weight `(1, hidden)`, classifier.bias `(1,)`.
     """
 
@@ -148,7 +149,7 @@ def write_boundary(checkpoint: BertCheckpoint, updates: Updates, model: Path, we
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in (*INPUTS, CAPITALS_INPUT))
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
-    table = graph.weight("capitals.weight", merged.update("capitals.weight", (3, merged.config.hidden_size)))
+    table = graph.weight("capitals.weight", merged.update("capitals.weight", (WAYS, merged.config.hidden_size)))
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
     for layer in range(updates.layers):
         x = attention(graph, merged, f"encoder.layer.{layer}.", x, bias)

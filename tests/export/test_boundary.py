@@ -44,7 +44,7 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path,
     ids, mask, capitals = np.zeros((3, 3, 16), np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)], mask[i, : len(row)] = row, 1
-        capitals[i, : len(row)] = rng.integers(0, 3, len(row))
+        capitals[i, : len(row)] = rng.integers(0, 4, len(row))
     [logits] = session.run(None, {"input_ids": ids, "attention_mask": mask, "capitals": capitals})
     assert logits.shape == (3, 16, 1)
     for i, row in enumerate(rows):

@@ -31,15 +31,22 @@ def bare_tokenizer() -> Tokenizer:
 
 @pytest.mark.parametrize(
     ("word", "kind"),
-    [("man", 0), ("Man", 1), ("MAN", 2), ("A", 1), ("4th", 0), ("4TH", 2), ("“The", 1), ("é", 0), ("É", 1), ("--", 0)],
+    [("man", 3), ("Man", 1), ("MAN", 2), ("A", 1), ("4th", 3), ("4TH", 2), ("“The", 1), ("é", 3), ("É", 1), ("--", 3)],
 )  # fmt: skip
 def test_how_a_word_is_written(word: str, kind: int) -> None:
     tokenizer = bare_tokenizer()
-    text = f"dog {word} cat"
+    text = f"Dog {word} cat"
     capitals, ends = word_features(text, tokenizer.encode(text, add_special_tokens=False))
-    assert capitals[0] == capitals[-1] == 0
+    assert (capitals[0], capitals[-1]) == (1, 3)
     assert set(capitals[1:-1].tolist()) == {kind}
     assert ends.tolist() == [2, *[3 + len(word)] * (len(ends) - 2), 7 + len(word)]
+
+
+@pytest.mark.parametrize(("count", "small"), [(39, 3), (40, 0)])
+def test_small_letters_say_nothing_in_a_text_that_hardly_has_capitals(count: int, small: int) -> None:
+    text = " ".join(["TV", *["man"] * count])
+    capitals, _ = word_features(text, bare_tokenizer().encode(text, add_special_tokens=False))
+    assert capitals[-count:].tolist() == [small] * count
 
 
 def test_every_token_speaks_for_the_white_space_delimited_word_it_is_in() -> None:
