@@ -7,9 +7,10 @@ size or sha256 differs is refused before anything reads it.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vcs_runtime.errors import BundleError
@@ -61,6 +62,12 @@ class Bundle:
         digests = {entry.path: entry.sha256 for entry in self.manifest.files}
         ours = [digests[path] for path in spec.weights]
         return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
+
+    def engine_hash(self, spec: EmbedderSpec) -> str:
+        """sha256 of all that makes an engine's results: its settings, graph, tokenizer and weights."""
+        digests = {entry.path: entry.sha256 for entry in self.manifest.files}
+        ours = [digests[path] for path in (spec.model, spec.tokenizer, *spec.weights)]
+        return hashlib.sha256(json.dumps([asdict(spec), ours], sort_keys=True).encode()).hexdigest()
 
 
 def home() -> Path:

@@ -147,12 +147,4 @@ def _footprint(text: str, vector: Vector) -> int:
 
 def cache_identity(embedder: Embedder) -> str:
     """What a cached vector is bound to besides its text."""
-    spec = embedder.spec
-    parts = (
-        embedder.weights_hash,
-        spec.long_text,
-        str(spec.max_tokens),
-        spec.precision,
-        embedder.device.engine,
-    )
-    return "|".join(parts)
+    return f"{embedder.hash}|{embedder.device.engine}"

@@ -1,30 +1,37 @@
-"""Cutting token sequences into batches.
+"""Cutting token sequences into batches, and laying a batch out as a graph wants it.
 
-A text is padded to a length that depends on the text alone (its own length, rounded up), and a batch holds
-only texts of one padded length. So a text meets the same shapes, hence the same arithmetic, whatever else is
-in its batch; and since the rounding step is small, hardly any padding is computed.
+A sequence meets the same shapes, hence the same arithmetic, whatever else is in its batch: it is padded to a
+length that depends on itself alone (its own length, rounded up), and a batch holds only sequences of one
+padded length. Since the rounding step is small, hardly any padding is computed; a packed graph computes none.
+
+On a GPU, where the number of rows alone makes the library choose other kernels, a packed batch mixes lengths:
+there a vector depends on its batch within rounding, and not at all on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+IntArray = npt.NDArray[np.int64]
+Inputs = dict[str, IntArray]
+
 STEP = 4
-# Padded tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
+# Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384}
+# Where lengths are mixed, places of a batch for each token of the budget, padding included.
+_PLACES = 2
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One run of the model: `rows` says which sequences, `ids` and `mask` are int64 `(len(rows), tokens)`."""
+    """One run of the model: `rows` says which sequences; `inputs` are int64 arrays by the graph's names."""
 
     rows: list[int]
-    ids: npt.NDArray[np.int64]
-    mask: npt.NDArray[np.int64]
+    inputs: Inputs
 
 
 def padded_length(tokens: int, step: int = STEP) -> int:
@@ -53,12 +60,84 @@ def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Itera
         start = stop
 
 
-def batches(sequences: Sequence[Sequence[int]], token_budget: int) -> Iterator[Batch]:
-    """Cut `sequences` of token ids into batches, as `groups` forms them."""
-    for rows, length in groups([len(sequence) for sequence in sequences], token_budget):
-        ids = np.zeros((len(rows), length), np.int64)  # id 0 under the mask: any would do
-        mask = np.zeros((len(rows), length), np.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(sequences[row])] = sequences[row]
-            mask[i, : len(sequences[row])] = 1
-        yield Batch(rows, ids, mask)
+def mixed_groups(lengths: Sequence[int], token_budget: int) -> Iterator[tuple[list[int], int]]:
+    """As `groups`, of sequences of any lengths: `token_budget` real tokens, and twice as many padded ones."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        width = tokens = max(1, lengths[order[start]])
+        stop = start + 1
+        while (
+            stop < len(order)
+            and tokens + lengths[order[stop]] <= token_budget
+            and (stop - start + 1) * width <= _PLACES * token_budget
+        ):
+            tokens += lengths[order[stop]]
+            stop += 1
+        yield order[start:stop], width
+        start = stop
+
+
+def batches(
+    sequences: Sequence[Sequence[int]],
+    token_budget: int,
+    layout: str = "padded",
+    skip: int = 0,
+    *,
+    mixed: bool = False,
+) -> Iterator[Batch]:
+    """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
+
+    skip   how many first tokens of each sequence the graph leaves out of its mean; less than any length
+    mixed  packed sequences of several lengths share a batch (`mixed_groups`)
+    """
+    lengths = [len(sequence) for sequence in sequences]
+    if mixed and layout == "packed":
+        found = mixed_groups(lengths, token_budget)
+    else:
+        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP)
+    lay_out = _LAYOUTS[layout]
+    for rows, width in found:
+        yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))
+
+
+def _padded(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+    """`input_ids` and `attention_mask`, `(batch, width)`."""
+    ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
+    mask = np.zeros((len(sequences), width), np.int64)
+    for i, sequence in enumerate(sequences):
+        ids[i, : len(sequence)] = sequence
+        mask[i, : len(sequence)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _masked(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+    """Beside the padded inputs `pool_mask` `(batch, width)`: the attention mask without the first `skip`."""
+    inputs = _padded(sequences, width, skip)
+    pool = inputs["attention_mask"].copy()
+    pool[:, :skip] = 0
+    return {**inputs, "pool_mask": pool}
+
+
+def _packed(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+    """All tokens one after the other, and the way to places `(batch, width)` and back."""
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    places = np.arange(width)
+    filled = places < lengths[:, None]
+    first = np.cumsum(lengths) - lengths
+    return {
+        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
+        "gather": np.where(filled, first[:, None] + places, 0),
+        "scatter": np.flatnonzero(filled),
+        "lengths": lengths,
+        "skip": np.full(len(sequences), skip, np.int64),
+    }
+
+
+_LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, int], Inputs]] = {
+    "padded": _padded,
+    "packed": _packed,
+    "masked": _masked,
+}
+INPUTS = {layout: tuple(lay_out([[0]], 1, 0)) for layout, lay_out in _LAYOUTS.items()}
+"""The names of a graph's inputs, by layout."""

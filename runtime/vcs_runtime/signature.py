@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 import vcs_runtime
 from vcs_numba import Params
@@ -43,6 +44,7 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
 
     Weights are named by the first four hex digits of the hash of the bytes that were loaded. What is not at
     its default (penalty, regulariser, small_text, aggregate) has a field of its own after the context's.
+    An instruction before the texts has a field `instr` of its own, the same digits of its hash.
     Where a boundary model may cut, `cut` says its threshold, stride and precision.
     """
     params = options.params
@@ -67,6 +69,7 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
     spec = embedder.spec
     fields += [
         f"emb:{spec.name}@{embedder.weights_hash[:4]}",
+        *([f"instr:{sha256(spec.instruction.encode()).hexdigest()[:4]}"] if spec.instruction else []),
         f"long:{spec.long_text}/{spec.max_tokens}",
         f"prec:{spec.precision}",
         f"engine:{embedder.device.engine}",

@@ -36,9 +36,14 @@ def check_texts(texts: Sequence[str]) -> None:
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")
     for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TextError(f"texts[{i}]: must be a string, not {type(text).__name__}")
-        _refuse_surrogates(text, f"texts[{i}]")
+        check_string(text, f"texts[{i}]")
+
+
+def check_string(text: object, what: str) -> None:
+    """Refuse what is no string, or holds a lone surrogate: a TextError that begins with `what`."""
+    if not isinstance(text, str):
+        raise TextError(f"{what}: must be a string, not {type(text).__name__}")
+    _refuse_surrogates(text, what)
 
 
 def _refuse_surrogates(text: str, what: str) -> None:

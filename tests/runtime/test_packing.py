@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.embedder import cut_windows
-from vcs_runtime.packing import STEP, batches, padded_length
+from vcs_runtime.packing import STEP, batches, mixed_groups, padded_length
+from vcs_runtime.tokenizer import cut_windows
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
 
@@ -16,9 +16,10 @@ SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
 def test_every_sequence_is_in_one_batch_unchanged(sequences: list[list[int]], budget: int) -> None:
     seen = []
     for batch in batches(sequences, budget):
-        assert batch.ids.shape == batch.mask.shape == (len(batch.rows), batch.ids.shape[1])
-        assert batch.ids.dtype == batch.mask.dtype == np.int64
-        for row, ids, mask in zip(batch.rows, batch.ids, batch.mask, strict=True):
+        both = batch.inputs["input_ids"], batch.inputs["attention_mask"]
+        assert both[0].shape == both[1].shape
+        assert both[0].dtype == both[1].dtype == np.int64
+        for row, ids, mask in zip(batch.rows, *both, strict=True):
             assert ids[mask == 1].tolist() == sequences[row]
             assert mask.sum() == len(sequences[row])
         seen += batch.rows
@@ -30,7 +31,7 @@ def test_batches_keep_to_the_budget_unless_one_sequence_exceeds_it(
     sequences: list[list[int]], budget: int
 ) -> None:
     for batch in batches(sequences, budget):
-        assert batch.ids.size <= budget or len(batch.rows) == 1
+        assert batch.inputs["input_ids"].size <= budget or len(batch.rows) == 1
 
 
 @given(SEQUENCES, SEQUENCES)
@@ -39,7 +40,7 @@ def test_the_padded_length_of_a_sequence_depends_on_itself_alone(
 ) -> None:
     for batch in batches(some + others, 10_000):
         for row in batch.rows:
-            assert batch.ids.shape[1] == padded_length(len((some + others)[row]))
+            assert batch.inputs["input_ids"].shape[1] == padded_length(len((some + others)[row]))
 
 
 @given(st.integers(0, 1000))
@@ -56,3 +57,14 @@ def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: in
     lengths = [len(window) for window in windows]
     assert max(lengths) <= limit
     assert max(lengths) - min(lengths) <= 1
+
+
+@given(st.lists(st.integers(1, 60), max_size=60), st.integers(1, 200))
+def test_mixed_batches_keep_to_the_budget_of_tokens_and_of_places(lengths: list[int], budget: int) -> None:
+    seen = []
+    for rows, width in mixed_groups(lengths, budget):
+        assert width == max(lengths[row] for row in rows)
+        assert len(rows) == 1 or sum(lengths[row] for row in rows) <= budget
+        assert len(rows) == 1 or len(rows) * width <= 2 * budget
+        seen += rows
+    assert sorted(seen) == list(range(len(lengths)))

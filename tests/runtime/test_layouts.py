@@ -1,0 +1,188 @@
+"""The three layouts of a graph, the frame and the instruction: one model, the same vectors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.stories import story
+from support.tiny_bert import VOCABULARY
+from support.tiny_layouts import build_layout_bundle, oracle
+from vcs_runtime import BundleError, Embedder, TextError
+from vcs_runtime.bundle import open_bundle
+from vcs_runtime.cache import cache_identity
+from vcs_runtime.device import import_onnxruntime, run_bound
+from vcs_runtime.packing import batches
+
+LAYOUTS = ("padded", "packed", "masked")
+TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
+CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
+Opener = Callable[..., Embedder]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Iterator[Opener]:
+    opened: list[Embedder] = []
+
+    def open_(layout: str, **spec: Any) -> Embedder:
+        target = tmp_path / str(len(opened))
+        opened.append(Embedder.open(build_layout_bundle(target, layout, **spec), device="cpu"))
+        return opened[-1]
+
+    yield open_
+    for embedder in opened:
+        embedder.close()
+
+
+def ids_of(text: str) -> list[int]:
+    return [CLS, *(VOCABULARY[word] for word in text.split()), SEP]
+
+
+def test_every_layout_gives_the_vectors_of_the_model(build: Opener) -> None:
+    vectors = {layout: build(layout).embed(TEXTS) for layout in LAYOUTS}
+    for layout in LAYOUTS:
+        np.testing.assert_allclose(vectors[layout], vectors["padded"], atol=2e-6)
+    np.testing.assert_allclose(vectors["packed"][-1], oracle(ids_of(TEXTS[-1])), atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_vector_does_not_depend_on_its_batch_to_the_bit(build: Opener, layout: str) -> None:
+    embedder = build(layout)
+    batched = embedder.embed(TEXTS)
+    assert np.array_equal(batched, np.concatenate([embedder.embed([text]) for text in TEXTS]))
+    order = random.Random(0).choices(range(len(TEXTS)), k=100)
+    assert np.array_equal(embedder.embed([TEXTS[i] for i in order]), batched[order])
+
+
+def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener) -> None:
+    """What a GPU is given. On a CPU it is not used, since vectors would not be the same to the bit."""
+    embedder = build("packed")
+    alone = embedder.embed(TEXTS)
+    sequences = embedder._tokenizer.sequences(TEXTS, "", 32).ids
+    session = embedder._session
+    assert session
+    found = np.empty_like(alone)
+    for batch in batches(sequences, 200, "packed", mixed=True):
+        assert len({len(sequences[row]) for row in batch.rows}) > 1
+        [found[batch.rows]] = session.run(["embedding"], batch.inputs)
+    np.testing.assert_allclose(found, alone, atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", ["packed", "masked"])
+def test_the_instruction_is_read_but_as_many_first_places_as_it_has_tokens_are_not_pooled(
+    build: Opener, layout: str
+) -> None:
+    embedder = build(layout, long_text="truncate", mask_instruction=True)
+    [vector] = embedder.embed(["a man walks"], instruction="the red ")
+    # Of "[CLS] the red a man walks [SEP]" two places: the instruction's last token is pooled.
+    np.testing.assert_allclose(vector, oracle(ids_of("the red a man walks"), skip=2), atol=2e-6)
+    assert np.abs(vector - oracle(ids_of("the red a man walks"))).max() > 1e-3
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_without_an_instruction_everything_is_pooled(build: Opener, layout: str) -> None:
+    embedder = build(layout, long_text="truncate", mask_instruction=layout != "padded")
+    np.testing.assert_allclose(embedder.embed(["a man"], "")[0], oracle(ids_of("a man")), atol=2e-6)
+
+
+def test_the_bundles_own_instruction_holds_where_none_is_named(build: Opener) -> None:
+    embedder = build("masked", long_text="truncate", instruction="the red ", mask_instruction=True)
+    assert np.array_equal(embedder.embed(["dog"]), embedder.embed(["dog"], "the red "))
+    assert np.abs(embedder.embed(["dog"]) - embedder.embed(["dog"], "")).max() > 1e-3
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_truncation_cuts_the_right_end_and_the_end_of_the_frame(build: Opener, layout: str) -> None:
+    embedder = build(layout, long_text="truncate")
+    ids = ids_of("man walks into the garden")
+    for length, kept in ((5, ids[:5]), (6, ids[:6]), (7, ids), (32, ids)):
+        vector = embedder.embed(["man walks into the garden"], max_length=length)[0]
+        np.testing.assert_allclose(vector, oracle(kept), atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, layout: str) -> None:
+    embedder = build(layout, frame=((SEP, SEP), ()))
+    np.testing.assert_allclose(embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", ["packed", "masked"])
+def test_a_text_of_which_nothing_is_left_to_pool_is_refused(build: Opener, layout: str) -> None:
+    embedder = build(layout, long_text="truncate", mask_instruction=True)
+    embedder.embed(["dog"], "the red car ", max_length=4)
+    with pytest.raises(TextError, match="of 3 tokens the first 3 are the instruction's"):
+        embedder.embed(["dog"], "the red car ", max_length=3)
+
+
+def test_a_graph_whose_inputs_are_those_of_another_layout_is_refused(tmp_path: Path) -> None:
+    folder = build_layout_bundle(tmp_path / "b", "packed")
+    manifest = folder / "bundle.json"
+    manifest.write_text(manifest.read_text().replace('"layout": "packed"', '"layout": "masked"'))
+    with pytest.raises(BundleError, match="not those of a masked graph"):
+        Embedder.open(folder, device="cpu")
+
+
+def test_a_graph_of_another_dimension_is_refused(tmp_path: Path) -> None:
+    folder = build_layout_bundle(tmp_path / "b", "packed")
+    manifest = folder / "bundle.json"
+    manifest.write_text(manifest.read_text().replace('"dimension": 48', '"dimension": 47'))
+    with (
+        Embedder.open(folder, device="cpu") as embedder,
+        pytest.raises(BundleError, match=r"an array \(1, 48\) for 1 texts of dimension 47"),
+    ):
+        embedder.embed(["dog"])
+
+
+def test_an_instruction_that_is_no_text_is_refused(build: Opener) -> None:
+    embedder = build("packed")
+    with pytest.raises(TextError, match="^instruction: must be a string, not int"):
+        embedder.embed(["dog"], 3)  # type: ignore[arg-type]
+    with pytest.raises(TextError, match="^instruction: the text holds a lone surrogate"):
+        embedder.embed(["dog"], "\ud800")
+
+
+def test_bound_inputs_and_outputs_give_what_plain_ones_give(build: Opener) -> None:
+    """The way a GPU is run, here in the memory of the CPU."""
+    session = build("packed")._session
+    assert session
+    [batch] = batches([[CLS, 9, SEP], [CLS, 11, SEP]], 100, "packed")
+    options = import_onnxruntime().RunOptions()
+    [bound] = run_bound(session, ["embedding"], batch.inputs, options, "cpu", 0)
+    assert np.array_equal(bound, session.run(["embedding"], batch.inputs)[0])
+
+
+def test_what_is_cached_is_bound_to_all_that_makes_a_vector(build: Opener) -> None:
+    specs: list[tuple[str, dict[str, Any]]] = [
+        ("packed", {}),
+        ("masked", {}),
+        ("packed", {"frame": ((CLS,), ())}),
+        ("packed", {"instruction": "the "}),
+        ("packed", {"long_text": "truncate"}),
+    ]
+    embedders = [build(layout, **spec) for layout, spec in specs]
+    assert len({embedder.weights_hash for embedder in embedders}) == 1
+    assert len({cache_identity(embedder) for embedder in embedders}) == len(embedders)
+
+
+def test_a_packed_batch_says_where_each_token_lies() -> None:
+    [batch] = batches([[5], [6, 7, 8], [9, 10]], 100, "packed", skip=1, mixed=True)
+    assert batch.rows == [1, 2, 0]
+    told = {name: array.tolist() for name, array in batch.inputs.items()}
+    assert told == {
+        "input_ids": [6, 7, 8, 9, 10, 5],
+        "gather": [[0, 1, 2], [3, 4, 0], [5, 0, 0]],
+        "scatter": [0, 1, 2, 3, 4, 6],
+        "lengths": [3, 2, 1],
+        "skip": [1, 1, 1],
+    }
+    assert all(array.dtype == np.int64 for array in batch.inputs.values())
+
+
+def test_opening_the_bundle_twice_is_the_same_bundle(tmp_path: Path) -> None:
+    folder = build_layout_bundle(tmp_path / "b", "packed")
+    assert open_bundle(folder) == open_bundle(folder)

@@ -1,0 +1,102 @@
+"""One random model as a graph of each layout: attention, a linear layer on tokens, a mean, unit length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from support.tiny_bert import VOCABULARY, tiny_tokenizer
+from vcs_export.graph.builder import GraphBuilder
+from vcs_export.write import BundleWriter
+from vcs_runtime.bundle import EmbedderSpec
+from vcs_runtime.packing import INPUTS
+
+HIDDEN = 48
+FLOAT = int(ir.DataType.FLOAT)
+
+
+def _weights() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    shapes = {"table": (len(VOCABULARY), HIDDEN), **dict.fromkeys("qkvo", (HIDDEN, HIDDEN))}
+    return {
+        name: (rng.standard_normal(shape) * (1 if name == "table" else 1.5 / HIDDEN**0.5)).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def _write(layout: str, model: Path) -> None:
+    graph = GraphBuilder(17)
+    op = graph.op
+    shapes = {
+        "input_ids": ("tokens",) if layout == "packed" else ("batch", "tokens"),
+        "attention_mask": ("batch", "tokens"),
+        "pool_mask": ("batch", "tokens"),
+        "gather": ("batch", "width"),
+        "scatter": ("tokens",),
+        "lengths": ("batch",),
+        "skip": ("batch",),
+    }
+    inputs = {name: graph.input(name, shapes[name]) for name in INPUTS[layout]}
+    weights = {name: graph.weight(name, array) for name, array in _weights().items()}
+    tokens = op("Gather", weights["table"], inputs["input_ids"])
+    if layout == "packed":
+        width = op("Shape", inputs["gather"], start=1, end=2)
+        places = op("Range", graph.int_scalar(0), op("Squeeze", width, graph.ints(0)), graph.int_scalar(1))
+        lengths, skip = (op("Unsqueeze", inputs[name], graph.ints(1)) for name in ("lengths", "skip"))
+        real = op("Cast", op("Less", places, lengths), to=FLOAT)
+        pooled = op("Mul", real, op("Cast", op("GreaterOrEqual", places, skip), to=FLOAT))
+        pad = lambda x: op("Gather", x, inputs["gather"])  # noqa: E731
+        unpad = lambda x: op("Gather", op("Reshape", x, graph.ints(-1, HIDDEN)), inputs["scatter"])  # noqa: E731
+    else:
+        real = op("Cast", inputs["attention_mask"], to=FLOAT)
+        pooled = op("Cast", inputs["pool_mask"], to=FLOAT) if layout == "masked" else real
+        pad = unpad = lambda x: x
+    query, key, value = (pad(op("MatMul", tokens, weights[name])) for name in "qkv")
+    scores = op("Div", op("MatMul", query, op("Transpose", key, perm=[0, 2, 1])), graph.scalar(HIDDEN**0.5))
+    hidden = op("Mul", op("Sub", real, graph.scalar(1.0)), graph.scalar(1e30))
+    scores = op("Softmax", op("Add", scores, op("Unsqueeze", hidden, graph.ints(1))), axis=-1)
+    tokens = op("Add", tokens, unpad(op("MatMul", scores, value)))
+    tokens = pad(op("Add", tokens, op("Tanh", op("MatMul", tokens, weights["o"]))))
+    # Whatever lies in the padded places is multiplied by zero. A product, as in `graph.pooling`: ONNX Runtime's
+    # ReduceSum over the middle axis adds in another order when there are more rows.
+    summed = op("Squeeze", op("MatMul", op("Unsqueeze", pooled, graph.ints(1)), tokens), graph.ints(1))
+    mean = op("Div", summed, op("ReduceSum", pooled, graph.ints(1), keepdims=1))
+    unit = op("Div", mean, op("ReduceL2", mean, axes=[-1], keepdims=1))
+    graph.save(unit, "embedding", ("batch", HIDDEN), model, Path(f"{model}.data"))
+
+
+def build_layout_bundle(target: Path, layout: str, **spec: Any) -> Path:
+    """Build the bundle `target` of that model in a layout; `spec` are further fields of its `EmbedderSpec`."""
+    with BundleWriter(target) as bundle:
+        tiny_tokenizer().save(str(bundle.file("embedder/tokenizer.json")))
+        _write(layout, bundle.file("embedder/model.onnx"))
+        settings = {"max_tokens": 32, "long_text": "window_mean", **spec}
+        return bundle.commit(
+            name=f"tiny-{layout}",
+            licence="CC0-1.0",
+            source="random numbers",
+            embedder=EmbedderSpec(
+                name=f"tiny-{layout}",
+                model="embedder/model.onnx",
+                weights=("embedder/model.onnx.data",),
+                tokenizer="embedder/tokenizer.json",
+                dimension=HIDDEN,
+                precision="fp32",
+                layout=layout,
+                **settings,
+            ),
+        )
+
+
+def oracle(ids: list[int], skip: int = 0) -> np.ndarray[Any, Any]:
+    """The model in NumPy, float64: the unit vector `(HIDDEN,)` of one sequence of token ids."""
+    w = {name: array.astype(np.float64) for name, array in _weights().items()}
+    x = w["table"][ids]
+    scores = (x @ w["q"]) @ (x @ w["k"]).T / HIDDEN**0.5
+    attention = np.exp(scores - scores.max(axis=1, keepdims=True))
+    x = x + attention / attention.sum(axis=1, keepdims=True) @ (x @ w["v"])
+    mean = (x + np.tanh(x @ w["o"]))[skip:].mean(axis=0)
+    return mean / np.linalg.norm(mean)
