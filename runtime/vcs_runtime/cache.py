@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import CacheError
+from vcs_runtime.recent import Recent
 
 Vector = npt.NDArray[np.float32]
 
@@ -97,21 +97,17 @@ class VectorStore:
     def __init__(self, embedder: Embedder, cache: VectorCache | None, memory_bytes: int) -> None:
         self._embedder = embedder
         self._cache = cache
-        self._free = memory_bytes
-        self._memory: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()
+        self._memory: Recent[Vector] = Recent(memory_bytes, lambda vector: vector.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, Vector]:
         """The unit vectors of `texts`, float32 `(dimension,)` each. Every missing text is embedded once."""
         vectors: dict[str, Vector] = {}
         missing: list[str] = []
-        with self._lock:
-            for text in dict.fromkeys(texts):
-                if (vector := self._memory.get(text)) is not None:
-                    self._memory.move_to_end(text)
-                    vectors[text] = vector
-                else:
-                    missing.append(text)
+        for text in dict.fromkeys(texts):
+            if (vector := self._memory.get(text)) is not None:
+                vectors[text] = vector
+            else:
+                missing.append(text)
         if missing:
             fresh = self._cache.load(missing) if self._cache else {}
             missing = [text for text in missing if text not in fresh]
@@ -124,13 +120,8 @@ class VectorStore:
                     self._cache.store(embedded)
                 fresh |= embedded
             vectors |= fresh
-            with self._lock:
-                for text, vector in fresh.items():
-                    if text not in self._memory:  # another thread may have been faster
-                        self._memory[text] = vector
-                        self._free -= _footprint(text, vector)
-                while self._free < 0:
-                    self._free += _footprint(*self._memory.popitem(last=False))
+            for text, vector in fresh.items():
+                self._memory.put(text, vector)
         return vectors
 
     def close(self) -> None:
@@ -138,11 +129,6 @@ class VectorStore:
         self._memory.clear()
         if self._cache:
             self._cache.close()
-
-
-def _footprint(text: str, vector: Vector) -> int:
-    """Bytes that a kept vector takes: its numbers, its text, and what Python needs to hold both."""
-    return vector.nbytes + len(text) + 300
 
 
 def cache_identity(embedder: Embedder) -> str:

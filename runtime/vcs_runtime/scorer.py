@@ -19,6 +19,7 @@ from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import TextError
 from vcs_runtime.progress import progress_bar
+from vcs_runtime.recent import Recent
 from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
 from vcs_runtime.signature import Options, signature
@@ -59,10 +60,13 @@ class Scorer:
     It may be used from several threads. Scores do not depend on what is scored together.
     """
 
-    def __init__(self, embedder: Embedder, segmenter: Segmenter, store: VectorStore) -> None:
+    def __init__(
+        self, embedder: Embedder, segmenter: Segmenter, store: VectorStore, segments: Recent[list[str]]
+    ) -> None:
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
+        self._segments = segments
 
     @classmethod
     def open(
@@ -80,7 +84,8 @@ class Scorer:
         device     "auto", "cpu", "cuda:N"; a named device is used or refused
         cache      folder in which vectors are kept between runs and shared by processes
         threads    CPU threads of the model; default: every core this process may use
-        memory_mb  for vectors of texts that come again: within it each distinct text is embedded once
+        memory_mb  for vectors of texts that come again: within it each distinct text is embedded once (and,
+                   within a sixteenth of it, cut once by the model)
         segmenter  "auto": rules for pairs whose texts all have sentence punctuation, the model for all
                    others, as far as the bundle has them; "rules" or "learned": that one for every pair;
                    or another bundle, whose segmenter is used in place of this one's
@@ -93,7 +98,9 @@ class Scorer:
         if cache is not None:
             vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
         cutter = _open_segmenter(segmenter, opened, device, threads)
-        return cls(embedder, cutter, VectorStore(embedder, vectors, memory_mb << 20))
+        memory = memory_mb << 20
+        segments: Recent[list[str]] = Recent(memory // 16, lambda pieces: sum(map(len, pieces)))
+        return cls(embedder, cutter, VectorStore(embedder, vectors, memory), segments)
 
     @property
     def signature(self) -> str:
@@ -223,10 +230,18 @@ class Scorer:
     def _cut_learned(self, pairs: Iterable[_Prepared], options: Options) -> None:
         """Cut what was left to the boundary model, all texts in one call."""
         waiting = [pair for pair in pairs if pair.stripped]
-        found = iter(self.segmenter.split_learned([text for pair in waiting for text in pair.stripped]))
+        segments: dict[str, list[str]] = {}
+        missing: dict[str, None] = {}
+        for text in (text for pair in waiting for text in pair.stripped):
+            if (kept := self._segments.get(text)) is not None:
+                segments[text] = kept
+            else:
+                missing[text] = None
+        for text, pieces in zip(missing, self.segmenter.split_learned(list(missing)), strict=True):
+            segments[text] = clean_segments(pieces)
+            self._segments.put(text, segments[text])
         for pair in waiting:
-            segments = [clean_segments(next(found)) for _ in pair.stripped]
-            pair.chunks = [join_chunks(part, options.chunk_size) for part in segments]
+            pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.stripped]
             pair.stripped = []
 
     def _score_block(self, block: Sequence[_Prepared | TextError], options: Options) -> Iterator[Result]:

@@ -115,7 +115,9 @@ def test_contractions_are_written_out_before_the_model_sees_them(
     assert seen == ["He cannot stop he is there", "a man sits"]
 
 
-def test_the_texts_of_a_block_are_cut_in_one_call(mixed: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
+    tiny_bundle: Path, mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
     split = Segmenter.split_learned
     monkeypatch.setattr(
@@ -123,8 +125,11 @@ def test_the_texts_of_a_block_are_cut_in_one_call(mixed: Scorer, monkeypatch: py
         "split_learned",
         lambda self, texts, *rest: (calls.append(len(texts)), split(self, texts, *rest))[1],
     )
-    mixed.score_many([*LOOSE, *PAIRS])
-    assert calls == [2 * len(LOOSE)]
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as fresh:
+        first = fresh.score_many([*LOOSE, *PAIRS])
+        assert calls == [len({text for pair in LOOSE for text in pair})]
+        assert fresh.score_many([*LOOSE, *PAIRS]) == first
+        assert calls[1:] == [0]  # what was cut is kept
 
 
 def test_scores_by_the_model_are_the_same_alone_batched_and_shuffled_to_the_bit(
