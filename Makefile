@@ -14,7 +14,7 @@ $(VENV)/runtime: pyproject.toml
 
 # What the tests and checks need on top.
 $(VENV)/develop: $(VENV)/runtime
-	$(BIN)/python -m pip install --quiet -e '.[cpu,default,parquet]' --group test --group lint
+	$(BIN)/python -m pip install --quiet -e '.[cpu,default,export,parquet]' --group test --group lint
 	touch $@
 
 demo: $(VENV)/runtime
@@ -40,7 +40,7 @@ types: $(VENV)/develop
 	$(PYTHON) -m venv .venv-parity
 	.venv-parity/bin/python -m pip install --quiet --upgrade pip
 	.venv-parity/bin/python -m pip install --quiet torch==2.13.0
-	.venv-parity/bin/python -m pip install --quiet -e '.[cpu,default,parity]' --group test
+	.venv-parity/bin/python -m pip install --quiet -e '.[cpu,default,export,parity]' --group test
 	touch $@
 
 parity: .venv-parity/ready
