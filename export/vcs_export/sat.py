@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import string
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as changed
+from importlib.resources import files
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
-from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, bare_tokenizer, read_json
+from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, checked_tokenizer, read_json
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantize import quantize
@@ -34,7 +35,7 @@ def build_sat_bundle(
     target: Path,
     *,
     name: str,
-    threshold: float,
+    threshold: float | None = None,
     stride: int = 64,
     licence: str,
     source: str,
@@ -50,12 +51,14 @@ def build_sat_bundle(
     checkpoint  a folder with `config.json` and `model.safetensors`, or else a ready-made graph, `model.onnx`
                 or `model_optimized.onnx`, which is taken as it is; or the path of such a graph itself
     name        of the bundle and of its segmenter, as signatures print it
-    threshold   a segment ends behind a character whose probability is above it
+    threshold   a segment ends behind a character whose probability is above it; None: what the authors give
+                for models of this kind, which their settings tell
     stride      tokens from the start of one window to the next
     licence     SPDX identifier of the weights;  source  where they came from, in words
     tokenizer   xlm-roberta-base's `tokenizer.json`; None: the one in the folder (the authors' have none)
     precision   of weights and arithmetic, one of `PRECISIONS`; None: fp32, or what a ready-made graph has
-    texts       int8 needs them: how far its boundaries agree with those of fp32 is measured on them
+    texts       for int8: how far its boundaries agree with those of fp32 is measured on them; by default
+                on the stories of `vcs-runtime demo`
     rules       what cuts texts with sentence punctuation; None: the model cuts every text
     extra_files further files by their path in the bundle: licence texts, notices
     replace     replace a bundle that is there
@@ -65,6 +68,7 @@ def build_sat_bundle(
     """
     folder, graph = locate(checkpoint)
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
+    threshold = config.authors_threshold if threshold is None else threshold
     _check_settings(config, name, threshold, stride)
     ready = open_ready_made(graph, config) if graph else None
     precision = precision or (ready.precision if ready else "fp32")
@@ -72,8 +76,6 @@ def build_sat_bundle(
         raise ExportError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
     if ready and precision != ready.precision:
         raise ExportError(f"{graph}: is {ready.precision}; {precision} can only be made from {WEIGHTS}")
-    if precision == "int8" and not texts:
-        raise ExportError("int8 moves boundaries: it needs texts (--text) to measure its agreement with fp32")
     words = _tokenizer(tokenizer or folder / TOKENIZER, config)
     with BundleWriter(target, replace) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)
@@ -97,7 +99,7 @@ def build_sat_bundle(
             precision=precision,
         )
         if precision == "int8":
-            spec = changed(spec, agreement=_agreement(folder, bundle.folder, spec, texts))
+            spec = changed(spec, agreement=_agreement(folder, bundle.folder, spec, texts or _stories()))
         return bundle.commit(
             name=name, licence=licence, source=source, segmenter=SegmenterSpec(rules=rules, model=spec)
         )
@@ -183,7 +185,7 @@ def _write_graph(folder: Path, model: Path, precision: str) -> None:
             quantize(source, model)
 
 
-def _agreement(folder: Path, built: Path, spec: BoundarySpec, texts: Sequence[str]) -> float:
+def _agreement(folder: Path, built: Path, spec: BoundarySpec, texts: Sequence[str]) -> float | None:
     """Boundary F1 of the model `spec` in the folder `built` against fp32 from the same checkpoint."""
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         exact = changed(spec, precision="fp32")
@@ -192,6 +194,13 @@ def _agreement(folder: Path, built: Path, spec: BoundarySpec, texts: Sequence[st
         Path(work, exact.tokenizer).write_bytes((built / spec.tokenizer).read_bytes())
         _write_graph(folder, Path(work, exact.model), exact.precision)
         return boundary_agreement((Path(work), exact), (built, spec), texts)
+
+
+def _stories() -> list[str]:
+    """The demo's descriptions, without punctuation, as the segmenter sees texts."""
+    data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
+    texts = [data["reference"], *(version["text"] for version in data["versions"])]
+    return [text.translate(str.maketrans("", "", string.punctuation)) for text in texts]
 
 
 def _check_settings(config: SatConfig, name: str, threshold: float, stride: int) -> None:
@@ -211,17 +220,5 @@ def _tokenizer(path: Path, config: SatConfig) -> bytes:
         raise CheckpointError(
             f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or name it"
         )
-    content = bare_tokenizer(path)
-    try:
-        tokenizer = Tokenizer.from_buffer(content)
-    except Exception as error:  # the library has no class of its own
-        raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
-    if (size := tokenizer.get_vocab_size()) != config.vocab_size:
-        raise CheckpointError(
-            f"{path}: {size} tokens, but the model has {config.vocab_size} (vocab_size): "
-            "this is another model's tokenizer"
-        )
-    for token, expected in (("<s>", FRAME[0]), ("<pad>", PAD), ("</s>", FRAME[1])):
-        if (found := tokenizer.token_to_id(token)) != expected:
-            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {found}")
-    return content
+    special = {"<s>": FRAME[0], "<pad>": PAD, "</s>": FRAME[1]}
+    return checked_tokenizer(path, config.vocab_size, special)

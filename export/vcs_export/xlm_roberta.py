@@ -35,11 +35,21 @@ class SatConfig(TransformerConfig):
 
     lookahead: int | None
     """How many tokens to its right the whole model may look at from a token; None: all of them."""
+    num_labels: int
+    """Of the classifier: one (a boundary) in -sm models; others have one more for each punctuation mark."""
 
     @property
     def max_tokens(self) -> int:
         """The longest input, `<s>` and `</s>` included."""
         return self.max_position_embeddings - PAD - 1
+
+    @property
+    def authors_threshold(self) -> float:
+        """What SaT's authors give for models of this kind (for ones adapted with LoRA, which settings do not
+        tell: 0.5)."""
+        if self.num_labels == 1:
+            return 0.25  # -sm
+        return 0.01 if self.lookahead is None else 0.025  # no-limited-lookahead; base
 
     @property
     def lookahead_per_layer(self) -> int | None:
@@ -60,7 +70,7 @@ def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
     path = folder / CONFIG
     data = read_json(path)
     config = sat_config(path, data)
-    labels = _labels(path, data)
+    labels = config.num_labels
     head = {"classifier.weight": (labels, config.hidden_size), "classifier.bias": (labels,)}
     with open_checkpoint(folder, config, _PREFIXES, head, ["F32", "F16"]) as checkpoint:
         yield checkpoint
@@ -71,7 +81,7 @@ def sat_config(path: Path, data: Any) -> SatConfig:
     settings = transformer_settings(path, data, ["xlm-token", "xlm-roberta"])
     only(path, data, "pad_token_id", PAD, PAD)
     only(path, data, "lookahead_split_layers", None, None)
-    config = SatConfig(**settings, lookahead=_lookahead(path, data))
+    config = SatConfig(**settings, lookahead=_lookahead(path, data), num_labels=_labels(path, data))
     if config.num_hidden_layers > _MAX_LAYERS:
         raise CheckpointError(
             f"{path}: num_hidden_layers {config.num_hidden_layers} is not supported, only 1 to {_MAX_LAYERS}"

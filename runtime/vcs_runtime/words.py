@@ -22,8 +22,9 @@ _WORDS_A_CAPITAL = 40
 def word_features(text: str, encoding: Encoding) -> tuple[IntArray, IntArray]:
     """How the word of each token of `text` is written, and its last character; both int64 `(tokens,)`.
 
-    A word is what stands between white space. It is written with a CAPITAL (1), all in CAPITALS (2: at least two
-    letters), or neither: SMALL (3), in a text that hardly has capitals CASELESS (0). `text` has at least one word.
+    A word is what stands between white space. It is written with a CAPITAL (1), all in CAPITALS (2: at least
+    two letters), or neither: SMALL (3), in a text that hardly has capitals CASELESS (0). `text` has at least
+    one word.
     """
     spans = [match.span() for match in _WORD.finditer(text)]
     starts, ends = (np.array(side, np.int64) for side in zip(*spans, strict=True))

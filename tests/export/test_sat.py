@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
@@ -18,10 +17,12 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from support.tiny_sat import WORDS, build_tiny_sat_bundle, write_tiny_sat
+from vcs_export.checkpoint import CONFIG, read_json
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.recipe import SatRecipe, load_recipe, load_sat_recipe, recipes_folder
 from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_recipe, build_sat_bundle
 from vcs_export.write import BundleExistsError
+from vcs_export.xlm_roberta import sat_config
 from vcs_runtime.bundle import BoundarySpec, RulesSpec, open_bundle, sha256_of
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
@@ -160,12 +161,10 @@ def test_tensors_that_do_not_fit_are_named(
     ("options", "message"),
     [
         ({"precision": "int4"}, "precision must be one of fp32, fp16, int8, not 'int4'"),
-        ({"precision": "int8"}, "int8 moves boundaries: it needs texts"),
         ({"threshold": 0.0}, "threshold must be between 0 and 1"),
         ({"stride": 511}, "stride must be 1 to 510 tokens, not 511"),
         ({"stride": 0}, "stride must be 1 to 510 tokens, not 0"),
         ({"name": "a|b"}, "name 'a|b'"),
-        ({"precision": "int8", "texts": ["the"], "threshold": 0.999999}, "fp32 sets no boundary"),
     ],
 )
 def test_options_out_of_range_are_refused(
@@ -175,6 +174,25 @@ def test_options_out_of_range_are_refused(
         build(sat, tmp_path / "bundle", **options)
     assert message in str(caught.value)
     assert not (tmp_path / "bundle").exists()
+
+
+def test_int8_without_texts_is_measured_on_the_demo_and_agreement_may_be_unknown(
+    sat: Path, tmp_path: Path
+) -> None:
+    measured = boundary(build(sat, tmp_path / "one", precision="int8", threshold=None))
+    assert measured.threshold == 0.025
+    assert measured.agreement is not None
+    assert 0 < measured.agreement <= 1
+    silent = build(sat, tmp_path / "two", precision="int8", texts=["the"], threshold=0.999999)
+    assert boundary(silent).agreement is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "lookahead", "threshold"), [(1, None, 0.25), (111, 48, 0.025), (111, None, 0.01)]
+)
+def test_the_authors_thresholds(tmp_path: Path, labels: int, lookahead: int | None, threshold: float) -> None:
+    folder = write_tiny_sat(tmp_path / "checkpoint", num_labels=labels, lookahead=lookahead)
+    assert sat_config(folder / CONFIG, read_json(folder / CONFIG)).authors_threshold == threshold
 
 
 @pytest.mark.parametrize(
@@ -415,7 +433,11 @@ class TestCommand:
         result = self.invoke("--from", sat, "--to", tmp_path / "mine", "--threshold", "0.5")
         assert result.stdout == f"{tmp_path / 'mine'}\n"
         manifest = open_bundle(tmp_path / "mine").manifest
-        assert (manifest.name, manifest.licence, manifest.source) == ("mine", "NOASSERTION", "checkpoint")
+        assert (manifest.name, manifest.licence, manifest.source) == (
+            "checkpoint",
+            "NOASSERTION",
+            "checkpoint",
+        )
 
     def test_int8_prints_its_agreement(self, sat: Path, tmp_path: Path) -> None:
         (tmp_path / "texts").write_text("\n\n".join(TEXTS), "utf-8")
@@ -424,9 +446,11 @@ class TestCommand:
         agreement = boundary(tmp_path / "mine").agreement
         assert f"boundary F1 of int8 against fp32: {agreement:.4f}" in result.stderr
 
-    def test_no_threshold_is_guessed(self, sat: Path, tmp_path: Path) -> None:
-        with pytest.raises(click.UsageError, match=r"0\.25 for -sm, 0\.025 for base, 0\.01"):
-            self.invoke("--from", sat, "--to", tmp_path / "sat-3l-sm")
+    def test_the_threshold_is_the_authors_for_models_of_this_kind(self, sat: Path, tmp_path: Path) -> None:
+        result = self.invoke("--from", sat, "--to", tmp_path / "sat")
+        want = sat_config(sat / CONFIG, read_json(sat / CONFIG)).authors_threshold
+        assert boundary(tmp_path / "sat").threshold == want
+        assert f"threshold {want:g}" in result.stderr
 
     def test_a_recipe_by_name_or_file_refuses_another_model(self, sat: Path, tmp_path: Path) -> None:
         for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):

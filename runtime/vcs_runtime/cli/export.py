@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from vcs_runtime.errors import DeviceError, InputError
-
-THRESHOLDS = "0.25 for -sm, 0.025 for base, 0.01 for no-limited-lookahead models, 0.5 with LoRA"
-"""The authors' thresholds: which one holds cannot be told from a model's files."""
 
 
 @click.group()
@@ -29,9 +27,9 @@ def export() -> None:
 @click.option("--recipe", metavar="NAME|FILE",
               help="What the model must be: sat-3l-sm, sat-12l-sm, sat-3l or a TOML file.")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
-              help=f"Without a recipe, or in place of its own; the authors': {THRESHOLDS}.")  # fmt: skip
+              help="Default: the recipe's, or the authors' for models of its kind (with LoRA 0.5).")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
-              help="For int8: texts, one a line, on which its agreement with fp32 is measured.")  # fmt: skip
+              help="For int8: texts, one a line, to measure its agreement with fp32 on.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
 def sat(
     source: Path,
@@ -45,7 +43,7 @@ def sat(
 ) -> None:
     """Build a segmenter's bundle from a SaT (Segment Any Text) model, without PyTorch.
 
-    With a recipe, the model's settings and known hashes are checked. Without one, --threshold is needed.
+    With a recipe, the model's settings and known hashes are checked.
     """
     try:
         from vcs_export.recipe import load_sat_recipe
@@ -66,13 +64,11 @@ def sat(
             texts=texts,
             replace=force,
         )
-    elif threshold is None:
-        raise click.UsageError(f"give --recipe, or --threshold (the authors': {THRESHOLDS})")
     else:
         build_sat_bundle(
             source,
             target,
-            name=target.resolve().name,
+            name=_plain(source.resolve().name),
             threshold=threshold,
             licence="NOASSERTION",
             source=source.resolve().name,
@@ -82,9 +78,17 @@ def sat(
             replace=force,
         )
     segmenter = open_bundle(target).manifest.segmenter
-    if segmenter and segmenter.model and (agreement := segmenter.model.agreement) is not None:
-        click.echo(f"vcs-runtime: boundary F1 of int8 against fp32: {agreement:.4f}", err=True)
+    if segmenter and (model := segmenter.model):
+        click.echo(f"vcs-runtime: {model.name}: {model.precision}, threshold {model.threshold:g}", err=True)
+        if model.precision == "int8":
+            found = "neither sets any" if model.agreement is None else f"{model.agreement:.4f}"
+            click.echo(f"vcs-runtime: boundary F1 of int8 against fp32: {found}", err=True)
     click.echo(target)
+
+
+def _plain(name: str) -> str:
+    """A folder's name as a signature may hold it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
 def _lines(path: Path) -> list[str]:
