@@ -27,7 +27,7 @@ def export() -> None:
 @click.option("--recipe", metavar="NAME|FILE",
               help="What the model must be: sat-3l-sm, sat-12l-sm, sat-3l or a TOML file.")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
-              help="Default: the recipe's, or the authors' for models of its kind (with LoRA 0.5).")  # fmt: skip
+              help="Default: the recipe's, or the authors' for its kind (not LoRA: 0.5).")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
               help="For int8: texts, one a line, to measure its agreement with fp32 on.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
