@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 
 from vcs_export.errors import CheckpointError, os_reason
 
@@ -158,6 +159,24 @@ def bare_tokenizer(path: Path) -> bytes:
     return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
         "utf-8", "surrogatepass"
     )
+
+
+def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
+    """`bare_tokenizer`, if it has as many tokens as the model, and the `special` ones by the model's ids."""
+    content = bare_tokenizer(path)
+    try:
+        tokenizer = Tokenizer.from_buffer(content)
+    except Exception as error:  # the library has no class of its own
+        raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
+    if (size := tokenizer.get_vocab_size()) != vocab_size:
+        raise CheckpointError(
+            f"{path}: {size} tokens, but the model has {vocab_size} (vocab_size): "
+            "this is another model's tokenizer"
+        )
+    for token, expected in special.items():
+        if (found := tokenizer.token_to_id(token)) != expected:
+            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {found}")
+    return content
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from typing import Any
 from vcs_export.bert import FILES, BertConfig
 from vcs_export.boundary import BoundaryRecipe
 from vcs_export.checkpoint import TOKENIZER, WEIGHTS
+from vcs_export.decoder import DecoderConfig
 from vcs_export.errors import ExportError, os_reason
+from vcs_export.graph.latent import LatentConfig
 from vcs_export.ready_made import NAMES
 from vcs_export.xlm_roberta import SatConfig
 from vcs_runtime.bundle import RulesSpec
@@ -87,6 +89,28 @@ class SatRecipe:
     notice: bytes | None = None
 
 
+@dataclass(frozen=True)
+class NvEmbedRecipe:
+    """An NV-Embed model as it is published.
+
+    name, licence, source, instruction, max_tokens, long_text  as `build_nv_embed_bundle` takes them
+    config, latent  its settings, by the field names of `DecoderConfig` and `LatentConfig`
+    sha256  of its published files, by their names
+    notice  what the bundle says about the licence
+    """
+
+    name: str
+    licence: str
+    source: str
+    instruction: str
+    max_tokens: int
+    long_text: str
+    config: Mapping[str, int | float]
+    latent: Mapping[str, int]
+    sha256: Mapping[str, str]
+    notice: str
+
+
 def recipes_folder() -> Path:
     """Where the recipes are: inside the installed package, or in the checkout that it is run from."""
     package = Path(__file__).parent
@@ -113,6 +137,21 @@ def load_sat_recipe(recipe: str | Path) -> SatRecipe:
         loaded = _sat_recipe(data)
         text = _licence(folder, loaded.licence)
         return replace(loaded, notice=text and f"{data['copyright']}\n\n".encode() + text)
+
+
+def load_nv_embed_recipe(recipe: str | Path = "nv-embed-v2") -> NvEmbedRecipe:
+    """Read the recipe of an NV-Embed model: one of the project's by its name, or any TOML file by its path.
+
+    Raises ExportError naming the file and what is wrong in it.
+    """
+    with _reading(recipe) as (data, _):
+        if (kind := data.pop("kind")) != "nv-embed":
+            raise ValueError(f"kind: only 'nv-embed' is known, not {kind!r}")
+        for key, kind_of in (("config", DecoderConfig), ("latent", LatentConfig)):
+            if unknown := set(data[key]) - {item.name for item in fields(kind_of)}:
+                raise ValueError(f"{key}: {', '.join(sorted(unknown))} are not settings of the model")
+        digests = {name: _sha256(digest) for name, digest in data.pop("sha256").items()}
+        return NvEmbedRecipe(**data, sha256=digests)
 
 
 @contextmanager

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
-from vcs_runtime.bundle import BoundarySpec, Bundle, EmbedderSpec, Loss, Manifest
-from vcs_runtime.tokenizer import load_tokenizer
+from vcs_runtime.bundle import BoundarySpec, Bundle, Manifest
 
 Model = tuple[Path, BoundarySpec]
 """A boundary model: the folder that its paths start from, and how it is run."""
@@ -38,54 +36,3 @@ def _boundaries(model: Model, texts: Sequence[str]) -> np.ndarray[tuple[int], np
         return np.concatenate(opened.probabilities(texts)) > spec.threshold
     finally:
         opened.close()
-
-
-def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
-    """How far the vectors of the embedder `spec` in `folder` are from those of the graph `exact`.
-
-    exact   an unquantised graph with the same inputs, its weights beside it
-    texts   each is embedded alone, cut at the model's longest input
-
-    Raises ExportError if a vector is not finite; DeviceError, BundleError from the runtime.
-    """
-    tokenizer = load_tokenizer(folder / spec.tokenizer)
-    first, last = spec.frame or ((), ())
-    room = spec.max_tokens - len(first) - len(last)
-    rows = [
-        [*first, *encoding.ids[:room], *last]
-        for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    ]
-    wanted, got = (_vectors(model, spec.layout, rows) for model in (exact, folder / spec.model))
-    cosines = np.sum(wanted * got, axis=1)
-    if not np.isfinite(cosines).all():
-        raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
-    return Loss(len(rows), float(cosines.mean()), float(cosines.min()))
-
-
-def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """The vectors of token ids, one at a time, on the CPU."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    # Optimising would turn half-precision weights into float32 ones, all of them and in memory.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(None, single(layout, row))[0] for row in rows]).astype(np.float64)
-
-
-def single(layout: str, ids: Sequence[int], skip: int = 0) -> dict[str, NDArray[np.int64]]:
-    """The inputs of a graph (`graph.layout`) for one text, whose first `skip` tokens are not pooled."""
-    row = np.array([ids], np.int64)
-    places = np.arange(row.size)
-    if layout == "masked":
-        pooled = (places >= skip).astype(np.int64)[None]
-        return {"input_ids": row, "attention_mask": np.ones_like(row), "pool_mask": pooled}
-    lengths, skips = np.array([row.size], np.int64), np.array([skip], np.int64)
-    return {
-        "input_ids": row[0],
-        "gather": places[None],
-        "scatter": places,
-        "lengths": lengths,
-        "skip": skips,
-    }

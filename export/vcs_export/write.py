@@ -6,16 +6,19 @@ write the same bundle use two such folders; the first to rename wins, or, when r
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from vcs_export.errors import ExportError, os_reason
-from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec, sha256_of
+from vcs_export.shards import Progress, silent
+from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
@@ -23,6 +26,7 @@ LICENCES = "LICENSES"
 # A partial folder that no living export can still be writing: left by a process that was killed.
 _STALE_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5
+_HASHED_AT_ONCE = 4 << 20
 
 
 class BundleExistsError(ExportError):
@@ -71,6 +75,21 @@ class BundleWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
+    def link(self, source: Path, relative: str) -> None:
+        """Put a file of another folder into the bundle as a hard link: the same bytes, no more disk.
+
+        Raises ExportError where the file system cannot: the two are on different ones, or it has no links.
+        """
+        # Not a symbolic link, which readers refuse: it could lead anywhere by the time it is followed.
+        real = Path(os.path.realpath(source))
+        try:
+            os.link(real, self.file(relative))
+        except OSError as error:
+            raise ExportError(
+                f"{real}: cannot be linked into {self.target} ({error.strerror}): "
+                "copy the weights instead (--weights copy), or put the bundle on the same file system"
+            ) from None
+
     def commit(
         self,
         *,
@@ -79,16 +98,22 @@ class BundleWriter:
         source: str,
         embedder: EmbedderSpec | None = None,
         segmenter: SegmenterSpec | None = None,
+        known: Mapping[str, str] | None = None,
+        progress: Progress = silent,
     ) -> Path:
         """Hash all files, write `bundle.json`, flush to disk and rename into place. Returns the target.
+
+        known     sha256 of files by their path in the bundle, where it is known already
+        progress  told how far hashing is
 
         Raises BundleExistsError (another process was faster), ExportError (the disk).
         """
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        files = tuple(
-            FileEntry(path.relative_to(self.folder).as_posix(), path.stat().st_size, sha256_of(path))
-            for path in paths
-        )
+        sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in paths}
+        digests = {name: digest for name, digest in (known or {}).items() if name in sizes}
+        unknown = {name: self.folder / name for name in sizes if name not in digests}
+        digests |= hash_files(unknown, progress)
+        files = tuple(FileEntry(name, size, digests[name]) for name, size in sizes.items())
         manifest = Manifest(name, licence, source, files, embedder, segmenter)
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         for path in [*paths, self.folder / MANIFEST]:
@@ -137,6 +162,21 @@ class BundleWriter:
 
     def _failed(self, error: OSError) -> ExportError:
         return ExportError(f"cannot write the bundle {self.target}: {os_reason(error)}")
+
+
+def hash_files(files: Mapping[str, Path], progress: Progress = silent) -> dict[str, str]:
+    """The sha256 of each file, 64 hex digits, under the keys of `files`. Raises OSError."""
+    total, done, digests = sum(path.stat().st_size for path in files.values()), 0, {}
+    buffer = memoryview(bytearray(_HASHED_AT_ONCE))
+    for name, path in files.items():
+        digest = hashlib.sha256()
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                digest.update(buffer[:count])
+                done += count
+                progress("hashing", done, total)
+        digests[name] = digest.hexdigest()
+    return digests
 
 
 def _remove(path: Path) -> None:

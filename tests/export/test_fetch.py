@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,7 +23,15 @@ from vcs_export import fetch, sources
 from vcs_export.bert import FILES
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.fetch import fetch_default
-from vcs_export.recipe import PinnedFile, Recipe, Wheel, load_recipe, load_sat_recipe, recipes_folder
+from vcs_export.recipe import (
+    PinnedFile,
+    Recipe,
+    Wheel,
+    load_nv_embed_recipe,
+    load_recipe,
+    load_sat_recipe,
+    recipes_folder,
+)
 from vcs_runtime.bundle import RulesSpec, SegmenterSpec, default_bundle_path, open_bundle
 from vcs_runtime.errors import BundleError
 
@@ -393,7 +402,8 @@ class TestRecipes:
         paths = sorted(recipes_folder().glob("*.toml"))
         assert paths
         for path in paths:
-            load = load_sat_recipe if path.stem.startswith("sat-") else load_recipe
+            kind = tomllib.loads(path.read_text("utf-8")).get("kind")
+            load = {"sat": load_sat_recipe, "nv-embed": load_nv_embed_recipe, None: load_recipe}[kind]
             assert load(path).name == path.stem
 
     @pytest.mark.parametrize(

@@ -23,26 +23,101 @@ Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 # Rows of a table that are converted at a time, so that no second copy of it is held.
 _BLOCK_ROWS = 4096
 _PRODUCER = "vcs-runtime"
-# The oldest file format that knows the operator sets used here; readers refuse files that are too new.
-_IR_VERSION = 8
+# The oldest file format that knows an operator set; readers refuse files that are too new.
+_IR_VERSIONS = {17: 8, 23: 11, 24: 12}
+_MICROSOFT = "com.microsoft"
 
 
-class GraphBuilder:
-    """Collects the nodes and tensors of one graph. Nodes must be added after what they read.
-
-    precision  "fp32"; "fp16": weights and scalars are stored, and so all arithmetic is done, in half
-               precision; "int8": tables are stored as int8, all else is float32 (`quantize` does the rest)
+class Graph:
+    """Collects the nodes and small constants of one graph. Nodes must be added after what they read.
 
     Names follow from the order of the calls: the same calls give the same bytes.
     """
 
-    def __init__(self, opset: int, precision: str = "fp32") -> None:
-        self._opset = opset
-        self._float = np.dtype(np.float16 if precision == "fp16" else np.float32)
-        self._small_tables = precision == "int8"
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        self._float: np.dtype[Any] = np.dtype(np.float32)
         self._inputs: list[ir.Value] = []
         self._nodes: list[ir.Node] = []
         self._constants: dict[str, ir.Value] = {}
+
+    def input(self, name: str, shape: Sequence[str | int]) -> ir.Value:
+        """An int64 input; dimensions are sizes or names."""
+        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.INT64))
+        self._inputs.append(value)
+        return value
+
+    def op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | Sequence[int]) -> ir.Value:
+        """A standard operator with one output; None stands for an input that is left out."""
+        return self._node("", kind, inputs, attributes)
+
+    def microsoft_op(self, kind: str, *inputs: ir.Value, **attributes: int | float) -> ir.Value:
+        """An operator of ONNX Runtime's own, with one output."""
+        return self._node(_MICROSOFT, kind, inputs, attributes)
+
+    def ints(self, *values: int) -> ir.Value:
+        """A constant int64 vector, stored in the graph's own file."""
+        return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
+
+    def int_scalar(self, value: int) -> ir.Value:
+        """A constant int64 scalar, stored in the graph's own file."""
+        return self._constant(f"int_{value}", np.array(value, np.int64))
+
+    def scalar(self, value: float) -> ir.Value:
+        """A constant float scalar, stored in the graph's own file."""
+        return self._constant(f"scalar_{value!r}", np.array(value, self._float))
+
+    def _write(
+        self,
+        output: ir.Value,
+        name: str,
+        shape: Sequence[str | int],
+        model: Path,
+        weights: Sequence[ir.Value],
+    ) -> None:
+        """Write the graph with its one float32 output, called `name`; `weights` lie in other files."""
+        output.name, output.shape, output.type = name, ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
+        graph = ir.Graph(
+            self._inputs,
+            [output],
+            nodes=self._nodes,
+            initializers=[*self._constants.values(), *weights],
+            opset_imports={"": self.opset}
+            | {node.domain: 1 for node in self._nodes if node.domain == _MICROSOFT},
+            name="encoder",
+        )
+        version = _IR_VERSIONS[self.opset]
+        proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name=_PRODUCER))
+        model.write_bytes(proto.SerializeToString(deterministic=True))
+
+    def _node(
+        self, domain: str, kind: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]
+    ) -> ir.Value:
+        name = f"{kind}_{len(self._nodes)}"
+        output = ir.Value(name=f"{name}_out")
+        self._nodes.append(ir.node(kind, inputs, attributes, domain=domain, outputs=[output], name=name))
+        return output
+
+    def _constant(self, name: str, array: NDArray[Any]) -> ir.Value:
+        if name not in self._constants:
+            tensor = ir.tensor(array, name=name)
+            self._constants[name] = ir.Value(
+                name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+            )
+        return self._constants[name]
+
+
+class GraphBuilder(Graph):
+    """A graph of an encoder, whose weights are arrays and go into one file beside it.
+
+    precision  "fp32"; "fp16": weights and scalars are stored, and so all arithmetic is done, in half
+               precision; "int8": tables are stored as int8, all else is float32 (`quantize` does the rest)
+    """
+
+    def __init__(self, opset: int, precision: str = "fp32") -> None:
+        super().__init__(opset)
+        self._float = np.dtype(np.float16 if precision == "fp16" else np.float32)
+        self._small_tables = precision == "int8"
         self._weights: dict[str, Weights] = {}
         self._offsets: dict[str, tuple[int, ir.Value]] = {}
         self._end = 0
@@ -57,31 +132,6 @@ class GraphBuilder:
         """What hides a key when it is added to its score: finite, so that a row without keys gives no NaN."""
         # In half precision the lowest number would overflow as soon as a score is added.
         return -1e4 if self._float == np.float16 else float(np.finfo(np.float32).min)
-
-    def input(self, name: str, shape: Sequence[str | int]) -> ir.Value:
-        """An int64 input; dimensions are sizes or names."""
-        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.INT64))
-        self._inputs.append(value)
-        return value
-
-    def op(self, kind: str, *inputs: ir.Value, **attributes: int | float | Sequence[int]) -> ir.Value:
-        """A standard operator with one output."""
-        name = f"{kind}_{len(self._nodes)}"
-        output = ir.Value(name=f"{name}_out")
-        self._nodes.append(ir.node(kind, inputs, attributes, outputs=[output], name=name))
-        return output
-
-    def ints(self, *values: int) -> ir.Value:
-        """A constant int64 vector, stored in the graph's own file."""
-        return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
-
-    def int_scalar(self, value: int) -> ir.Value:
-        """A constant int64 scalar, stored in the graph's own file."""
-        return self._constant(f"int_{value}", np.array(value, np.int64))
-
-    def scalar(self, value: float) -> ir.Value:
-        """A constant float scalar, stored in the graph's own file."""
-        return self._constant(f"scalar_{value!r}", np.array(value, self._float))
 
     def weight(self, name: str, array: NDArray[np.float32] | NDArray[np.int8]) -> ir.Value:
         """A tensor that goes into the weights' file, in the order of the calls; int8 stays as it is."""
@@ -136,7 +186,6 @@ class GraphBuilder:
         """
         if self._float != np.float32:
             output = self.op("Cast", output, to=int(ir.DataType.FLOAT))
-        output.name, output.shape, output.type = name, ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
         with weights.open("wb") as file:
             for key, array in self._weights.items():
                 _write_at(file, self._offsets[key][0], array)
@@ -150,24 +199,7 @@ class GraphBuilder:
                 name=key,
                 base_dir=weights.parent,
             )
-        graph = ir.Graph(
-            self._inputs,
-            [output],
-            nodes=self._nodes,
-            initializers=[*self._constants.values(), *(value for _, value in self._offsets.values())],
-            opset_imports={"": self._opset},
-            name="encoder",
-        )
-        proto = ir.to_proto(ir.Model(graph, ir_version=_IR_VERSION, producer_name=_PRODUCER))
-        model.write_bytes(proto.SerializeToString(deterministic=True))
-
-    def _constant(self, name: str, array: NDArray[Any]) -> ir.Value:
-        if name not in self._constants:
-            tensor = ir.tensor(array, name=name)
-            self._constants[name] = ir.Value(
-                name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-            )
-        return self._constants[name]
+        self._write(output, name, shape, model, [value for _, value in self._offsets.values()])
 
 
 def _write_at(file: BinaryIO, offset: int, array: Weights) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import Graph
 
 # Below any norm that a real vector has; it only keeps the zero vector from being divided by zero.
 _SMALLEST_NORM = 1e-12
 
 
-def mean_pooling(graph: GraphBuilder, tokens: ir.Value, mask: ir.Value) -> ir.Value:
+def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
     """The mean `(batch, hidden)` of the token vectors `(batch, tokens, hidden)` where the mask is 1.
 
     mask: float32 `(batch, tokens)`, ones and zeros. A row whose mask is all zeros gives the zero vector.
@@ -22,8 +22,12 @@ def mean_pooling(graph: GraphBuilder, tokens: ir.Value, mask: ir.Value) -> ir.Va
     return graph.op("Div", total, graph.op("Max", count, graph.scalar(1.0)))
 
 
-def unit_length(graph: GraphBuilder, vectors: ir.Value) -> ir.Value:
+def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:
     """Vectors `(batch, hidden)` divided by their Euclidean norms; a zero vector stays zero."""
     # Not LpNormalization: it has no CUDA kernel, and does not say what it makes of a zero vector.
-    norm = graph.op("ReduceL2", vectors, axes=[-1], keepdims=1)
+    # Operator set 18 made an input of its axes.
+    if graph.opset < 18:
+        norm = graph.op("ReduceL2", vectors, axes=[-1], keepdims=1)
+    else:
+        norm = graph.op("ReduceL2", vectors, graph.ints(-1), keepdims=1)
     return graph.op("Div", vectors, graph.op("Max", norm, graph.scalar(_SMALLEST_NORM)))

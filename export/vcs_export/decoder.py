@@ -1,0 +1,104 @@
+"""What the checkpoints of decoders have in common (Mistral, Llama and their kin): settings and tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import only, positive, value
+from vcs_export.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The settings that determine a decoder's graph, with the names that `config.json` uses."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    rope_theta: float
+    causal: bool
+    """Whether a token sees only those before it; embedding models mostly let it see all."""
+
+
+def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
+    """The settings in `data`, the part of the `config.json` at `path` that describes the decoder.
+
+    Raises CheckpointError naming the file and the setting: missing, of another type, or with a value that
+    the graph does not implement.
+    """
+    for key, wanted, default in (
+        ("hidden_act", "silu", "silu"),
+        ("attention_bias", False, False),
+        ("mlp_bias", False, False),
+        ("rope_scaling", None, None),
+    ):
+        only(path, data, key, wanted, default)
+    counts = {
+        key: positive(path, data, key)
+        for key in (
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "intermediate_size",
+            "vocab_size",
+            "max_position_embeddings",
+        )
+    }
+    heads = counts["num_attention_heads"]
+    if data.get("head_dim") is None and counts["hidden_size"] % heads:
+        raise CheckpointError(
+            f"{path}: hidden_size {counts['hidden_size']} is not a multiple of num_attention_heads {heads}"
+        )
+    if heads % counts["num_key_value_heads"]:
+        raise CheckpointError(
+            f"{path}: num_attention_heads {heads} is not a multiple of "
+            f"num_key_value_heads {counts['num_key_value_heads']}"
+        )
+    size = (
+        counts["hidden_size"] // heads if data.get("head_dim") is None else positive(path, data, "head_dim")
+    )
+    if size % 2:
+        raise CheckpointError(f"{path}: heads of size {size} cannot be rotated in halves")
+    floats = {key: value(path, data, key, float) for key in ("rms_norm_eps", "rope_theta")}
+    for key, number in floats.items():
+        if not number > 0:
+            raise CheckpointError(f"{path}: {key} must be above 0, not {number}")
+    return DecoderConfig(
+        **counts,
+        head_dim=size,
+        rms_norm_eps=floats["rms_norm_eps"],
+        rope_theta=floats["rope_theta"],
+        causal=causal,
+    )
+
+
+def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, ...]]:
+    """The tensors that a decoder with these settings has, and their shapes. There is no bias in it."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    queries = config.num_attention_heads * config.head_dim
+    keys = config.num_key_value_heads * config.head_dim
+    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (config.vocab_size, hidden)}
+    for layer in range(config.num_hidden_layers):
+        for name, shape in (
+            ("input_layernorm", (hidden,)),
+            ("self_attn.q_proj", (queries, hidden)),
+            ("self_attn.k_proj", (keys, hidden)),
+            ("self_attn.v_proj", (keys, hidden)),
+            ("self_attn.o_proj", (hidden, queries)),
+            ("post_attention_layernorm", (hidden,)),
+            ("mlp.gate_proj", (inner, hidden)),
+            ("mlp.up_proj", (inner, hidden)),
+            ("mlp.down_proj", (hidden, inner)),
+        ):
+            shapes[f"layers.{layer}.{name}.weight"] = shape
+    shapes["norm.weight"] = (hidden,)
+    return {prefix + name: shape for name, shape in shapes.items()}

@@ -1,0 +1,190 @@
+"""A graph whose weights are larger than memory: they are written as they are asked for, or not copied at all.
+
+A tensor of the checkpoint that the graph uses as it is can stay where it is: the graph then points into the
+checkpoint's own file, which the bundle holds as a hard link. All others go into one file beside the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from vcs_export.graph.builder import ALIGNMENT, Graph
+from vcs_export.nbits import BITS, BLOCK, packed_shape, quantise
+from vcs_export.shards import StoredTensor
+
+FLOAT = ir.DataType.FLOAT
+COMPUTE = {
+    "fp32": FLOAT,
+    "fp16": ir.DataType.FLOAT16,
+    "bf16": ir.DataType.BFLOAT16,
+    "int8": FLOAT,
+    "int4": FLOAT,
+}
+"""The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
+
+# MatMulNBits may round its input to 8 bits, a scale a block: about three times as fast on a CPU.
+_INT8_INPUTS = 4
+
+
+class DataFile:
+    """The file beside a graph, written from its start to its end and hashed meanwhile; use it in `with`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._hash = hashlib.sha256()
+        self._end = 0
+
+    def __enter__(self) -> DataFile:
+        self._file = self.path.open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes so far, 64 hex digits."""
+        return self._hash.hexdigest()
+
+    def append(self, blocks: Iterable[NDArray[Any]]) -> tuple[int, int]:
+        """Write arrays one after the other from the next page on; returns their offset and their bytes."""
+        offset = -(-self._end // ALIGNMENT) * ALIGNMENT
+        self._bytes(bytes(offset - self._end))
+        for block in blocks:
+            # Little-endian on every machine: that is the format of ONNX's raw data.
+            kind = block.dtype.newbyteorder("<") if block.dtype.kind in "fiu" else block.dtype
+            self._bytes(np.ascontiguousarray(block, kind).view(np.uint8).data)
+        return offset, self._end - offset
+
+    def _bytes(self, content: bytes | memoryview) -> None:
+        self._file.write(content)
+        self._hash.update(content)
+        self._end += len(content) if isinstance(content, bytes) else content.nbytes
+
+
+class LargeGraph(Graph):
+    """A graph over the tensors of a checkpoint.
+
+    precision  one of `COMPUTE`: in which type matrices are multiplied, and how they are stored
+    data       where tensors go that are computed, converted or copied
+    link       leave in the checkpoint's own files what is used as it is; `links` says which files that are
+    progress   told the bytes of each of the checkpoint's tensors once it has been used
+    """
+
+    def __init__(
+        self,
+        opset: int,
+        precision: str,
+        data: DataFile,
+        link: bool,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        super().__init__(opset)
+        self.compute = COMPUTE[precision]
+        self.links: dict[str, Path] = {}
+        self._bits = BITS.get(precision, 0)
+        self._data = data
+        # Of a quantised model only the table of words is used as it is: not worth a link to a whole file.
+        self._link = link and not self._bits
+        self.used = progress
+        self._values: dict[str, ir.Value] = {}
+
+    def cast(self, x: ir.Value, kind: ir.DataType, of: ir.DataType) -> ir.Value:
+        """x, which is of type `of`, as `kind`."""
+        return x if kind == of else self.op("Cast", x, to=int(kind))
+
+    def computed(self, x: ir.Value) -> ir.Value:
+        """A float32 value in the type that matrices are multiplied in."""
+        return self.cast(x, self.compute, FLOAT)
+
+    def exact(self, x: ir.Value) -> ir.Value:
+        """A value of that type in float32."""
+        return self.cast(x, FLOAT, self.compute)
+
+    def stored(self, tensor: StoredTensor, kind: ir.DataType) -> ir.Value:
+        """A tensor of the checkpoint in the type `kind`."""
+        if tensor.name in self._values:
+            raise ValueError(f"{tensor.name}: added twice")
+        self.used(tensor.nbytes)
+        if self._link and tensor.type == kind:
+            self.links[tensor.shard] = tensor.file
+            return self._external(
+                tensor.name, tensor.shard, (tensor.offset, tensor.nbytes), kind, tensor.shape
+            )
+        blocks = (block.astype(kind.numpy(), copy=False) for block in tensor.blocks())
+        return self._append(tensor.name, blocks, kind, tensor.shape)
+
+    def array(self, name: str, array: NDArray[Any], kind: ir.DataType) -> ir.Value:
+        """An array that was computed here, in the type `kind`."""
+        return self._append(name, [array.astype(kind.numpy(), copy=False)], kind, array.shape)
+
+    def linear(
+        self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
+    ) -> ir.Value:
+        """`x W^T + b` for x `(n, in)`, weight `(out, in)` as it is stored, bias `(out,)`.
+
+        x and the result are of the type that matrices are multiplied in; exact: they and W are float32.
+        """
+        if self._bits and not exact:
+            product = self._nbits(x, weight)
+            return self.op("Add", product, self.stored(bias, FLOAT)) if bias else product
+        kind = FLOAT if exact else self.compute
+        inputs = [self.stored(item, kind) for item in (weight, bias) if item]
+        return self.op("Gemm", x, *inputs, transB=1)
+
+    def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
+        """Write the graph with its one float32 output, called `name`. Raises OSError."""
+        self._write(output, name, shape, model, list(self._values.values()))
+
+    def _nbits(self, x: ir.Value, weight: StoredTensor) -> ir.Value:
+        scales: list[NDArray[np.float32]] = []
+
+        def packed() -> Iterable[NDArray[np.uint8]]:
+            for stored, scale in quantise(weight.blocks(), self._bits):
+                scales.append(scale)
+                yield stored
+
+        shape = packed_shape(weight.shape, self._bits)
+        self.used(weight.nbytes)
+        levels = self._append(f"{weight.name}.levels", packed(), ir.DataType.UINT8, shape)
+        scale = self.array(f"{weight.name}.scales", np.concatenate(scales), FLOAT)
+        return self.microsoft_op(
+            "MatMulNBits",
+            x,
+            levels,
+            scale,
+            N=weight.shape[0],
+            K=weight.shape[1],
+            bits=self._bits,
+            block_size=BLOCK,
+            accuracy_level=_INT8_INPUTS,
+        )
+
+    def _append(
+        self, name: str, blocks: Iterable[NDArray[Any]], kind: ir.DataType, shape: tuple[int, ...]
+    ) -> ir.Value:
+        place = self._data.append(blocks)
+        return self._external(name, self._data.path.name, place, kind, shape)
+
+    def _external(
+        self, name: str, file: str, place: tuple[int, int], kind: ir.DataType, shape: tuple[int, ...]
+    ) -> ir.Value:
+        if name in self._values:
+            raise ValueError(f"{name}: added twice")
+        offset, length = place
+        tensor = ir.ExternalTensor(
+            file, offset, length, kind, shape=ir.Shape(shape), name=name, base_dir=self._data.path.parent
+        )
+        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(kind), const_value=tensor)
+        self._values[name] = value
+        return value

@@ -1,0 +1,47 @@
+"""Weights in 8 or 4 bits: a scale for each block of a row, no activation is quantised here.
+
+The layout is that of ONNX Runtime's MatMulNBits: a row of the weight, `(out, in)`, is cut into blocks along
+its inputs, each number is stored unsigned around `2^(bits - 1)`, and two 4-bit numbers share a byte, the
+first in its lower half. A test multiplies with it in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BITS = {"int8": 8, "int4": 4}
+BLOCK = 128
+"""Numbers that share a scale."""
+
+
+def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, int, int]:
+    """The shape of the stored bytes `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
+    return shape[0], -(-shape[1] // BLOCK), BLOCK * bits // 8
+
+
+def quantise(
+    blocks: Iterable[NDArray[Any]], bits: int
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
+    """For each block of rows `(n, in)`: bytes `(n, blocks, bytes)` and scales `(n, blocks)`.
+
+    A number is `scale * (stored - 2^(bits - 1))`. The number of a block that is furthest from zero is exact:
+    the scale has its sign, so that all of the `2^bits` levels are used, though zero is not in their middle.
+    """
+    half = 1 << (bits - 1)
+    for block in blocks:
+        rows = block.astype(np.float32, copy=False)
+        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % BLOCK))).reshape(len(rows), -1, BLOCK)
+        low, high = rows.min(axis=2, keepdims=True), rows.max(axis=2, keepdims=True)
+        scale = np.where(-low > high, low, high) / np.float32(-half)
+        # A block of zeros: any scale will do.
+        steps = rows / np.where(scale == 0, np.float32(1), scale)
+        np.rint(steps, out=steps)
+        np.clip(steps, -half, half - 1, out=steps)
+        stored = (steps + half).astype(np.uint8)
+        if bits == 4:
+            stored = stored[:, :, 0::2] | (stored[:, :, 1::2] << np.uint8(4))
+        yield stored, scale[:, :, 0]

@@ -1,0 +1,309 @@
+"""From NV-Embed-v2's own files to a bundle that holds its embedder; no PyTorch, no weights in memory.
+
+A Mistral whose tokens see each other in both directions (`graph.decoder`), pooled by trained latents
+(`graph.latent`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import CONFIG, TOKENIZER, checked_tokenizer, only, positive, read_json, value
+from vcs_export.decoder import DecoderConfig, decoder_config, decoder_shapes
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.graph.decoder import decoder
+from vcs_export.graph.large import COMPUTE, DataFile, LargeGraph
+from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
+from vcs_export.graph.layout import LAYOUTS, OPSETS
+from vcs_export.loss import embedding_loss
+from vcs_export.nbits import BITS
+from vcs_export.recipe import NvEmbedRecipe
+from vcs_export.shards import Progress, StoredTensor, open_shards, silent
+from vcs_export.write import LICENCES, BundleWriter, hash_files
+from vcs_runtime.bundle import EmbedderSpec, Loss, SegmenterSpec
+
+PRECISIONS = tuple(COMPUTE)
+TARGETS = {"ort": "packed", "tensorrt": "masked"}
+"""For which engine a graph is written, and the layout of its inputs."""
+WEIGHTS_MODES = ("link", "copy")
+
+MODEL_FILE = "embedder/model.onnx"
+WEIGHTS_FILE = "embedder/model.onnx.data"
+TOKENIZER_FILE = "embedder/tokenizer.json"
+OUTPUT = "embedding"
+
+_DECODER = "embedding_model."
+# What the latent part is without settings: the published config.json has none.
+_LATENT_DEFAULTS = {
+    "num_latents_value": 512,
+    "num_cross_heads": 8,
+    "cross_dim_head": 4096,
+    "hidden_dim": 4096,
+    "latent_dim": 4096,
+}
+
+
+@dataclass(frozen=True)
+class NvEmbed:
+    """An opened checkpoint: settings, tensors by name, and the ids that frame a text."""
+
+    folder: Path
+    decoder: DecoderConfig
+    latent: LatentConfig
+    frame: tuple[int, int]
+    tensors: Mapping[str, StoredTensor]
+
+
+def open_nv_embed(folder: Path) -> NvEmbed:
+    """Open the checkpoint in `folder`; only settings and headers are read.
+
+    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
+    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    """
+    path = folder / CONFIG
+    data = read_json(path)
+    for key, wanted in (
+        ("model_type", "nvembed"),
+        ("padding_side", "right"),
+        ("add_eos", True),
+        ("is_mask_instruction", True),
+        ("mask_type", "b"),
+    ):
+        only(path, data, key, wanted, None if key == "model_type" else wanted)
+    text = data.get("text_config")
+    only(path, text, "model_type", "bidir_mistral", None)
+    settings = decoder_config(path, text, causal=False)
+    latent = _latent_config(path, data.get("latent_attention_config"), settings.hidden_size)
+    shapes = decoder_shapes(settings, _DECODER) | latent_shapes(latent)
+    frame = tuple(_token(path, text, key) for key in ("bos_token_id", "eos_token_id"))
+    return NvEmbed(folder, settings, latent, (frame[0], frame[1]), open_shards(folder, shapes))
+
+
+def build_nv_embed_bundle(
+    checkpoint: Path,
+    target: Path,
+    *,
+    name: str,
+    licence: str,
+    source: str,
+    precision: str = "fp16",
+    target_runtime: str = "ort",
+    weights: str = "link",
+    instruction: str = "",
+    max_tokens: int | None = None,
+    long_text: str = "truncate",
+    texts: Sequence[str] = (),
+    segmenter: SegmenterSpec | None = None,
+    extra_files: Mapping[str, bytes] | None = None,
+    replace: bool = False,
+    known: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """Build the bundle `target` from the NV-Embed folder `checkpoint`; returns `target`.
+
+    name            of the bundle and of its embedder, as signatures print it
+    licence         SPDX identifier of the weights;  source  where they came from, in words
+    precision       of matrices: one of `PRECISIONS`. Norms, sums of layers and pooling are float32. int8 is
+                    8 bits a weight with a scale for 128 of them; int4, likewise, is experimental
+    target_runtime  "ort": for ONNX Runtime on CUDA and CPU; "tensorrt": for TensorRT, runs on a CPU too
+    weights         "link": tensors that are used as they are stay in the checkpoint's files, of which the
+                    bundle gets hard links; "copy": the bundle gets bytes of its own
+    instruction     put before a text where the caller names none;  max_tokens  of a text, `<s>` and `</s>`
+                    included (None: as many positions as there are);  long_text  as in `EmbedderSpec`
+    texts           int8 and int4 need them: what is lost is measured on them, and stands in the bundle
+    segmenter       rules that cut texts;  extra_files  further files by their path in the bundle
+    replace         replace a bundle that is there
+    known           sha256 of the checkpoint's files by name, as far as the caller has hashed them
+    progress        told how far writing and hashing are, in bytes
+
+    The bundle's bytes follow from the arguments alone (the folded latents: and from how this machine sums).
+    Raises CheckpointError, BundleExistsError, ExportError.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        raise ExportError(f"name {name!r} must be letters, digits, '.', '_' and '-'")
+    for key, given, allowed in (
+        ("precision", precision, PRECISIONS),
+        ("target_runtime", target_runtime, tuple(TARGETS)),
+        ("weights", weights, WEIGHTS_MODES),
+    ):
+        if given not in allowed:
+            raise ExportError(f"{key} must be one of {', '.join(allowed)}, not {given!r}")
+    if precision in BITS and target_runtime != "ort":
+        raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
+    if precision in BITS and not texts:
+        raise ExportError(f"{precision} moves vectors: it needs texts (--text) to measure how far")
+    opened = open_nv_embed(checkpoint)
+    positions = opened.decoder.max_position_embeddings
+    if not 3 <= (max_tokens or positions) <= positions:
+        raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
+    special = dict(zip(("<s>", "</s>"), opened.frame, strict=True))
+    words = checked_tokenizer(checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
+    layout = TARGETS[target_runtime]
+    with BundleWriter(target, replace) as bundle:
+        bundle.file(TOKENIZER_FILE).write_bytes(words)
+        for path, content in (extra_files or {}).items():
+            bundle.file(path).write_bytes(content)
+        written = write_nv_embed(
+            opened, bundle.file(MODEL_FILE), precision, layout, weights == "link", progress
+        )
+        for file, real in written.links.items():
+            bundle.link(real, f"embedder/{file}")
+        spec = EmbedderSpec(
+            name=name,
+            model=MODEL_FILE,
+            weights=(*(f"embedder/{file}" for file in sorted(written.links)), WEIGHTS_FILE),
+            tokenizer=TOKENIZER_FILE,
+            dimension=opened.decoder.hidden_size,
+            max_tokens=max_tokens or positions,
+            long_text=long_text,
+            precision=precision,
+            layout=layout,
+            instruction=instruction,
+            mask_instruction=True,
+            frame=((opened.frame[0],), (opened.frame[1],)),
+        )
+        if precision in BITS:
+            spec = changed(spec, loss=_loss(opened, bundle, spec, texts))
+        hashed = {f"embedder/{file}": digest for file, digest in (known or {}).items()}
+        return bundle.commit(
+            name=name,
+            licence=licence,
+            source=source,
+            embedder=spec,
+            segmenter=segmenter,
+            known=hashed | {WEIGHTS_FILE: written.sha256},
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a graph refers to: checkpoint files by name, and the data file beside it, by its sha256."""
+
+    links: Mapping[str, Path]
+    sha256: str
+
+
+def write_nv_embed(
+    opened: NvEmbed, model: Path, precision: str, layout: str, link: bool, progress: Progress = silent
+) -> Written:
+    """Write the graph to `model`, and what it does not link to into `model` + ".data".
+
+    The inputs are those of `layout` (`graph.layout`), the output `embedding`, float32 `(batch, hidden)`, rows
+    of unit length: without meaning for a text of which nothing is pooled, which a caller refuses.
+    Raises CheckpointError, OSError.
+    """
+    total = sum(tensor.nbytes for tensor in opened.tensors.values())
+    done = 0
+
+    def used(count: int) -> None:
+        nonlocal done
+        done += count
+        progress("writing", done, total)
+
+    with DataFile(model.with_name(f"{model.name}.data")) as data:
+        graph = LargeGraph(OPSETS[layout], precision, data, link, used)
+        inputs = LAYOUTS[layout](graph, opened.decoder)
+        hidden = decoder(inputs, opened.tensors, _DECODER)
+        embedding = latent_pooling(inputs, opened.latent, opened.tensors, hidden)
+        graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), model)
+    return Written(graph.links, data.sha256)
+
+
+def _latent_config(path: Path, data: Any, hidden: int) -> LatentConfig:
+    given = {} if data is None else data
+    only(path, given, "output_normalize", True, True)
+    settings = {
+        key: positive(path, {key: default, **given}, key) for key, default in _LATENT_DEFAULTS.items()
+    }
+    for key in ("hidden_dim", "latent_dim"):
+        if settings[key] != hidden:
+            raise CheckpointError(
+                f"{path}: {key} {settings[key]} of the latent part is not the hidden_size {hidden}"
+            )
+    del settings["latent_dim"]
+    return LatentConfig(**settings)
+
+
+def _token(path: Path, data: Any, key: str) -> int:
+    """A token id that the settings name."""
+    if (found := value(path, data, key, int)) < 0:
+        raise CheckpointError(f"{path}: {key} must not be negative, but is {found}")
+    return found
+
+
+def _loss(opened: NvEmbed, bundle: BundleWriter, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
+    """What the quantised graph in `bundle` loses against one of the checkpoint's own precision."""
+    kinds = {tensor.type for tensor in opened.tensors.values()}
+    precision = "fp16" if kinds == {COMPUTE["fp16"]} else "fp32"
+    folder = bundle.target.parent
+    with tempfile.TemporaryDirectory(prefix=f".{bundle.target.name}.exact-", dir=folder) as work:
+        exact = Path(work, "model.onnx")
+        written = write_nv_embed(opened, exact, precision, spec.layout, link=True)
+        try:
+            for name, real in written.links.items():
+                os.link(real, exact.with_name(name))
+        except OSError:  # another file system: what is linked to must be written
+            exact = Path(work, "copy.onnx")
+            write_nv_embed(opened, exact, precision, spec.layout, link=False)
+        return embedding_loss(exact, bundle.folder, spec, texts)
+
+
+def build_from_recipe(
+    recipe: NvEmbedRecipe,
+    checkpoint: Path,
+    target: Path,
+    *,
+    precision: str = "fp16",
+    target_runtime: str = "ort",
+    weights: str = "link",
+    texts: Sequence[str] = (),
+    own_weights: bool = False,
+    replace: bool = False,
+    progress: Progress = silent,
+) -> Path:
+    """Build the bundle `target` from `checkpoint` as the recipe says; returns `target`.
+
+    A checkpoint of the recipe's size must be the published one, byte for byte, unless it is said to be the
+    caller's own (`own_weights`). One's own, and models of other sizes, are named after the target's folder.
+    Other arguments, and what is raised, as for `build_nv_embed_bundle`; CheckpointError names the file.
+    """
+    opened = open_nv_embed(checkpoint)
+    settings = asdict(opened.decoder) | asdict(opened.latent)
+    expected = {**recipe.config, **recipe.latent}
+    published = not own_weights and all(settings[key] == wanted for key, wanted in expected.items())
+    known: dict[str, str] = {}
+    if published:
+        files = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
+        known = hash_files({name: checkpoint / name for name in sorted(files)}, progress)
+        for name, digest in known.items():
+            if recipe.sha256.get(name) != digest:
+                raise CheckpointError(
+                    f"{checkpoint / name}: is not the published file of {recipe.source}: damaged, or else "
+                    "weights of your own (--own-weights)"
+                )
+    return build_nv_embed_bundle(
+        checkpoint,
+        target,
+        name=recipe.name if published else target.resolve().name,
+        licence=recipe.licence,
+        source=recipe.source if published else checkpoint.resolve().name,
+        precision=precision,
+        target_runtime=target_runtime,
+        weights=weights,
+        instruction=recipe.instruction,
+        max_tokens=min(recipe.max_tokens, opened.decoder.max_position_embeddings),
+        long_text=recipe.long_text,
+        texts=texts,
+        extra_files={f"{LICENCES}/{recipe.licence}.txt": recipe.notice.encode()},
+        replace=replace,
+        known=known,
+        progress=progress,
+    )
