@@ -11,9 +11,10 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from vcs_runtime.errors import BundleError
+from vcs_runtime.integrity import sha256_of, verify_files
 from vcs_runtime.manifest import (
     MANIFEST,
     BoundarySpec,
@@ -25,6 +26,7 @@ from vcs_runtime.manifest import (
     SegmenterSpec,
     read_manifest,
 )
+from vcs_runtime.onnx_check import check_onnx
 
 # Who opens bundles finds here what bundles are made of, too.
 __all__ = [
@@ -88,11 +90,14 @@ def default_bundle_path() -> Path:
     return home() / "bundles" / "default"
 
 
-def open_bundle(bundle: str | os.PathLike[str]) -> Bundle:
+def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
     """Read and verify a bundle: the folder `bundle`, or the embedded default for "default".
 
-    Every listed file is checked by size and sha256 (90 MB take about 0.1 s). Nothing is downloaded.
-    Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted.
+    Every listed file is checked by size and sha256 (90 MB take about 0.1 s); files of a GB and more by sha256
+    once per machine, or always if `full` (`vcs_runtime.integrity`). Graphs are checked for what they refer to
+    (`vcs_runtime.onnx_check`). Nothing is downloaded.
+    Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted, a
+    graph that refers to what is not in the bundle.
     """
     if os.fspath(bundle) == "default":
         root = default_bundle_path()
@@ -105,34 +110,21 @@ def open_bundle(bundle: str | os.PathLike[str]) -> Bundle:
         root = Path(bundle)
         if not root.is_dir():
             raise BundleError(f"bundle {root}: no such folder")
-        if not (root / MANIFEST).is_file():
+        if not (root / MANIFEST).is_file() or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")
     manifest = read_manifest(root / MANIFEST)
-    verify_files(root, manifest)
-    return Bundle(root.resolve(), manifest)
+    verify_files(root, manifest, None if full else home() / "verified")
+    opened = Bundle(root.resolve(), manifest)
+    _check_graphs(opened)
+    return opened
 
 
-def verify_files(root: Path, manifest: Manifest) -> None:
-    """Check that the folder holds exactly the listed files, byte for byte. Raises BundleError."""
-    listed = {entry.path for entry in manifest.files}
-    for folder, folders, names in os.walk(root):
-        for name in [*names, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
-            relative = Path(folder, name).relative_to(root).as_posix()
-            if relative != MANIFEST and relative not in listed:
-                raise BundleError(f"bundle {root}: {relative} is not listed in {MANIFEST}")
-    for entry in manifest.files:
-        path = root / entry.path
-        if path.is_symlink() or not path.is_file():
-            raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
-        if (size := path.stat().st_size) != entry.size:
-            raise BundleError(f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}")
-        if sha256_of(path) != entry.sha256:
-            raise BundleError(
-                f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
-            )
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _check_graphs(bundle: Bundle) -> None:
+    """No graph refers to anything but files that the bundle lists in the graph's own folder."""
+    manifest = bundle.manifest
+    for spec in (manifest.embedder, manifest.segmenter and manifest.segmenter.model):
+        if spec:
+            folder = PurePosixPath(spec.model).parent
+            files = ((PurePosixPath(entry.path), entry.size) for entry in manifest.files)
+            sizes = {path.name: size for path, size in files if path.parent == folder}
+            check_onnx(bundle.path(spec.model), sizes)

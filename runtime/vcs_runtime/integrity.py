@@ -1,0 +1,96 @@
+"""Are a bundle's files those that `bundle.json` lists, byte for byte?
+
+Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer than
+loading them. A large file is hashed when this machine meets it for the first time; later openings check its
+size, its first and last MiB, and that the file system reports it unchanged (device, inode, size, times of
+change of content and of inode). That notices every change made through the file system, copies and restores
+included. It does not notice bits that decay on the disk, or a change by someone who writes to the raw device,
+sets back the clock, or writes into the folder where the memory is kept: `vcs-runtime bundle verify` hashes
+everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from vcs_runtime.errors import BundleError
+from vcs_runtime.manifest import MANIFEST, FileEntry, Manifest
+
+LARGE = 1 << 30
+"""Bytes from which on a file is hashed once per machine."""
+
+_MIB = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes, 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def ends_of(path: Path) -> str | None:
+    """Of a large file the sha256 of its first and last MiB, for `FileEntry.ends`; of others None."""
+    if (size := path.stat().st_size) < LARGE:
+        return None
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(_MIB))
+        file.seek(size - _MIB)
+        digest.update(file.read(_MIB))
+    return digest.hexdigest()
+
+
+def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> None:
+    """Check that the folder holds exactly the listed files, byte for byte. Raises BundleError.
+
+    memory  a folder that remembers which large files were hashed; None: all files are hashed
+    """
+    _check_listing(root, manifest)
+    for entry in manifest.files:
+        path = root / entry.path
+        if not _is_whole(path, entry, memory if entry.size >= LARGE else None):
+            raise BundleError(
+                f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
+            )
+
+
+def _check_listing(root: Path, manifest: Manifest) -> None:
+    """Every file is listed, and every listed file is a regular one of the size that is listed."""
+    listed = {entry.path for entry in manifest.files}
+    for folder, folders, names in os.walk(root):
+        for name in [*names, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
+            relative = Path(folder, name).relative_to(root).as_posix()
+            if relative != MANIFEST and relative not in listed:
+                raise BundleError(f"bundle {root}: {relative} is not listed in {MANIFEST}")
+    for entry in manifest.files:
+        path = root / entry.path
+        if path.is_symlink() or not path.is_file():
+            raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
+        if (size := path.stat().st_size) != entry.size:
+            raise BundleError(f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}")
+
+
+def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
+    if entry.ends is not None and entry.size >= LARGE and ends_of(path) != entry.ends:
+        return False
+    # The name of an empty file is all there is to remember: two processes cannot disagree about it.
+    mark = memory / _mark(path, entry) if memory else None
+    if mark and mark.exists():
+        return True
+    if sha256_of(path) != entry.sha256:
+        return False
+    if memory and mark and mark.name == _mark(path, entry):  # not changed while it was read
+        with suppress(OSError):  # a home that cannot be written to costs time, no more
+            memory.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+    return True
+
+
+def _mark(path: Path, entry: FileEntry) -> str:
+    found = path.stat()
+    facts = (
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, entry.sha256,
+    )  # fmt: skip
+    return hashlib.sha256(repr(facts).encode()).hexdigest()

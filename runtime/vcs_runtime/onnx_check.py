@@ -1,0 +1,214 @@
+"""What an ONNX file may refer to, checked before ONNX Runtime opens it.
+
+A graph names further files (external data), and may do so in its initializers, in the attributes of any node,
+in sub-graphs, functions and sparse tensors. This module reads the protobuf wire format by itself, just as far
+as those places, and refuses what is ambiguous there: what it has not understood it has not checked.
+
+Field numbers are those of `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from vcs_runtime.errors import BundleError
+
+DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
+"""Domains of operators that run: ONNX's own and ONNX Runtime's. Others need a library of machine code."""
+
+# Operators that run what is no graph: an engine of a vendor, a Python function, a PyTorch operator.
+_FOREIGN = frozenset({"EPContext", "PythonOp", "PythonOpGrad", "ATen"})
+_NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+_NUMBER = re.compile(rb"[0-9]{1,18}")
+_MAX_BYTES = (1 << 31) - 1  # protobuf's own limit
+_MAX_FIELDS = 4_000_000  # some ten times what the largest graphs have
+_MAX_STRING = 4096
+_MAX_DEPTH = 40  # messages in messages; a sub-graph is three
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+# The messages that lead to tensors and nodes: which field holds which message.
+_CHILDREN: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "node": {5: "attribute"},
+    "attribute": {
+        5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor",
+    },
+    "function": {7: "node", 11: "attribute"},
+    "sparse tensor": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "external data"},
+    "external data": {},
+}  # fmt: skip
+# Other fields that are looked at: strings, and numbers.
+_STRINGS = {"node": {4, 7}, "function": {10}, "external data": {1, 2}}
+_NUMBERS = {"tensor": {14}}
+# Readers merge a message that stands twice where there should be one: two harmless halves make one attack.
+_ONCE = {
+    "model": {7},
+    "attribute": {5, 6, 22},
+    "sparse tensor": {1, 2},
+    "node": {4, 7},
+    "function": {10},
+    "tensor": {14},
+    "external data": {1, 2},
+}
+_REFUSED = {"model": {20: "training information"}}
+_EXTERNAL = 1  # TensorProto.data_location
+_KEYS = {b"location", b"offset", b"length", b"checksum"}
+
+_Strings = dict[int, bytes]
+
+
+def check_onnx(path: Path, sizes: Mapping[str, int]) -> None:
+    """Check the ONNX file at `path`; `sizes` are bytes, by name, of the files that it may name.
+
+    Every external tensor must name one of them, plainly, and lie inside it; every operator must be of a known
+    domain or a function of the file's own. Raises BundleError naming the file and what is wrong.
+    """
+    try:
+        if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
+            raise _Refusal("its name does not end in .onnx")
+        if not 0 < path.stat().st_size <= _MAX_BYTES:
+            raise _Refusal("an ONNX graph is between 1 byte and 2 GB")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            _Check(data, sizes).model()
+    except _Refusal as error:
+        raise BundleError(f"{path}: {error}") from None
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
+class _Refusal(Exception):
+    """Why a file is refused."""
+
+
+class _Check:
+    """One pass over the file; places are offsets into `data`, so that weights in it are never copied."""
+
+    def __init__(self, data: mmap.mmap, sizes: Mapping[str, int]) -> None:
+        self._data = data
+        self._sizes = sizes
+        self._fields_left = _MAX_FIELDS
+        self._graphs = 0
+        self._used: set[str] = set()
+        self._own: set[str] = set()
+
+    def model(self) -> None:
+        self._message("model", 0, len(self._data), 0)
+        if not self._graphs:
+            raise _Refusal("there is no graph in it")
+        if foreign := self._used - self._own - DOMAINS:
+            raise _Refusal(f"operators of the domain {min(foreign)!r} are not known")
+
+    def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
+        """Walk through a message and all that it leads to; returns its own strings, by field."""
+        if depth > _MAX_DEPTH:
+            raise _Refusal(f"messages are nested more than {_MAX_DEPTH} deep")
+        strings: _Strings = {}
+        entries: list[_Strings] = []
+        number = 0
+        seen: set[int] = set()
+        for field, wire, begin, end in self._fields(start, stop):
+            if what := _REFUSED.get(kind, {}).get(field):
+                raise _Refusal(f"{what} is not allowed")
+            if field in _ONCE.get(kind, ()):
+                if field in seen:
+                    raise _Refusal(f"field {field} of a {kind} stands twice")
+                seen.add(field)
+            child = _CHILDREN[kind].get(field)
+            is_string = field in _STRINGS.get(kind, ())
+            is_number = field in _NUMBERS.get(kind, ())
+            expected = _BYTES if child or is_string else _VARINT if is_number else wire
+            if wire != expected:
+                raise _Refusal(f"field {field} of a {kind} has the wrong type")
+            if child:
+                found = self._message(child, begin, end, depth + 1)
+                if child == "external data":
+                    entries.append(found)
+            elif is_string:
+                if end - begin > _MAX_STRING:
+                    raise _Refusal(f"field {field} of a {kind} is too long")
+                strings[field] = self._data[begin:end]
+            elif is_number:
+                number = self._varint(begin, end)[0]
+        self._finish(kind, strings, entries, number)
+        return strings
+
+    def _finish(self, kind: str, strings: _Strings, entries: list[_Strings], number: int) -> None:
+        if kind == "graph":
+            self._graphs += 1
+        elif kind == "node":
+            self._used.add(_text(strings.get(7, b"")))
+            if (operator := _text(strings.get(4, b""))) in _FOREIGN:
+                raise _Refusal(f"the operator {operator!r} is not allowed")
+        elif kind == "function":
+            self._own.add(_text(strings.get(10, b"")))
+        elif kind == "tensor":
+            self._tensor(entries, number)
+
+    def _tensor(self, entries: list[_Strings], location: int) -> None:
+        if location not in (0, _EXTERNAL):
+            raise _Refusal(f"a tensor has the data location {location}")
+        if not entries:
+            if location == _EXTERNAL:
+                raise _Refusal("an external tensor does not say where its data are")
+            return
+        # Checked even where the tensor says that its data are not external: nobody has to rely on that.
+        keys = [entry.get(1, b"") for entry in entries]
+        values = {key: entry.get(2, b"") for key, entry in zip(keys, entries, strict=True)}
+        if len(values) != len(keys) or not {b"location"} <= set(values) <= _KEYS:
+            raise _Refusal(f"external data have the keys {', '.join(sorted(map(_text, keys)))!r}")
+        name = values[b"location"]
+        if not _NAME.fullmatch(name):
+            raise _Refusal(f"external data in {_text(name)!r}, which is not the plain name of a file")
+        if _text(name) not in self._sizes:
+            raise _Refusal(f"external data in {_text(name)!r}, which the bundle does not list beside it")
+        numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
+        if not all(map(_NUMBER.fullmatch, numbers)):
+            raise _Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
+        if sum(map(int, numbers)) > self._sizes[_text(name)]:
+            raise _Refusal(f"external data reach beyond the end of {_text(name)!r}")
+
+    def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """The fields of a message: number, wire type, and where the value begins and ends."""
+        at = start
+        while at < stop:
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise _Refusal(f"it has more than {_MAX_FIELDS:,} fields")
+            tag, at = self._varint(at, stop)
+            field, wire = tag >> 3, tag & 7
+            if not 0 < field < 1 << 29:
+                raise _Refusal("a field has an impossible number")
+            begin = at
+            if wire == _VARINT:
+                at = self._varint(at, stop)[1]
+            elif wire == _BYTES:
+                size, begin = self._varint(at, stop)
+                at = begin + size
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
+            else:
+                raise _Refusal("this is no ONNX graph: a field has an impossible type")
+            if at > stop:
+                raise _Refusal("this is no ONNX graph, or its end is missing")
+            yield field, wire, begin, at
+
+    def _varint(self, at: int, stop: int) -> tuple[int, int]:
+        """A number in base 128, least significant first, and where the next thing begins."""
+        value = shift = 0
+        while at < stop and shift < 70:
+            byte = self._data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+            shift += 7
+        raise _Refusal("this is no ONNX graph, or its end is missing")
+
+
+def _text(value: bytes) -> str:
+    return value[:200].decode(errors="replace")

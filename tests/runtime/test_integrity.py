@@ -1,0 +1,121 @@
+"""Large files: hashed once per machine, and again as soon as anything about them has changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vcs_runtime import BundleError, integrity
+from vcs_runtime.bundle import MANIFEST, Manifest, home, open_bundle, read_manifest
+
+DATA = "embedder/model.onnx.data"
+
+
+@pytest.fixture
+def large(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle whose weights count as large; the machine's memory is empty."""
+    copy = shutil.copytree(tiny_bundle, tmp_path / "bundle")
+    monkeypatch.setattr(integrity, "LARGE", 20_000)
+    monkeypatch.setattr(integrity, "_MIB", 1000)
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
+    manifest = read_manifest(copy / MANIFEST)
+    entries = tuple(replace(entry, ends=integrity.ends_of(copy / entry.path)) for entry in manifest.files)
+    assert [entry.path for entry in entries if entry.ends] == [DATA]
+    (copy / MANIFEST).write_text(replace(manifest, files=entries).to_json())
+    return copy
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are hashed."""
+    names: list[str] = []
+    original = integrity.sha256_of
+
+    def count(path: Path) -> str:
+        names.append(path.name)
+        return original(path)
+
+    monkeypatch.setattr(integrity, "sha256_of", count)
+    return names
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_a_large_file_is_hashed_once_and_small_ones_always(large: Path, hashed: list[str]) -> None:
+    for _ in range(3):
+        open_bundle(large)
+    assert hashed.count("model.onnx.data") == 1
+    assert hashed.count("tokenizer.json") == 3
+    assert len(list((home() / "verified").iterdir())) == 1
+
+
+def test_in_full_everything_is_hashed(large: Path, hashed: list[str]) -> None:
+    open_bundle(large)
+    open_bundle(large, full=True)
+    assert hashed.count("model.onnx.data") == 2
+
+
+@pytest.mark.parametrize("at", [0, 40_000, -1])
+def test_a_changed_large_file_is_noticed_even_if_its_time_is_set_back(large: Path, at: int) -> None:
+    open_bundle(large)
+    path = large / DATA
+    before = path.stat()
+    flip(path, at % before.st_size)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(BundleError, match="is damaged"):
+        open_bundle(large)
+
+
+def test_what_is_remembered_of_one_hash_says_nothing_about_another(large: Path) -> None:
+    open_bundle(large)
+    text = (large / MANIFEST).read_text()
+    [digest] = [e.sha256 for e in read_manifest(large / MANIFEST).files if e.path == DATA]
+    (large / MANIFEST).write_text(text.replace(digest, "0" * 64))
+    with pytest.raises(BundleError, match="is damaged"):
+        open_bundle(large)
+
+
+def test_the_ends_of_a_remembered_file_are_checked(large: Path) -> None:
+    open_bundle(large)
+    manifest = read_manifest(large / MANIFEST)
+    wrong = tuple(replace(entry, ends=entry.ends and "0" * 64) for entry in manifest.files)
+    (large / MANIFEST).write_text(replace(manifest, files=wrong).to_json())
+    with pytest.raises(BundleError, match="is damaged"):
+        open_bundle(large)
+
+
+def test_a_damaged_file_is_not_remembered(large: Path) -> None:
+    flip(large / DATA, 40_000)
+    for _ in range(2):
+        with pytest.raises(BundleError, match="is damaged"):
+            open_bundle(large)
+    assert not (home() / "verified").exists()
+
+
+def test_a_home_that_cannot_be_written_costs_time_alone(
+    large: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "file"))
+    open_bundle(large)
+    open_bundle(large)
+    assert hashed.count("model.onnx.data") == 2
+
+
+def test_sizes_are_checked_before_anything_is_hashed(large: Path, hashed: list[str]) -> None:
+    manifest: Manifest = read_manifest(large / MANIFEST)
+    last = large / manifest.files[-1].path
+    last.write_bytes(last.read_bytes() + b"x")
+    with pytest.raises(BundleError, match="bytes"):
+        open_bundle(large)
+    assert hashed == []
