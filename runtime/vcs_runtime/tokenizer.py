@@ -34,8 +34,12 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """Load a `tokenizer.json`, without its truncation and padding; raises BundleError."""
     try:
         tokenizer = Tokenizer.from_file(os.fspath(path))
-    except Exception as error:  # tokenizers raises plain Exception
-        raise BundleError(f"{path}: tokenizers cannot load it: {error}") from None
+        tokenizer.encode("a")
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # tokenizers raises plain Exception, or panics: a BaseException
+        reason = " ".join(str(error).split())
+        raise BundleError(f"{path}: tokenizers cannot load it: {reason}") from None
     # Both may be switched on inside the file (all-MiniLM-L6-v2: 128 tokens), and would cut texts silently.
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -1,0 +1,400 @@
+"""Attacks on whoever opens a bundle. All are refused before ONNX Runtime or the tokenizer sees a file.
+
+The attacker writes every byte of the bundle, `bundle.json` and its hashes included, unless the attack is on a
+bundle in transit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import AttributeProto, ModelProto, TensorProto, helper
+
+from support.tiny_layouts import build_layout_bundle
+from vcs_runtime import BundleError, Embedder
+from vcs_runtime.bundle import MANIFEST, sha256_of
+from vcs_runtime.onnx_check import check_onnx
+
+MODEL, DATA, TOKENIZER = "embedder/model.onnx", "embedder/model.onnx.data", "embedder/tokenizer.json"
+Attack = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_layout_bundle(tmp_path_factory.mktemp("honest") / "bundle", "packed")
+
+
+@pytest.fixture
+def bundle(honest: Path, tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("what must not be read")
+    return shutil.copytree(honest, tmp_path / "bundle")
+
+
+def told(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what `bundle.json` says."""
+    data = json.loads((bundle / MANIFEST).read_text())
+    change(data)
+    (bundle / MANIFEST).write_text(json.dumps(data))
+
+
+def relist(bundle: Path) -> None:
+    """List and hash whatever is there."""
+    paths = sorted(p for p in bundle.rglob("*") if p.is_file() and p.name != MANIFEST)
+    files = [
+        {"path": p.relative_to(bundle).as_posix(), "size": p.stat().st_size, "sha256": sha256_of(p)}
+        for p in paths
+    ]
+    told(bundle, lambda data: data.update(files=files))
+
+
+def rewrite(path: str, content: bytes) -> Attack:
+    def attack(bundle: Path) -> None:
+        (bundle / path).write_bytes(content)
+        relist(bundle)
+
+    return attack
+
+
+def edit(change: Callable[[ModelProto], object]) -> Attack:
+    """Change the graph and hash it anew."""
+
+    def attack(bundle: Path) -> None:
+        model = onnx.load(bundle / MODEL, load_external_data=False)
+        change(model)
+        (bundle / MODEL).write_bytes(model.SerializeToString())
+        relist(bundle)
+
+    return attack
+
+
+def raw(change: Callable[[bytes], bytes]) -> Attack:
+    """Change the graph's bytes and hash them anew."""
+
+    def attack(bundle: Path) -> None:
+        (bundle / MODEL).write_bytes(change((bundle / MODEL).read_bytes()))
+        relist(bundle)
+
+    return attack
+
+
+def external(name: str = "w", **entries: str) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def twice(tensor: TensorProto) -> TensorProto:
+    tensor.external_data.add(key="location", value="model.onnx.data")
+    return tensor
+
+
+def silent(tensor: TensorProto) -> TensorProto:
+    tensor.ClearField("data_location")
+    return tensor
+
+
+def initializer(**entries: str) -> Attack:
+    return edit(lambda model: model.graph.initializer.append(external(**entries)))
+
+
+def sub_graph(tensor: TensorProto, depth: int = 1) -> onnx.NodeProto:
+    """An If whose branch holds `tensor`, or an If whose branch holds it, and so on."""
+    graph = helper.make_graph([], "branch", [], [], initializer=[tensor])
+    for _ in range(depth - 1):
+        graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=graph)], "branch", [], [])
+    return helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
+
+
+def node(*nodes: onnx.NodeProto) -> Attack:
+    return edit(lambda model: model.graph.node.extend(nodes))
+
+
+def attributed(**attribute: Any) -> onnx.NodeProto:
+    found = onnx.NodeProto(op_type="Identity", input=["x"], output=["y"])
+    found.attribute.append(AttributeProto(name="value", **attribute))
+    return found
+
+
+def function(*nodes: onnx.NodeProto, domain: str = "own") -> Attack:
+    def change(model: ModelProto) -> None:
+        model.functions.append(helper.make_function(domain, "F", [], [], nodes, []))
+
+    return edit(change)
+
+
+def sparse(values: TensorProto, indices: TensorProto) -> onnx.SparseTensorProto:
+    return onnx.SparseTensorProto(values=values, indices=indices, dims=[4])
+
+
+def varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def link(path: str, hard: bool = False) -> Attack:
+    def attack(bundle: Path) -> None:
+        outside = bundle.parent / "outside"
+        (bundle / path).rename(outside)
+        (os.link if hard else os.symlink)(outside, bundle / path)
+
+    return attack
+
+
+def flip(bundle: Path) -> None:
+    content = bytearray((bundle / DATA).read_bytes())
+    content[len(content) // 2] ^= 1
+    (bundle / DATA).write_bytes(content)
+
+
+def fifo(bundle: Path) -> None:
+    (bundle / TOKENIZER).unlink()
+    os.mkfifo(bundle / TOKENIZER)
+
+
+def listed_outside(path: str) -> Attack:
+    return lambda bundle: told(bundle, lambda data: data["files"][0].update(path=path))
+
+
+def half_tensor(start: bytes) -> bytes:
+    """A node whose attribute has two tensors, which readers merge: the location of one, the offset of the other."""
+    halves = [external(location="model.onnx.data"), external(offset="99999999", length="16")]
+    attribute = b"".join(field(5, half.SerializeToString()) for half in halves)
+    return start + field(7, field(1, field(4, b"Identity") + field(5, attribute)))
+
+
+def panicking(path: Path) -> None:
+    data = json.loads(path.read_text())
+    single = [{"SpecialToken": {"id": "X", "type_id": 0}}]
+    data["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [],
+        "special_tokens": {},
+    }
+    path.write_text(json.dumps(data))
+
+
+FAR = external(location="/etc/passwd")
+UP = external(location="../../secret")
+GOOD = external(location="model.onnx.data", offset="0", length="16")
+
+ATTACKS: dict[str, tuple[Attack, str]] = {
+    # The bundle in transit, or its folder.
+    "one flipped bit": (flip, "is damaged"),
+    "a file too long": (lambda b: os.truncate(b / DATA, 1 << 20), "bytes, bundle.json says"),
+    "a file cut short": (lambda b: os.truncate(b / DATA, 100), "has 100 bytes"),
+    "a missing file": (lambda b: (b / TOKENIZER).unlink(), "is missing"),
+    "an unlisted file": (lambda b: (b / "embedder/evil.so").write_bytes(b"x"), "evil.so is not listed"),
+    "an unlisted hidden file": (lambda b: (b / ".hidden").write_bytes(b"x"), ".hidden is not listed"),
+    "a link to a file": (link(TOKENIZER), "not a regular file"),
+    "a link to a folder": (link("embedder"), "embedder is not listed"),
+    "a link to the manifest": (link(MANIFEST), "no bundle.json"),
+    "a pipe that blocks its reader": (fifo, "not a regular file"),
+    # The manifest.
+    "a manifest of 100 MB": (lambda b: os.truncate(b / MANIFEST, 100_000_000), "this is no manifest"),
+    "a manifest nested without end": (
+        lambda b: (b / MANIFEST).write_text('{"a":' * 100_000), "cannot be read",
+    ),
+    "a newer schema": (lambda b: told(b, lambda d: d.update(schema=4)), "this version reads schema"),
+    "a key that stands twice": (
+        lambda b: (b / MANIFEST).write_text((b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)),
+        "stands twice",
+    ),
+    "an unknown key": (lambda b: told(b, lambda d: d.update(run="rm")), "'run' is unknown"),
+    "a number that is none": (
+        lambda b: told(b, lambda d: d["embedder"].update(dimension=float("nan"))), "NaN is no number",
+    ),
+    "a listed path upwards": (listed_outside("../secret"), "not a plain relative path"),
+    "a listed path inside and upwards": (listed_outside("embedder/../../secret"), "not a plain relative path"),
+    "a listed absolute path": (listed_outside("/etc/passwd"), "not a plain relative path"),
+    "a listed path of another system": (listed_outside("embedder\\x"), "not a plain relative path"),
+    "a listed path with a line break": (listed_outside("a\nb"), "not a plain relative path"),
+    "a path twice but for its case": (
+        lambda b: told(b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
+        "listed twice",
+    ),
+    "vectors that fill the memory": (
+        lambda b: told(b, lambda d: d["embedder"].update(dimension=1 << 40)), "out of range",
+    ),
+    "a model that is no file of the bundle": (
+        lambda b: told(b, lambda d: d["embedder"].update(model="/tmp/model.onnx")), "is not in files",
+    ),
+    "a model in a format of ONNX Runtime's own": (
+        lambda b: ((b / MODEL).rename(b / "embedder/model.ort"), relist(b),
+                   told(b, lambda d: d["embedder"].update(model="embedder/model.ort"))),
+        "does not end in .onnx",
+    ),
+    # External data.
+    "external data upwards": (initializer(location="../../secret"), "not the plain name of a file"),
+    "external data by an absolute path": (initializer(location="/etc/passwd"), "not the plain name"),
+    "external data by a path of another system": (initializer(location="C:\\x"), "not the plain name"),
+    "external data in a folder": (initializer(location="x/../model.onnx.data"), "not the plain name"),
+    "external data in this folder": (initializer(location="./model.onnx.data"), "not the plain name"),
+    "external data at an address of memory": (
+        initializer(location="*/_ORT_MEM_ADDR_/*", offset="140000000000000", length="16"), "not the plain name",
+    ),
+    "external data with a NUL": (initializer(location="model.onnx.data\0"), "not the plain name"),
+    "external data in an unlisted file": (initializer(location="evil.bin"), "does not list beside it"),
+    "external data in the manifest": (initializer(location="bundle.json"), "does not list beside it"),
+    "external data in a link": (
+        lambda b: (initializer(location="link")(b), (b / "embedder/link").symlink_to("/etc/passwd")),
+        "link is not listed",
+    ),
+    "external data behind the end": (
+        initializer(location="model.onnx.data", offset="99999999", length="16"), "beyond the end",
+    ),
+    "external data that are too long": (
+        initializer(location="model.onnx.data", length="99999999"), "beyond the end",
+    ),
+    "external data before the beginning": (
+        initializer(location="model.onnx.data", offset="-8"), "offset or length is not a number",
+    ),
+    "an offset that overflows": (
+        initializer(location="model.onnx.data", offset="18446744073709551616"), "is not a number",
+    ),
+    "external data without a place": (initializer(offset="0"), "have the keys"),
+    "external data without anything": (initializer(), "does not say where"),
+    "external data with two places": (
+        edit(lambda m: m.graph.initializer.append(twice(external(location="/etc/passwd")))), "have the keys",
+    ),
+    "external data with unknown keys": (
+        initializer(location="model.onnx.data", prepacked_0="1;2;3"), "have the keys",
+    ),
+    "external data that say they are none": (
+        edit(lambda m: m.graph.initializer.append(silent(external(location="/etc/passwd")))),
+        "not the plain name",
+    ),
+    # Where graphs may hide tensors.
+    "in a sub-graph": (node(sub_graph(FAR)), "not the plain name"),
+    "in a sub-graph of a sub-graph": (node(sub_graph(UP, depth=4)), "not the plain name"),
+    "in one of several sub-graphs": (
+        node(attributed(graphs=[helper.make_graph([], "g", [], [], initializer=[FAR])])), "not the plain name",
+    ),
+    "in sub-graphs nested without end": (node(sub_graph(GOOD, depth=20)), "nested more than"),
+    "in a Constant": (node(attributed(t=FAR)), "not the plain name"),
+    "in a list of tensors": (node(attributed(tensors=[GOOD, FAR])), "not the plain name"),
+    "in the values of a sparse attribute": (
+        node(attributed(sparse_tensor=sparse(FAR, GOOD))), "not the plain name",
+    ),
+    "in the indices of a sparse attribute": (
+        node(attributed(sparse_tensor=sparse(GOOD, FAR))), "not the plain name",
+    ),
+    "in a list of sparse tensors": (
+        node(attributed(sparse_tensors=[sparse(GOOD, UP)])), "not the plain name",
+    ),
+    "in a sparse initializer": (
+        edit(lambda m: m.graph.sparse_initializer.append(sparse(FAR, GOOD))), "not the plain name",
+    ),
+    "in a function": (function(attributed(t=FAR)), "not the plain name"),
+    "in a sub-graph of a function": (function(sub_graph(FAR)), "not the plain name"),
+    "in the default of a function's attribute": (
+        edit(lambda m: m.functions.append(onnx.FunctionProto(
+            name="F", domain="own", attribute_proto=[AttributeProto(name="a", t=FAR)]))),
+        "not the plain name",
+    ),
+    "in the initialisation of a training": (
+        edit(lambda m: m.training_info.add().initialization.initializer.append(FAR)), "training information",
+    ),
+    "in two halves that readers merge": (raw(half_tensor), "stands twice|have the keys"),
+    "in a second graph that readers merge": (
+        raw(lambda b: b + field(7, field(5, FAR.SerializeToString()))), "stands twice|not the plain name",
+    ),
+    # Graphs that run what is no graph, or are none.
+    "operators of a foreign library": (
+        node(helper.make_node("Run", [], ["y"], domain="evil.custom")), "the domain 'evil.custom'",
+    ),
+    "foreign operators in a sub-graph of a function": (
+        function(helper.make_node("Run", [], ["y"], domain="ai.onnx.contrib")), "'ai.onnx.contrib'",
+    ),
+    "an engine of a vendor": (
+        node(helper.make_node("EPContext", [], ["y"], domain="com.microsoft", ep_cache_context="/x")),
+        "'EPContext' is not allowed",
+    ),
+    "a Python function": (
+        node(helper.make_node("PythonOp", [], ["y"], domain="com.microsoft")), "'PythonOp' is not allowed",
+    ),
+    "a graph that is text": (rewrite(MODEL, b"no protobuf"), "this is no ONNX graph"),
+    "a graph that is empty": (rewrite(MODEL, b""), "between 1 byte"),
+    "a model without a graph": (rewrite(MODEL, field(2, b"producer")), "there is no graph"),
+    "a graph that is cut short": (raw(lambda b: b[:-3]), "this is no ONNX graph"),
+    "a length beyond the end": (raw(lambda b: b + b"\x3a" + varint(1 << 62)), "this is no ONNX graph"),
+    "a number that does not end": (raw(lambda b: b + b"\xff" * 100), "this is no ONNX graph"),
+    "a field whose number overflows": (raw(lambda b: b + varint(1 << 32 | 58) + b"\0"), "impossible number"),
+    "a group, which readers skip": (raw(lambda b: b + b"\x3b\x3c"), "impossible type"),
+    "a graph of another type": (raw(lambda b: b + b"\x38\x01"), "stands twice|wrong type"),
+    "a graph of more fields than any": (raw(lambda b: b + b"\x28\x01" * 1_000_001), "more than 1,000,000"),
+    # The tokenizer.
+    "a tokenizer that is none": (rewrite(TOKENIZER, b"{}"), "tokenizers cannot load it"),
+    "a tokenizer that is no JSON": (rewrite(TOKENIZER, b"\x80\x04cposix\nsystem\n"), "cannot load it"),
+    "a tokenizer nested without end": (rewrite(TOKENIZER, b'{"a":' * 100_000), "cannot load it"),
+    "a tokenizer at which the library panics": (
+        lambda b: (panicking(b / TOKENIZER), relist(b)), "tokenizers cannot load it",
+    ),
+    "a tokenizer of an unknown kind": (
+        rewrite(TOKENIZER, b'{"version": "1.0", "model": {"type": "Pickle"}}'), "cannot load it",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_refused_before_a_graph_is_loaded(
+    bundle: Path, attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("ONNX Runtime was given the graph")
+
+    monkeypatch.setattr("vcs_runtime.embedder.open_session", never)
+    perform, says = ATTACKS[attack]
+    perform(bundle)
+    with pytest.raises(BundleError, match=says) as error:
+        Embedder.open(bundle, device="cpu")
+    assert str(bundle) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_there_are_many() -> None:
+    assert len(ATTACKS) >= 30
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        edit(lambda model: model.graph.initializer.append(GOOD)),
+        node(sub_graph(GOOD, depth=3)),
+        node(attributed(t=GOOD), attributed(sparse_tensor=sparse(GOOD, GOOD))),
+        function(attributed(t=GOOD)),
+        edit(lambda model: model.opset_import.add(domain="ai.onnx.ml", version=3)),
+        link(DATA, hard=True),
+    ],
+)
+def test_what_is_harmless_passes(bundle: Path, harmless: Attack) -> None:
+    harmless(bundle)
+    check_onnx(bundle / MODEL, {path.name: path.stat().st_size for path in (bundle / "embedder").iterdir()})
+
+
+def test_hard_linked_weights_are_fine(bundle: Path) -> None:
+    link(DATA, hard=True)(bundle)
+    with Embedder.open(bundle, device="cpu") as embedder:
+        assert embedder.embed(["dog"]).shape == (1, 48)
+
+
+def test_a_functions_own_operators_pass(bundle: Path) -> None:
+    function(attributed(t=GOOD))(bundle)
+    node(helper.make_node("F", [], [], domain="own"))(bundle)
+    check_onnx(bundle / MODEL, {"model.onnx.data": (bundle / DATA).stat().st_size})
