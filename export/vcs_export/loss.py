@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,12 @@ from numpy.typing import NDArray
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle import EmbedderSpec, Loss
 from vcs_runtime.tokenizer import load_tokenizer
+
+
+def demo_texts() -> list[str]:
+    """The descriptions of `vcs-runtime demo`: what is measured on unless a user brings texts."""
+    data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
+    return [data["reference"], *(version["text"] for version in data["versions"])]
 
 
 def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:

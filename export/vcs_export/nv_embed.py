@@ -22,7 +22,7 @@ from vcs_export.graph.decoder import decoder
 from vcs_export.graph.large import COMPUTE, DataFile, LargeGraph
 from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
 from vcs_export.graph.layout import LAYOUTS, OPSETS
-from vcs_export.loss import embedding_loss
+from vcs_export.loss import demo_texts, embedding_loss
 from vcs_export.nbits import BITS
 from vcs_export.recipe import NvEmbedRecipe
 from vcs_export.shards import Progress, StoredTensor, open_shards, silent
@@ -117,7 +117,8 @@ def build_nv_embed_bundle(
                     bundle gets hard links; "copy": the bundle gets bytes of its own
     instruction     put before a text where the caller names none;  max_tokens  of a text, `<s>` and `</s>`
                     included (None: as many positions as there are);  long_text  as in `EmbedderSpec`
-    texts           int8 and int4 need them: what is lost is measured on them, and stands in the bundle
+    texts           for int8 and int4: what is lost is measured on them and stands in the bundle; by default
+                    the texts of `vcs-runtime demo`
     segmenter       rules that cut texts;  extra_files  further files by their path in the bundle
     replace         replace a bundle that is there
     known           sha256 of the checkpoint's files by name, as far as the caller has hashed them
@@ -137,8 +138,6 @@ def build_nv_embed_bundle(
             raise ExportError(f"{key} must be one of {', '.join(allowed)}, not {given!r}")
     if precision in BITS and target_runtime != "ort":
         raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
-    if precision in BITS and not texts:
-        raise ExportError(f"{precision} moves vectors: it needs texts (--text) to measure how far")
     opened = open_nv_embed(checkpoint)
     positions = opened.decoder.max_position_embeddings
     if not 3 <= (max_tokens or positions) <= positions:
@@ -170,8 +169,9 @@ def build_nv_embed_bundle(
             frame=((opened.frame[0],), (opened.frame[1],)),
         )
         if precision in BITS:
-            spec = changed(spec, loss=_loss(opened, bundle, spec, texts))
-        hashed = {f"embedder/{file}": digest for file, digest in (known or {}).items()}
+            spec = changed(spec, loss=_loss(opened, bundle, spec, texts or demo_texts()))
+        # The tokenizer is written anew, so its hash is another now.
+        hashed = {f"embedder/{file}": known[file] for file in written.links if known and file in known}
         return bundle.commit(
             name=name,
             licence=licence,
@@ -208,6 +208,10 @@ def write_nv_embed(
         done += count
         progress("writing", done, total)
 
+    # Where matrices are converted, what is left to share is not worth a link to whole files.
+    link = (
+        link and precision not in BITS and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
+    )
     with DataFile(model.with_name(f"{model.name}.data")) as data:
         graph = LargeGraph(OPSETS[layout], precision, data, link, used)
         inputs = LAYOUTS[layout](graph, opened.decoder)
@@ -272,7 +276,7 @@ def build_from_recipe(
     """Build the bundle `target` from `checkpoint` as the recipe says; returns `target`.
 
     A checkpoint of the recipe's size must be the published one, byte for byte, unless it is said to be the
-    caller's own (`own_weights`). One's own, and models of other sizes, are named after the target's folder.
+    caller's own (`own_weights`). One's own, and models of other sizes, are named after their folder.
     Other arguments, and what is raised, as for `build_nv_embed_bundle`; CheckpointError names the file.
     """
     opened = open_nv_embed(checkpoint)
@@ -280,6 +284,7 @@ def build_from_recipe(
     expected = {**recipe.config, **recipe.latent}
     published = not own_weights and all(settings[key] == wanted for key, wanted in expected.items())
     known: dict[str, str] = {}
+    own = checkpoint.resolve().name
     if published:
         files = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
         known = hash_files({name: checkpoint / name for name in sorted(files)}, progress)
@@ -292,9 +297,9 @@ def build_from_recipe(
     return build_nv_embed_bundle(
         checkpoint,
         target,
-        name=recipe.name if published else target.resolve().name,
+        name=recipe.name if published else re.sub(r"[^A-Za-z0-9._-]+", "-", own),
         licence=recipe.licence,
-        source=recipe.source if published else checkpoint.resolve().name,
+        source=recipe.source if published else own,
         precision=precision,
         target_runtime=target_runtime,
         weights=weights,

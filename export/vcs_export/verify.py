@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_export.errors import ExportError
 from vcs_runtime.bundle import BoundarySpec, Bundle, Manifest
 
 Model = tuple[Path, BoundarySpec]

@@ -25,8 +25,7 @@ def decoder(layout: Layout, tensors: Tensors, prefix: str) -> ir.Value:
     prefix   what stands before these names
     """
     graph = layout.graph
-    table = tensors[f"{prefix}embed_tokens.weight"]
-    x = graph.cast(graph.op("Gather", graph.stored(table, table.type), layout.ids), FLOAT, table.type)
+    x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
     for layer in range(layout.config.num_hidden_layers):
         name = f"{prefix}layers.{layer}."
         x = graph.op("Add", x, self_attention(layout, tensors, name, x))

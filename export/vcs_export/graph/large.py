@@ -77,7 +77,7 @@ class LargeGraph(Graph):
 
     precision  one of `COMPUTE`: in which type matrices are multiplied, and how they are stored
     data       where tensors go that are computed, converted or copied
-    link       leave in the checkpoint's own files what is used as it is; `links` says which files that are
+    link       leave in the checkpoint's own files what is used as it is; `links` says which files these are
     progress   told the bytes of each of the checkpoint's tensors once it has been used
     """
 
@@ -94,8 +94,7 @@ class LargeGraph(Graph):
         self.links: dict[str, Path] = {}
         self._bits = BITS.get(precision, 0)
         self._data = data
-        # Of a quantised model only the table of words is used as it is: not worth a link to a whole file.
-        self._link = link and not self._bits
+        self._link = link
         self.used = progress
         self._values: dict[str, ir.Value] = {}
 
@@ -110,6 +109,11 @@ class LargeGraph(Graph):
     def exact(self, x: ir.Value) -> ir.Value:
         """A value of that type in float32."""
         return self.cast(x, FLOAT, self.compute)
+
+    def table(self, tensor: StoredTensor, rows: ir.Value) -> ir.Value:
+        """The rows of a tensor, float32. It is stored in its own type or that of matrices: the smaller."""
+        kind = min(tensor.type, self.compute, key=lambda item: item.bitwidth)
+        return self.cast(self.op("Gather", self.stored(tensor, kind), rows), FLOAT, kind)
 
     def stored(self, tensor: StoredTensor, kind: ir.DataType) -> ir.Value:
         """A tensor of the checkpoint in the type `kind`."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from vcs_runtime.bundle import MANIFEST, read_manifest
 from vcs_runtime.errors import DeviceError, InputError
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 
 @click.group()
@@ -89,6 +96,85 @@ def sat(
 def _plain(name: str) -> str:
     """A folder's name as a signature may hold it."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+@export.command("nv-embed-v2")
+@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
+              help="config.json, tokenizer.json and the safetensors files.")  # fmt: skip
+@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
+              help="The folder to write.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "int8", "int4"]), default="fp16",
+              show_default=True, help="Of matrices; sums, norms and pooling are float32. bf16 needs a GPU; "
+              "int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
+@click.option("--target", "engine", type=click.Choice(["ort", "tensorrt"]), default="ort", show_default=True,
+              help="The engine whose form the graph has.")  # fmt: skip
+@click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
+              help="Share DIR's files by hard links where they are used as they are, or copy.")  # fmt: skip
+@click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
+              help="For int8, int4: texts, one a line, to measure the loss on; else the demo's.")  # fmt: skip
+@click.option("--own-weights", is_flag=True, help="They are not the published ones: do not compare hashes.")
+@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+def nv_embed_v2(
+    source: Path,
+    target: Path,
+    precision: str,
+    engine: str,
+    weights: str,
+    text: Path | None,
+    own_weights: bool,
+    force: bool,
+) -> None:
+    """Build an embedder's bundle from the files of NV-Embed-v2, without PyTorch.
+
+    A model of the published one's size must be the published one; others are taken as one's own.
+    """
+    try:
+        from vcs_export.nv_embed import build_from_recipe
+        from vcs_export.recipe import load_nv_embed_recipe
+    except ImportError as error:
+        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
+    recipe = load_nv_embed_recipe()
+    click.echo(f"vcs-runtime: the weights of {recipe.source} are licensed under {recipe.licence}", err=True)
+    with _steps() as progress:
+        build_from_recipe(
+            recipe,
+            source,
+            target,
+            precision=precision,
+            target_runtime=engine,
+            weights=weights,
+            texts=_lines(text) if text else (),
+            own_weights=own_weights,
+            replace=force,
+            progress=progress,
+        )
+    embedder = read_manifest(target / MANIFEST).embedder
+    if embedder and (loss := embedder.loss):
+        click.echo(
+            f"vcs-runtime: cosine of {precision} to unquantised vectors, {loss.texts} texts: "
+            f"mean {loss.cosine_mean:.5f}, least {loss.cosine_min:.5f}",
+            err=True,
+        )
+    click.echo(target)
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what is told a step, its bytes so far and in all: on a terminal each step gets a bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[tuple[str, int], TaskID] = {}
+
+        def tell(step: str, done: int, total: int) -> None:
+            if (step, total) not in tasks:
+                tasks[step, total] = bars.add_task(step, total=total)
+            bars.update(tasks[step, total], completed=done)
+
+        yield tell
 
 
 def _lines(path: Path) -> list[str]:

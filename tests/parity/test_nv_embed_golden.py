@@ -1,0 +1,69 @@
+"""Recorded vectors of NV-Embed's own code (PyTorch, fp32) on a random checkpoint: `golden.npz` beside it.
+
+The checkpoint lies outside the repository, in `VCS_RUNTIME_GOLDEN` or `../shared/golden`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vcs_export.nv_embed import TARGETS, build_nv_embed_bundle
+from vcs_runtime import Embedder
+
+GOLDEN = Path(os.environ.get("VCS_RUNTIME_GOLDEN") or Path(__file__).parents[2].parent / "shared/golden")
+FOLDER = GOLDEN / "nv-embed-tiny"
+TOLERANCE = 1e-5
+INSTRUCTIONS = {
+    "none": "",
+    "nospace": "Instruct: Describe the scene:",
+    "query": "Instruct: Given a question, retrieve passages that answer the question\nQuery: ",
+    "sts": "Instruct: Retrieve semantically similar text.\nQuery: ",
+}
+SHORT = 16  # tokens, for the text that is cut
+
+
+@pytest.fixture(scope="module", params=[(t, w) for t in TARGETS for w in ("link", "copy")], ids="-".join)
+def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
+    if not FOLDER.is_dir():
+        pytest.skip(f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
+    target, weights = request.param
+    bundle = build_nv_embed_bundle(
+        FOLDER,
+        tmp_path_factory.mktemp("golden") / "bundle",
+        name=FOLDER.name,
+        licence="CC0-1.0",
+        source="random numbers",
+        precision="fp32",
+        target_runtime=target,
+        # The golden folder may be on another file system than the temporary one.
+        weights=weights
+        if os.stat(FOLDER).st_dev == os.stat(tmp_path_factory.getbasetemp()).st_dev
+        else "copy",
+    )
+    with Embedder.open(bundle, device="cpu") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_vectors(embedder: Embedder, name: str, record_property: Any) -> None:
+    texts = json.loads((FOLDER / "texts.json").read_text("utf-8"))
+    wanted = np.load(FOLDER / "golden.npz")[name]
+    found = embedder.embed(texts, instruction=INSTRUCTIONS[name], max_length=512)
+    largest = float(np.abs(found - wanted).max())
+    record_property("largest_difference", largest)
+    print(f"{name}: {len(texts)} texts differ by at most {largest:.1e}")
+    assert largest <= TOLERANCE
+
+
+def test_a_text_that_is_cut_loses_its_end(embedder: Embedder) -> None:
+    text = json.loads((FOLDER / "texts.json").read_text("utf-8"))[1]
+    wanted = np.load(FOLDER / "golden.npz")["trunc"]
+    found = embedder.embed([text], instruction=INSTRUCTIONS["sts"], max_length=SHORT)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
