@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle import EmbedderSpec, Loss
+from vcs_runtime.packing import batches
 from vcs_runtime.tokenizer import load_tokenizer
 
 
@@ -36,14 +37,14 @@ def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequenc
         [*first, *encoding.ids[:room], *last]
         for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
     ]
-    wanted, got = (_vectors(model, spec.layout, rows) for model in (exact, folder / spec.model))
+    wanted, got = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
     cosines = np.sum(wanted * got, axis=1)
     if not np.isfinite(cosines).all():
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
     return Loss(len(rows), float(cosines.mean()), float(cosines.min()))
 
 
-def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """The vectors of token ids, one at a time, on the CPU."""
     import onnxruntime as ort
 
@@ -52,21 +53,7 @@ def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]]) -> NDArray
     # Optimising would turn half-precision weights into float32 ones, all of them and in memory.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(None, single(layout, row))[0] for row in rows]).astype(np.float64)
-
-
-def single(layout: str, ids: Sequence[int], skip: int = 0) -> dict[str, NDArray[np.int64]]:
-    """The inputs of a graph (`graph.layout`) for one text, whose first `skip` tokens are not pooled."""
-    row = np.array([ids], np.int64)
-    places = np.arange(row.size)
-    if layout == "masked":
-        pooled = (places >= skip).astype(np.int64)[None]
-        return {"input_ids": row, "attention_mask": np.ones_like(row), "pool_mask": pooled}
-    lengths, skips = np.array([row.size], np.int64), np.array([skip], np.int64)
-    return {
-        "input_ids": row[0],
-        "gather": places[None],
-        "scatter": places,
-        "lengths": lengths,
-        "skip": skips,
-    }
+    vectors = np.empty((len(rows), spec.dimension))
+    for batch in batches(rows, 1, spec.layout):  # a budget of one token: each text is a batch of its own
+        vectors[batch.rows] = session.run(None, batch.inputs)[0]
+    return vectors

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.loss import single
 from vcs_export.nbits import BLOCK, quantise
 from vcs_export.nv_embed import MODEL_FILE, TARGETS
 
@@ -100,7 +99,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_padding_and_company_do_not_change_vectors(tiny: dict[str, Any], layout: str) -> None:
     batch = rows(7, 30, 1)
     got = run(tiny[layout], inputs(layout, batch, [0] * 7, 48))
-    alone = np.concatenate([run(tiny[layout], single(layout, row)) for row in batch])
+    alone = np.concatenate([run(tiny[layout], inputs(layout, [row], [0])) for row in batch])
     np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
     order = np.random.default_rng(2).permutation(7)
     shuffled = run(tiny[layout], inputs(layout, [batch[i] for i in order], [0] * 7))
@@ -164,7 +163,7 @@ def test_quantised_weights_stay_near(tmp_path: Path, precision: str, tolerance: 
     got = run(opened, inputs("packed", batch, [0] * 5))
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
     assert 1e-6 < worst < tolerance
-    alone = np.concatenate([run(opened, single("packed", row)) for row in batch])
+    alone = np.concatenate([run(opened, inputs("packed", [row], [0])) for row in batch])
     np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
 
 
@@ -209,7 +208,7 @@ def test_inputs_output_and_operators(tmp_path: Path, precision: str, target: str
     assert all(value.dtype == ir.DataType.INT64 for value in graph.inputs)
     names = [value.name for value in graph.inputs]
     padded = ["input_ids", "attention_mask", "pool_mask"]
-    assert names == (padded if target == "tensorrt" else list(single("packed", [1])))
+    assert names == (padded if target == "tensorrt" else list(inputs("packed", [[1]], [0])))
     [output] = graph.outputs
     assert (output.name, output.dtype) == ("embedding", ir.DataType.FLOAT)
     domains = {node.domain for node in graph}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcs_runtime.bundle import MANIFEST, read_manifest
+from vcs_runtime.bundle import MANIFEST, open_bundle, read_manifest
 from vcs_runtime.errors import DeviceError, InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def sat(
     try:
         from vcs_export.recipe import load_sat_recipe
         from vcs_export.sat import build_from_recipe, build_sat_bundle
-        from vcs_runtime.bundle import open_bundle
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
     texts = _lines(text) if text else []
@@ -156,6 +155,25 @@ def nv_embed_v2(
             err=True,
         )
     click.echo(target)
+
+
+@export.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--device", default="cpu", show_default=True, help="Where to run it: cpu, cuda:N, auto.")
+@click.option("--card", type=click.Path(path_type=Path), metavar="README.md",
+              help="NV-Embed-v2's model card: the scores of its example must come out.")  # fmt: skip
+def verify(bundle: Path, device: str, card: Path | None) -> None:
+    """Run the embedder of BUNDLE: finite, unit length, independent of batch, order and padding."""
+    try:
+        from vcs_export.examine import examine_embedder
+    except ImportError as error:
+        raise DeviceError(f"verifying needs `vcs-runtime[export]` ({error})") from None
+    holds = True
+    for check in examine_embedder(open_bundle(bundle), device, card):
+        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
+        holds &= check.holds
+    if not holds:
+        raise click.exceptions.Exit(1)
 
 
 @contextmanager

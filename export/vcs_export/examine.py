@@ -1,0 +1,131 @@
+"""Is an embedder's bundle sound? What any must fulfil, and what its model's card promises."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vcs_export.errors import ExportError
+from vcs_export.loss import demo_texts
+from vcs_runtime.bundle import Bundle, EmbedderSpec
+from vcs_runtime.device import choose_device, open_session, run_session
+from vcs_runtime.embedder import Embedder
+from vcs_runtime.packing import STEP, batches
+from vcs_runtime.tokenizer import load_tokenizer
+
+# How far two runs of the same text may be apart, by the precision of matrices.
+_TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "int8": 1e-4, "int4": 1e-4}
+# Of a score of the card, in hundredths of a cosine: half precision and other kernels.
+_CARD_TOLERANCE = 0.5
+_PADDING = 9
+_TEXTS = (
+    ".",
+    "Rain.",
+    "  two  spaces ",
+    "Zwei Männer öffnen die Tür \u2013 \u72ac\u304c\u8d70\u308b \U0001f642\n\nend.",
+)
+
+Array = NDArray[np.float32]
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at, whether it holds, and the figure that tells."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+def examine_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
+    """Look at a bundle's embedder by running it; yields each check as it is done.
+
+    card  the README.md that comes with NV-Embed's checkpoint: its example is embedded, and the scores
+          that it prints must come out
+
+    Raises ExportError (a card without such an example), BundleError, DeviceError.
+    """
+    example = _example(card) if card else None
+    with Embedder.open(bundle, device) as embedder:
+        spec = embedder.spec
+        texts = [*_TEXTS, *demo_texts()]
+        together = embedder.embed(texts)
+        yield Check("finite", bool(np.isfinite(together).all()), f"{len(texts)} texts")
+        length = float(np.abs(np.linalg.norm(together.astype(np.float64), axis=1) - 1).max())
+        yield Check("unit length", length < 1e-4, f"off by {length:.1e}")
+        tolerance = _TOLERANCES.get(spec.precision, 1e-5)
+        alone = np.concatenate([embedder.embed([text]) for text in texts])
+        yield _near("alone as in a batch", together, alone, tolerance)
+        order = np.random.default_rng(0).permutation(len(texts))
+        yield _near("in any order", together[order], embedder.embed([texts[i] for i in order]), tolerance)
+        if example:
+            yield _scores(embedder, *example)
+    yield _near("unpadded as padded", *_padded(bundle, spec, device), tolerance)
+
+
+def _near(name: str, first: Array, second: Array, tolerance: float) -> Check:
+    difference = float(np.abs(first - second).max())
+    return Check(name, difference <= tolerance, f"differ by {difference:.1e} at most")
+
+
+def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Array]:
+    """Vectors of tokens without padding, and of the same tokens with it."""
+    ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
+    # Multiples of the step to which the runtime pads: these get no padding from it.
+    rows = [ids[:size] for size in (STEP, 5 * STEP, 11 * STEP)]
+    session = open_session(bundle.path(spec.model), choose_device(device))
+    output = session.get_outputs()[0].name
+    vectors = np.empty((2, len(rows), spec.dimension), np.float32)
+    for batch in batches(rows, 1, spec.layout):
+        # Of a single text, whatever has a column for each place can be widened.
+        wide = {
+            name: np.pad(array, ((0, 0), (0, _PADDING))) if array.ndim == 2 else array
+            for name, array in batch.inputs.items()
+        }
+        for which, inputs in enumerate((batch.inputs, wide)):
+            [vectors[which, batch.rows]] = run_session(session, [output], inputs)
+    return vectors[0], vectors[1]
+
+
+def _scores(embedder: Embedder, task: str, queries: list[str], passages: list[str], wanted: Scores) -> Check:
+    instruction = f"Instruct: {task}\nQuery: "
+    left, right = embedder.embed(queries, instruction=instruction), embedder.embed(passages, instruction="")
+    found = 100 * left.astype(np.float64) @ right.astype(np.float64).T
+    difference = float(np.abs(found - wanted).max())
+    figures = ", ".join(f"{score:.3f}" for score in found.ravel())
+    return Check(
+        "the card's scores", difference <= _CARD_TOLERANCE, f"{figures}; off by {difference:.3f} at most"
+    )
+
+
+def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
+    """Task, queries, passages and scores of the example in a model card, read but not run.
+
+    Raises ExportError naming the file.
+    """
+    try:
+        text = card.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{card}: cannot be read: {error}") from None
+    for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        scores = re.search(r"^# (\[\[.*\]\])\s*$", code, re.MULTILINE)
+        with suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
+            found = {}
+            for node in ast.parse(code).body:
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    with suppress(ValueError):
+                        found[node.targets[0].id] = ast.literal_eval(node.value)
+            [task] = found["task_name_to_instruct"].values()
+            wanted = np.array(ast.literal_eval(scores[1]), np.float64) if scores else np.empty(0)
+            queries, passages = found["queries"], found["passages"]
+            if wanted.shape == (len(queries), len(passages)) and wanted.size:
+                return task, queries, passages, wanted
+    raise ExportError(f"{card}: there is no example with queries, passages and their scores in it")
