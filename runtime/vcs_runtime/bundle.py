@@ -39,6 +39,8 @@ __all__ = [
     "Manifest",
     "RulesSpec",
     "SegmenterSpec",
+    "bundle_folder",
+    "check_graphs",
     "default_bundle_path",
     "home",
     "open_bundle",
@@ -58,6 +60,12 @@ class Bundle:
     def path(self, relative: str) -> Path:
         """The absolute path of a listed file."""
         return self.root / relative
+
+    def sizes_beside(self, relative: str) -> dict[str, int]:
+        """The bytes, by name, of the listed files in the folder of the file `relative`."""
+        folder = PurePosixPath(relative).parent
+        files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
+        return {path.name: size for path, size in files if path.parent == folder}
 
     def weights_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
         """sha256 of the engine's weights: of the one weights file, or of the files' hashes in order."""
@@ -90,14 +98,10 @@ def default_bundle_path() -> Path:
     return home() / "bundles" / "default"
 
 
-def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
-    """Read and verify a bundle: the folder `bundle`, or the embedded default for "default".
+def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
+    """The folder of a bundle: `bundle` itself, or that of the embedded default for "default".
 
-    Every listed file is checked by size and sha256 (90 MB take about 0.1 s); files of a GB and more by sha256
-    once per machine, or always if `full` (`vcs_runtime.integrity`). Graphs are checked for what they refer to
-    (`vcs_runtime.onnx_check`). Nothing is downloaded.
-    Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted, a
-    graph that refers to what is not in the bundle.
+    Raises BundleError if there is none, or no `bundle.json` in it.
     """
     if os.fspath(bundle) == "default":
         root = default_bundle_path()
@@ -112,19 +116,28 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
             raise BundleError(f"bundle {root}: no such folder")
         if not (root / MANIFEST).is_file() or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")
+    return root
+
+
+def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
+    """Read and verify a bundle: the folder `bundle`, or the embedded default for "default".
+
+    Every listed file is checked by size and sha256 (90 MB take about 0.1 s); files of a GB and more by sha256
+    once per machine, or always if `full` (`vcs_runtime.integrity`). Graphs are checked for what they refer to
+    (`vcs_runtime.onnx_check`). Nothing is downloaded.
+    Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted, a
+    graph that refers to what is not in the bundle.
+    """
+    root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
     verify_files(root, manifest, None if full else home() / "verified")
     opened = Bundle(root.resolve(), manifest)
-    _check_graphs(opened)
+    check_graphs(opened)
     return opened
 
 
-def _check_graphs(bundle: Bundle) -> None:
-    """No graph refers to anything but files that the bundle lists in the graph's own folder."""
-    manifest = bundle.manifest
-    for spec in (manifest.embedder, manifest.segmenter and manifest.segmenter.model):
+def check_graphs(bundle: Bundle) -> None:
+    """No graph refers to anything but files that the bundle lists in the graph's own folder. BundleError."""
+    for spec in (bundle.manifest.embedder, bundle.manifest.segmenter and bundle.manifest.segmenter.model):
         if spec:
-            folder = PurePosixPath(spec.model).parent
-            files = ((PurePosixPath(entry.path), entry.size) for entry in manifest.files)
-            sizes = {path.name: size for path, size in files if path.parent == folder}
-            check_onnx(bundle.path(spec.model), sizes)
+            check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))

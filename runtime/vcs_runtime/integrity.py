@@ -47,7 +47,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
 
     memory  a folder that remembers which large files were hashed; None: all files are hashed
     """
-    _check_listing(root, manifest)
+    check_listing(root, manifest)
     for entry in manifest.files:
         path = root / entry.path
         if not _is_whole(path, entry, memory if entry.size >= LARGE else None):
@@ -56,8 +56,8 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
             )
 
 
-def _check_listing(root: Path, manifest: Manifest) -> None:
-    """Every file is listed, and every listed file is a regular one of the size that is listed."""
+def check_listing(root: Path, manifest: Manifest) -> None:
+    """Every file is listed, and every listed file a regular one of the size listed. Raises BundleError."""
     listed = {entry.path for entry in manifest.files}
     for folder, folders, names in os.walk(root):
         for name in [*names, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:

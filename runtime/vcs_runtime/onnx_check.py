@@ -62,8 +62,10 @@ _KEYS = {b"location", b"offset", b"length", b"checksum"}
 _Strings = dict[int, bytes]
 
 
-def check_onnx(path: Path, sizes: Mapping[str, int]) -> None:
+def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
     """Check the ONNX file at `path`; `sizes` are bytes, by name, of the files that it may name.
+
+    Returns the names of those that it does name.
 
     Every external tensor must name one of them, plainly, and lie inside it; every operator must be of a known
     domain or a function of the file's own. Raises BundleError naming the file and what is wrong.
@@ -74,7 +76,7 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> None:
         if not 0 < path.stat().st_size <= _MAX_BYTES:
             raise _Refusal("an ONNX graph is between 1 byte and 2 GB")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _Check(data, sizes).model()
+            return _Check(data, sizes).model()
     except _Refusal as error:
         raise BundleError(f"{path}: {error}") from None
     except OSError as error:
@@ -95,13 +97,15 @@ class _Check:
         self._graphs = 0
         self._used: set[str] = set()
         self._own: set[str] = set()
+        self._named: set[str] = set()
 
-    def model(self) -> None:
+    def model(self) -> set[str]:
         self._message("model", 0, len(self._data), 0)
         if not self._graphs:
             raise _Refusal("there is no graph in it")
         if foreign := self._used - self._own - DOMAINS:
             raise _Refusal(f"operators of the domain {min(foreign)!r} are not known")
+        return self._named
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
         """Walk through a message and all that it leads to; returns its own strings, by field."""
@@ -171,6 +175,7 @@ class _Check:
             raise _Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
         if sum(map(int, numbers)) > self._sizes[_text(name)]:
             raise _Refusal(f"external data reach beyond the end of {_text(name)!r}")
+        self._named.add(_text(name))
 
     def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
         """The fields of a message: number, wire type, and where the value begins and ends."""

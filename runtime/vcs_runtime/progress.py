@@ -1,4 +1,4 @@
-"""A progress bar on standard error: rate and remaining time on a terminal, nothing when piped."""
+"""Progress bars on standard error: rate and remaining time on a terminal, nothing when piped."""
 
 from __future__ import annotations
 
@@ -32,4 +32,26 @@ def progress_bar(total: int, *, enabled: bool = True, done: int = 0) -> Iterator
     columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("scoring", total=total, completed=done)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances the bar of the step `what` by so many bytes of `total`."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
         yield lambda count: progress.advance(task, count)

@@ -11,6 +11,7 @@ import sys
 import click
 
 import vcs_runtime
+from vcs_runtime.cli.bundle import bundle
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
 from vcs_runtime.cli.export import export
@@ -25,7 +26,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, demo, fetch, export, warm_up, doctor):
+for command in (score, demo, fetch, export, bundle, warm_up, doctor):
     cli.add_command(command)
 
 
