@@ -34,7 +34,9 @@ def quantise(
     half = 1 << (bits - 1)
     for block in blocks:
         rows = block.astype(np.float32, copy=False)
-        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % BLOCK))).reshape(len(rows), -1, BLOCK)
+        if missing := -rows.shape[1] % BLOCK:
+            rows = np.pad(rows, ((0, 0), (0, missing)))
+        rows = rows.reshape(len(rows), -1, BLOCK)
         low, high = rows.min(axis=2, keepdims=True), rows.max(axis=2, keepdims=True)
         scale = np.where(-low > high, low, high) / np.float32(-half)
         # A block of zeros: any scale will do.

@@ -30,8 +30,8 @@ TYPES: Mapping[str, ir.DataType] = {
 }
 """Element types that are taken, as safetensors names them."""
 
-# What a loop over a tensor holds at a time, in its stored type.
-_BLOCK_BYTES = 16 << 20
+# What a loop over a tensor holds at a time, in its stored type: little enough for a cache.
+_BLOCK_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int], None]
 """Told how far a long step is: what is done, bytes behind, bytes in all."""

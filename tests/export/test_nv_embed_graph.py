@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
@@ -151,6 +153,20 @@ def test_checkpoints_of_any_float_type_are_read(
     got = run(session(bundle), inputs(TARGETS[target], batch, [0, 0, 0, 0]))
     tolerance = 1e-5 if precision == "fp32" else 5e-3
     np.testing.assert_allclose(got, [embed(checkpoint, row) for row in batch], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 2e-2)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_standard_itself_computes_the_same(
+    tmp_path: Path, precision: str, tolerance: float, target: str
+) -> None:
+    # ONNX's own interpreter: the only one on a CPU for bfloat16, and no code of ONNX Runtime's.
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime=target, weights="copy")
+    evaluator = ReferenceEvaluator(onnx.load(bundle / MODEL_FILE))
+    batch, skips = [list(range(3, 20)), [1, 9, 2]], [4, 0]
+    got = np.asarray(evaluator.run(None, dict(inputs(TARGETS[target], batch, skips)))[0])
+    want = [embed(tmp_path / "checkpoint", row, skip) for row, skip in zip(batch, skips, strict=True)]
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("int8", 0.05), ("int4", 0.4)])
