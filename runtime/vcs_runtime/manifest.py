@@ -235,9 +235,8 @@ def _file(item: Any) -> FileEntry:
     entry = FileEntry(_field(item, "path", str), _field(item, "size", int), _field(item, "sha256", str), ends)
     if not _PATH.fullmatch(entry.path) or entry.path == MANIFEST:
         raise ValueError(f"files: {entry.path!r} is not a plain relative path")
-    if not 0 <= entry.size < _LARGEST_FILE or not all(
-        map(_SHA256.fullmatch, (entry.sha256, ends or "0" * 64))
-    ):
+    digests = [entry.sha256] if ends is None else [entry.sha256, ends]
+    if not 0 <= entry.size < _LARGEST_FILE or not all(map(_SHA256.fullmatch, digests)):
         raise ValueError(f"files: {entry.path}: size or sha256 is not one")
     return entry
 

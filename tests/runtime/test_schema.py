@@ -1,0 +1,153 @@
+"""The published JSON schema and the parser accept the same manifests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from vcs_runtime.bundle import MANIFEST, BundleError, read_manifest
+from vcs_runtime.manifest import BOUNDARY_KINDS, LAYOUTS, LONG_TEXT_POLICIES, RULES, SCHEMA, SCHEMAS
+
+SCHEMA_FILE = json.loads(files("vcs_runtime").joinpath("data/bundle.schema.json").read_text("utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA_FILE)
+# Rules that say how places of a manifest belong together, which the schema leaves to its description.
+BEYOND = (
+    "is not in files",
+    "listed twice",
+    "stride or weights out of range",
+    "loss: a value is out of range",
+)
+DIGEST = "0" * 64
+VALUES: tuple[Any, ...] = (
+    None, True, 0, 1, 3, 4, -1, 1.5, 0.5, (1 << 20) + 1, 1 << 53, "", "x", "../x", "a//b", ".a", "a\n", "bundle.json",
+    DIGEST, [], [1, 2], [[1], [2]], [[1], [True]], [[-1], []], ["x"], {},
+)  # fmt: skip
+
+
+def everything() -> dict[str, Any]:
+    """A manifest that says all that may be said."""
+    engine = {
+        "name": "m",
+        "model": "e/m.onnx",
+        "weights": ["e/w"],
+        "tokenizer": "e/t.json",
+        "precision": "int8",
+    }
+    return {
+        "schema": SCHEMA,
+        "name": "n",
+        "licence": "CC0-1.0",
+        "source": "s",
+        "files": [
+            {"path": path, "size": 5, "sha256": DIGEST, "ends": DIGEST}
+            for path in ("e/m.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt")
+        ],
+        "embedder": {
+            **engine,
+            "dimension": 8,
+            "max_tokens": 32768,
+            "long_text": "truncate",
+            "layout": "packed",
+            "instruction": "Query: ",
+            "mask_instruction": True,
+            "frame": [[1], [2]],
+            "loss": {"texts": 3, "cosine_mean": 0.99, "cosine_min": 0.9, "pairs": 2, "vcs_change": 0.01},
+        },
+        "segmenter": {
+            "rules": {"name": "sentencex", "language": "en"},
+            "model": {
+                **engine, "kind": "sat", "frame": [0, 2], "max_tokens": 512, "stride": 64, "threshold": 0.25,
+                "agreement": 0.99,
+            },
+        },
+    }  # fmt: skip
+
+
+def places(item: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value of a document, but only to the first of a list's."""
+    if path:
+        yield path
+    if isinstance(item, dict):
+        for key, value in item.items():
+            yield from places(value, (*path, key))
+    elif isinstance(item, list) and item:
+        yield from places(item[0], (*path, 0))
+
+
+def at(document: Any, place: tuple[Any, ...]) -> Any:
+    """What holds the value at `place`."""
+    for step in place[:-1]:
+        document = document[step]
+    return document
+
+
+def parse(folder: Path, document: Any) -> str | None:
+    """Why the parser refuses a document; None if it does not."""
+    (folder / MANIFEST).write_text(json.dumps(document))
+    try:
+        read_manifest(folder / MANIFEST)
+    except BundleError as error:
+        return str(error)
+    return None
+
+
+def agree(folder: Path, document: Any, what: object) -> None:
+    reason = parse(folder, document)
+    if reason is None or not any(text in reason for text in BEYOND):
+        assert VALIDATOR.is_valid(document) == (reason is None), (what, reason)
+
+
+def test_the_schema_is_one_and_says_what_the_parser_knows() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA_FILE)
+    definitions = SCHEMA_FILE["$defs"]
+    assert SCHEMA_FILE["properties"]["schema"]["enum"] == list(SCHEMAS)
+    assert str(SCHEMA) in SCHEMA_FILE["$id"]
+    assert definitions["embedder"]["properties"]["layout"]["enum"] == list(LAYOUTS)
+    assert definitions["embedder"]["properties"]["long_text"]["enum"] == list(LONG_TEXT_POLICIES)
+    assert definitions["boundary"]["properties"]["kind"]["enum"] == list(BOUNDARY_KINDS)
+    rules = definitions["segmenter"]["properties"]["rules"]["anyOf"][0]
+    assert rules["properties"]["name"]["enum"] == list(RULES)
+
+
+def test_real_bundles_are_valid(tiny_bundle: Path, sat_bundle: Path, mixed_bundle: Path) -> None:
+    for bundle in (tiny_bundle, sat_bundle, mixed_bundle):
+        VALIDATOR.validate(json.loads((bundle / MANIFEST).read_text()))
+
+
+def test_a_manifest_that_says_everything_is_valid(tmp_path: Path) -> None:
+    assert parse(tmp_path, everything()) is None
+    VALIDATOR.validate(everything())
+
+
+@pytest.mark.parametrize("place", list(places(everything())), ids=lambda place: ".".join(map(str, place)))
+def test_schema_and_parser_agree_on_any_one_change(tmp_path: Path, place: tuple[Any, ...]) -> None:
+    for value in VALUES:
+        document = everything()
+        at(document, place)[place[-1]] = value
+        agree(tmp_path, document, value)
+    document = everything()
+    del at(document, place)[place[-1]]
+    agree(tmp_path, document, "left out")
+    document = everything()
+    if isinstance(parent := at(document, place), dict):
+        parent["unknown"] = 1
+        agree(tmp_path, document, "unknown key")
+
+
+def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
+    for layout in (*LAYOUTS, None):
+        for long_text in LONG_TEXT_POLICIES:
+            for masked in (True, False, None):
+                document = everything()
+                given = {"layout": layout, "long_text": long_text, "mask_instruction": masked}
+                for key, value in given.items():
+                    document["embedder"].pop(key)
+                    if value is not None:
+                        document["embedder"][key] = value
+                agree(tmp_path, document, given)
