@@ -21,7 +21,7 @@ from typing import BinaryIO, TypeVar
 
 from vcs_runtime.bundle import Bundle, bundle_folder, check_graphs, open_bundle
 from vcs_runtime.errors import BundleError, InputError
-from vcs_runtime.integrity import check_listing
+from vcs_runtime.integrity import check_listing, ends_of
 from vcs_runtime.manifest import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -186,7 +186,8 @@ class _Merged:
     def _add(self, bundle: Bundle, old: str, new: str) -> bool:
         """Add a file, unless another one has its new path."""
         [entry] = [entry for entry in bundle.manifest.files if entry.path == old]
-        item = _Item(bundle.path(old), replace(entry, path=new))
+        source = bundle.path(old)
+        item = _Item(source, replace(entry, path=new, ends=ends_of(source)))
         return self.files.setdefault(new, item).entry.sha256 == entry.sha256
 
 
