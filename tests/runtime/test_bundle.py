@@ -33,6 +33,25 @@ def test_a_bundle_works_from_any_folder(copy: Path, scorer: Scorer) -> None:
         assert moved.score("A man walks.", "A dog runs.") == scorer.score("A man walks.", "A dog runs.")
 
 
+def test_a_bundle_is_read_and_never_written(copy: Path) -> None:
+    paths = [copy, *copy.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {path: path.stat() for path in paths}
+    try:
+        with Scorer.open(copy, device="cpu") as opened:
+            opened.score("A man walks.", "A dog runs.")
+        for path in [copy, *copy.rglob("*")]:
+            found = path.stat()
+            assert (found.st_mtime_ns, found.st_ctime_ns) == (
+                before[path].st_mtime_ns,
+                before[path].st_ctime_ns,
+            )
+    finally:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 def test_the_manifest_survives_a_round_trip(tiny_bundle: Path, tmp_path: Path) -> None:
     manifest = read_manifest(tiny_bundle / MANIFEST)
     (tmp_path / MANIFEST).write_text(manifest.to_json())
