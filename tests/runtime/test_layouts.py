@@ -13,11 +13,12 @@ import pytest
 from support.stories import story
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle, oracle
-from vcs_runtime import BundleError, Embedder, TextError
+from vcs_runtime import BundleError, Embedder, Segmenter, TextError
 from vcs_runtime.bundle import open_bundle
 from vcs_runtime.cache import cache_identity
 from vcs_runtime.device import import_onnxruntime, run_bound
 from vcs_runtime.packing import batches
+from vcs_runtime.signature import Options, signature
 
 LAYOUTS = ("padded", "packed", "masked")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
@@ -94,6 +95,20 @@ def test_the_bundles_own_instruction_holds_where_none_is_named(build: Opener) ->
     embedder = build("masked", long_text="truncate", instruction="the red ", mask_instruction=True)
     assert np.array_equal(embedder.embed(["dog"]), embedder.embed(["dog"], "the red "))
     assert np.abs(embedder.embed(["dog"]) - embedder.embed(["dog"], "")).max() > 1e-3
+
+
+def test_the_signature_says_what_instruction_and_what_becomes_of_long_texts(
+    build: Opener, tiny_bundle: Path
+) -> None:
+    segmenter = Segmenter.open(tiny_bundle)
+    told = [
+        signature(Options(), build("packed", long_text="truncate", instruction=text), segmenter)
+        for text in ("", "the ", "red ")
+    ]
+    assert "|instr:" not in told[0]
+    assert "|instr:" in told[1]
+    assert told[1] != told[2]
+    assert all("|long:truncate/32|" in line for line in told)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
