@@ -31,6 +31,7 @@ class DecoderConfig:
 def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
     """The settings in `data`, the part of the `config.json` at `path` that describes the decoder.
 
+    `sliding_window` is not looked at: models whose tokens see each other in both directions do not apply it.
     Raises CheckpointError naming the file and the setting: missing, of another type, or with a value that
     the graph does not implement.
     """

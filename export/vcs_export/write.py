@@ -19,6 +19,7 @@ from types import TracebackType
 from vcs_export.errors import ExportError, os_reason
 from vcs_export.shards import Progress, silent
 from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec
+from vcs_runtime.integrity import ends_of
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
@@ -113,7 +114,9 @@ class BundleWriter:
         digests = {name: digest for name, digest in (known or {}).items() if name in sizes}
         unknown = {name: self.folder / name for name in sizes if name not in digests}
         digests |= hash_files(unknown, progress)
-        files = tuple(FileEntry(name, size, digests[name]) for name, size in sizes.items())
+        files = tuple(
+            FileEntry(name, size, digests[name], ends_of(self.folder / name)) for name, size in sizes.items()
+        )
         manifest = Manifest(name, licence, source, files, embedder, segmenter)
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         for path in [*paths, self.folder / MANIFEST]:

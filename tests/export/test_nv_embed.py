@@ -120,6 +120,14 @@ def test_links_share_the_bytes_and_copies_do_not(sharded: Path, tmp_path: Path) 
         np.testing.assert_allclose(first.embed(TEXTS), second.embed(TEXTS), rtol=0, atol=1e-6)
 
 
+def test_large_files_are_known_by_their_ends_too(
+    sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vcs_export.write.ends_of", lambda path: "0" * 64 if path.suffix == ".data" else None)
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded)
+    assert {entry.path for entry in open_bundle(bundle).manifest.files if entry.ends} == {WEIGHTS_FILE}
+
+
 def test_links_lead_to_the_file_behind_a_link(sharded: Path, tmp_path: Path) -> None:
     # A hub's cache keeps files under their hashes, and links to them under their names.
     snapshot = tmp_path / "snapshot"
