@@ -103,7 +103,7 @@ def build_nv_embed_bundle(
     segmenter: SegmenterSpec | None = None,
     extra_files: Mapping[str, bytes] | None = None,
     replace: bool = False,
-    known: Mapping[str, str] | None = None,
+    sha256: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Build the bundle `target` from the NV-Embed folder `checkpoint`; returns `target`.
@@ -121,7 +121,7 @@ def build_nv_embed_bundle(
                     the texts of `vcs-runtime demo`
     segmenter       rules that cut texts;  extra_files  further files by their path in the bundle
     replace         replace a bundle that is there
-    known           sha256 of the checkpoint's files by name, as far as the caller has hashed them
+    sha256          what the checkpoint's tensor files and tokenizer must be, by name; None: whatever they are
     progress        told how far writing and hashing are, in bytes
 
     The bundle's bytes follow from the arguments alone (the folded latents: and from how this machine sums).
@@ -146,6 +146,7 @@ def build_nv_embed_bundle(
     words = checked_tokenizer(checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
     layout = TARGETS[target_runtime]
     with BundleWriter(target, replace) as bundle:
+        known = _compared(opened, sha256, source, progress) if sha256 is not None else {}
         bundle.file(TOKENIZER_FILE).write_bytes(words)
         for path, content in (extra_files or {}).items():
             bundle.file(path).write_bytes(content)
@@ -171,7 +172,7 @@ def build_nv_embed_bundle(
         if precision in BITS:
             spec = changed(spec, loss=_loss(opened, bundle, spec, texts or demo_texts()))
         # The tokenizer is written anew, so its hash is another now.
-        hashed = {f"embedder/{file}": known[file] for file in written.links if known and file in known}
+        hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
         return bundle.commit(
             name=name,
             licence=licence,
@@ -243,6 +244,19 @@ def _token(path: Path, data: Any, key: str) -> int:
     return found
 
 
+def _compared(opened: NvEmbed, sha256: Mapping[str, str], source: str, progress: Progress) -> dict[str, str]:
+    """The hashes of the checkpoint's files by name, after a comparison with what they must be."""
+    names = sorted({tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER})
+    known = hash_files({name: opened.folder / name for name in names}, progress)
+    for name, digest in known.items():
+        if sha256.get(name) != digest:
+            raise CheckpointError(
+                f"{opened.folder / name}: is not the published file of {source}: damaged, or else "
+                "weights of your own (--own-weights)"
+            )
+    return known
+
+
 def _loss(opened: NvEmbed, bundle: BundleWriter, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
     """What the quantised graph in `bundle` loses against one of the checkpoint's own precision."""
     kinds = {tensor.type for tensor in opened.tensors.values()}
@@ -283,17 +297,7 @@ def build_from_recipe(
     settings = asdict(opened.decoder) | asdict(opened.latent)
     expected = {**recipe.config, **recipe.latent}
     published = not own_weights and all(settings[key] == wanted for key, wanted in expected.items())
-    known: dict[str, str] = {}
     own = checkpoint.resolve().name
-    if published:
-        files = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
-        known = hash_files({name: checkpoint / name for name in sorted(files)}, progress)
-        for name, digest in known.items():
-            if recipe.sha256.get(name) != digest:
-                raise CheckpointError(
-                    f"{checkpoint / name}: is not the published file of {recipe.source}: damaged, or else "
-                    "weights of your own (--own-weights)"
-                )
     return build_nv_embed_bundle(
         checkpoint,
         target,
@@ -309,6 +313,6 @@ def build_from_recipe(
         texts=texts,
         extra_files={f"{LICENCES}/{recipe.licence}.txt": recipe.notice.encode()},
         replace=replace,
-        known=known,
+        sha256=recipe.sha256 if published else None,
         progress=progress,
     )
