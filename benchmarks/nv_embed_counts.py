@@ -26,10 +26,10 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from vcs_export.decoder import DecoderConfig
+from vcs_export.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.graph.decoder import decoder, layer_norm
 from vcs_export.graph.large import DataFile, LargeGraph
-from vcs_export.graph.latent import PREFIX, LatentConfig
+from vcs_export.graph.latent import PREFIX, LatentConfig, latent_shapes
 from vcs_export.graph.layout import OPSETS, Packed
 from vcs_export.graph.pooling import unit_length
 from vcs_export.nv_embed import OUTPUT, NvEmbed, open_nv_embed, write_nv_embed
@@ -81,9 +81,6 @@ def write_checkpoint(folder: Path, layers: int) -> NvEmbed:
     text |= {"model_type": "bidir_mistral", "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": layers}
     text |= {"vocab_size": 64, "max_position_embeddings": 1024}
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
-    from vcs_export.decoder import decoder_config, decoder_shapes
-    from vcs_export.graph.latent import latent_shapes
-
     shapes = decoder_shapes(decoder_config(folder / "config.json", text, False), "embedding_model.")
     shapes |= latent_shapes(latent)
     header: dict[str, Any] = {}
@@ -163,7 +160,12 @@ def measure(lengths: list[int], layers: int, rounds: int) -> None:
         write_as_published(opened, folder / "published.onnx")
         found: dict[str, list[tuple[float, Any]]] = {}
         for name in ("published", "ours"):
-            session = ort.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+            options = ort.SessionOptions()
+            # Weights stay where they are mapped: packed anew, they would be in memory twice.
+            options.add_session_config_entry("session.disable_prepacking", "1")
+            session = ort.InferenceSession(
+                folder / f"{name}.onnx", options, providers=["CPUExecutionProvider"]
+            )
             for tokens in lengths:
                 ids = np.random.default_rng(tokens).integers(3, 64, tokens).tolist()
                 [batch] = batches([ids], 1, "packed")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import string
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as changed
-from importlib.resources import files
 from pathlib import Path
 
 from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, checked_tokenizer, read_json
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.xlm_roberta import write_sat
+from vcs_export.loss import demo_texts
 from vcs_export.quantize import quantize
 from vcs_export.ready_made import NAMES, open_ready_made
 from vcs_export.recipe import SatRecipe
@@ -198,9 +197,7 @@ def _agreement(folder: Path, built: Path, spec: BoundarySpec, texts: Sequence[st
 
 def _stories() -> list[str]:
     """The demo's descriptions, without punctuation, as the segmenter sees texts."""
-    data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
-    texts = [data["reference"], *(version["text"] for version in data["versions"])]
-    return [text.translate(str.maketrans("", "", string.punctuation)) for text in texts]
+    return [text.translate(str.maketrans("", "", string.punctuation)) for text in demo_texts()]
 
 
 def _check_settings(config: SatConfig, name: str, threshold: float, stride: int) -> None:
