@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,22 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import BundleError, Embedder, Scorer, archive
 from vcs_runtime.bundle import MANIFEST, open_bundle
 from vcs_runtime.errors import InputError
+
+
+# Copies: `make` puts links on files, and the shared bundles' are looked at by tools that refuse linked ones.
+@pytest.fixture
+def tiny_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("copy") / "bundle")
+
+
+@pytest.fixture
+def sat_bundle(sat_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(sat_bundle, tmp_path_factory.mktemp("copy") / "bundle")
+
+
+@pytest.fixture
+def mixed_bundle(mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(mixed_bundle, tmp_path_factory.mktemp("copy") / "bundle")
 
 
 def pack(bundle: Path, output: Path, **options: Any) -> bytes:
