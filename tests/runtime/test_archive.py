@@ -25,17 +25,17 @@ from vcs_runtime.errors import InputError
 
 # Copies: `make` puts links on files, and the shared bundles' are looked at by tools that refuse linked ones.
 @pytest.fixture
-def tiny_bundle(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("copy") / "bundle")
 
 
 @pytest.fixture
-def sat_bundle(sat_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sat(sat_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(sat_bundle, tmp_path_factory.mktemp("copy") / "bundle")
 
 
 @pytest.fixture
-def mixed_bundle(mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mixed(mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(mixed_bundle, tmp_path_factory.mktemp("copy") / "bundle")
 
 
@@ -54,13 +54,13 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def packed(tiny_bundle: Path, tmp_path: Path) -> Path:
-    pack(tiny_bundle, tmp_path / "packed.vcs")
+def packed(tiny: Path, tmp_path: Path) -> Path:
+    pack(tiny, tmp_path / "packed.vcs")
     return tmp_path / "packed.vcs"
 
 
-def test_what_is_unpacked_is_what_was_packed(tiny_bundle: Path, packed: Path, tmp_path: Path) -> None:
-    assert content(unpack(packed, tmp_path / "new/folder")) == content(tiny_bundle)
+def test_what_is_unpacked_is_what_was_packed(tiny: Path, packed: Path, tmp_path: Path) -> None:
+    assert content(unpack(packed, tmp_path / "new/folder")) == content(tiny)
     open_bundle(tmp_path / "new/folder", full=True)
     assert sorted(os.listdir(tmp_path)) == ["new", "packed.vcs"]
     assert os.listdir(tmp_path / "new") == ["folder"]
@@ -73,10 +73,10 @@ def test_equal_bundles_are_equal_files(packed: Path, tmp_path: Path) -> None:
     assert pack(copy, tmp_path / "again.vcs") == packed.read_bytes()
 
 
-def test_any_tar_reads_it(tiny_bundle: Path, packed: Path, tmp_path: Path) -> None:
+def test_any_tar_reads_it(tiny: Path, packed: Path, tmp_path: Path) -> None:
     with tarfile.open(packed) as tar:
         assert tar.getnames()[0] == MANIFEST
-        assert {m.name: tar.extractfile(m).read() for m in tar if m.isreg()} == content(tiny_bundle)  # type: ignore[union-attr]
+        assert {m.name: tar.extractfile(m).read() for m in tar if m.isreg()} == content(tiny)  # type: ignore[union-attr]
         assert {(m.uid, m.gid, m.mtime, m.mode, m.uname) for m in tar} == {(0, 0, 0, 0o644, "")}
 
 
@@ -86,19 +86,19 @@ def test_a_file_of_more_than_8_gb_has_a_plain_header() -> None:
     assert tarfile.TarInfo.frombuf(header, "utf-8", "strict").size == 15_702_032_384
 
 
-def test_progress_covers_every_byte(tiny_bundle: Path, packed: Path, tmp_path: Path) -> None:
-    total = sum(entry.size for entry in open_bundle(tiny_bundle).manifest.files)
+def test_progress_covers_every_byte(tiny: Path, packed: Path, tmp_path: Path) -> None:
+    total = sum(entry.size for entry in open_bundle(tiny).manifest.files)
     seen: list[int] = []
-    archive.pack(tiny_bundle, tmp_path / "o", advance=seen.append)
+    archive.pack(tiny, tmp_path / "o", advance=seen.append)
     archive.unpack(packed, tmp_path / "u", advance=seen.append)
     assert sum(seen) == 2 * total
 
 
-def test_nothing_is_replaced_unasked(tiny_bundle: Path, packed: Path, tmp_path: Path) -> None:
+def test_nothing_is_replaced_unasked(tiny: Path, packed: Path, tmp_path: Path) -> None:
     before = packed.read_bytes()
     with pytest.raises(InputError, match=r"packed\.vcs exists already"):
-        pack(tiny_bundle, packed)
-    assert pack(tiny_bundle, packed, force=True) == before
+        pack(tiny, packed)
+    assert pack(tiny, packed, force=True) == before
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="there exists already"):
         unpack(packed, tmp_path / "there")
@@ -228,10 +228,8 @@ def test_a_file_that_is_not_what_pack_writes_leaves_nothing_behind(
     assert sorted(os.listdir(tmp_path)) == ["in", "packed.vcs"]
 
 
-def test_two_bundles_make_one_that_scores_as_they_do(
-    sat_bundle: Path, tiny_bundle: Path, tmp_path: Path
-) -> None:
-    archive.make(tiny_bundle, sat_bundle, tmp_path / "both", name="both")
+def test_two_bundles_make_one_that_scores_as_they_do(sat: Path, tiny: Path, tmp_path: Path) -> None:
+    archive.make(tiny, sat, tmp_path / "both", name="both")
     made = open_bundle(tmp_path / "both", full=True)
     assert made.manifest.name == "both"
     assert made.manifest.segmenter
@@ -240,16 +238,16 @@ def test_two_bundles_make_one_that_scores_as_they_do(
     pair = (story(1), story(2))
     with (
         Scorer.open(made.root, device="cpu") as one,
-        Scorer.open(tiny_bundle, "cpu", segmenter=str(sat_bundle)) as two,
+        Scorer.open(tiny, "cpu", segmenter=str(sat)) as two,
     ):
         assert one.score(*pair) == two.score(*pair)
 
 
 def test_a_made_bundle_shares_its_files_where_the_disk_allows(
-    sat_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = build_layout_bundle(tmp_path / "packed", "packed")
-    archive.make(packed, sat_bundle, tmp_path / "linked")
+    archive.make(packed, sat, tmp_path / "linked")
     data = "embedder/model.onnx.data"
     assert (tmp_path / "linked" / data).samefile(packed / data)
 
@@ -257,35 +255,33 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
         raise OSError("another file system")
 
     monkeypatch.setattr(os, "link", refuse)
-    archive.make(packed, sat_bundle, tmp_path / "copied")
+    archive.make(packed, sat, tmp_path / "copied")
     assert not (tmp_path / "copied" / data).samefile(packed / data)
     assert content(tmp_path / "copied") == content(tmp_path / "linked")
     with Embedder.open(packed, "cpu") as old, Embedder.open(tmp_path / "copied", "cpu") as new:
         assert np.array_equal(old.embed(["dog"]), new.embed(["dog"]))
 
 
-def test_engines_that_are_not_there_cannot_be_combined(
-    sat_bundle: Path, tiny_bundle: Path, tmp_path: Path
-) -> None:
+def test_engines_that_are_not_there_cannot_be_combined(sat: Path, tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="it holds no embedder"):
-        archive.make(sat_bundle, tiny_bundle, tmp_path / "x")
+        archive.make(sat, tiny, tmp_path / "x")
     with pytest.raises(BundleError, match="it holds no segmenter"):
-        archive.make(tiny_bundle, build_layout_bundle(tmp_path / "e", "packed"), tmp_path / "x")
+        archive.make(tiny, build_layout_bundle(tmp_path / "e", "packed"), tmp_path / "x")
     with pytest.raises(InputError, match="exists already"):
-        archive.make(tiny_bundle, sat_bundle, tmp_path / "e")
+        archive.make(tiny, sat, tmp_path / "e")
     assert os.listdir(tmp_path) == ["e"]
 
 
 def test_rules_and_the_rest_come_along_and_other_engines_do_not(
-    tiny_bundle: Path, mixed_bundle: Path, tmp_path: Path
+    tiny: Path, mixed: Path, tmp_path: Path
 ) -> None:
-    archive.make(tiny_bundle, tiny_bundle, tmp_path / "rules")
+    archive.make(tiny, tiny, tmp_path / "rules")
     made = open_bundle(tmp_path / "rules").manifest
     assert made.segmenter
     assert made.segmenter.rules
     assert not made.segmenter.model
-    archive.make(tiny_bundle, mixed_bundle, tmp_path / "mixed")
-    archive.make(tmp_path / "mixed", tiny_bundle, tmp_path / "again")
+    archive.make(tiny, mixed, tmp_path / "mixed")
+    archive.make(tmp_path / "mixed", tiny, tmp_path / "again")
     assert not any(e.path.startswith("segmenter/") for e in open_bundle(tmp_path / "again").manifest.files)
 
 
@@ -294,16 +290,16 @@ def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_commands(tiny_bundle: Path, sat_bundle: Path, tmp_path: Path) -> None:
-    told = vcs("info", tiny_bundle)
+def test_the_commands(tiny: Path, sat: Path, tmp_path: Path) -> None:
+    told = vcs("info", tiny)
     assert told.returncode == 0
     assert "tiny-bert@" in told.stdout
     assert "rules: sentencex, en" in told.stdout
-    assert json.loads(vcs("info", tiny_bundle, "--json").stdout)["name"] == "tiny-bert"
-    assert "all as bundle.json lists them" in vcs("verify", tiny_bundle).stdout
-    assert vcs("pack", tiny_bundle, "-o", tmp_path / "p").returncode == 0
+    assert json.loads(vcs("info", tiny, "--json").stdout)["name"] == "tiny-bert"
+    assert "all as bundle.json lists them" in vcs("verify", tiny).stdout
+    assert vcs("pack", tiny, "-o", tmp_path / "p").returncode == 0
     assert vcs("unpack", tmp_path / "p", "--to", tmp_path / "u").returncode == 0
-    made = vcs("make", "--embedder", tmp_path / "u", "--segmenter", sat_bundle, "--to", tmp_path / "m")
+    made = vcs("make", "--embedder", tmp_path / "u", "--segmenter", sat, "--to", tmp_path / "m")
     assert (made.returncode, made.stdout.strip()) == (0, str(tmp_path / "m"))
     (tmp_path / "u/extra").write_text("x")
     for arguments in (("verify", tmp_path / "u"), ("unpack", tmp_path / "none", "--to", tmp_path / "n")):
