@@ -61,6 +61,29 @@ _OBJECT = re.compile(
     r"(?<=\s)(to|at|towards?|with|behind|beside|from|for|follows|watches|sees|hugs|hits|and)\s+"
     r"(?:the|an?|his|her|another)\s+[a-z-]+(?=\s|[,.!?]|$)"
 )
+# "is seen walking", "are talking": scripts say "walks" and "talk".
+_VERBS = dict(
+    pair.split(":")
+    for pair in """
+    walking:walk standing:stand sitting:sit talking:talk looking:look running:run holding:hold
+    wearing:wear driving:drive smiling:smile speaking:speak watching:watch moving:move pointing:point
+    turning:turn opening:open entering:enter firing:fire aiming:aim fighting:fight dancing:dance
+    riding:ride eating:eat drinking:drink playing:play laughing:laugh kneeling:kneel crouching:crouch
+    reaching:reach pushing:push pulling:pull throwing:throw approaching:approach leaning:lean
+    falling:fall chasing:chase following:follow waiting:wait preparing:prepare writing:write
+    reading:read cooking:cook typing:type screaming:scream shouting:shout yelling:yell jumping:jump
+    climbing:climb swimming:swim shooting:shoot hitting:hit getting:get putting:put cutting:cut
+    using:use taking:take making:make giving:give leaving:leave coming:come adjusting:adjust
+    pouring:pour handing:hand helping:help hiding:hide exiting:exit gesturing:gesture staring:stare
+    sleeping:sleep singing:sing crying:cry
+    """.split()
+)
+_PROGRESSIVE = re.compile(
+    rf"\b(is|are)\s+(?:seen\s+|shown\s+|now\s+|also\s+|then\s+|still\s+)?({'|'.join(_VERBS)})\b"
+)
+# A finite verb behind a first word: without one a piece is no sentence.
+_FINITE = re.compile(r"\s(?:is|are|has|[a-z]+[^su\W]s)\b")
+_VERB_FIRST = re.compile(r"[a-z]+[^su\W]s\b")
 # A subject and its verb: "he turns", "the car slowly stops", "Victor is".
 _SUBJECT = (
     r"(?=(?:he|she|they|it)\s|(?:the|a|an|another|his|her|[A-Z][a-z]+)\s"
@@ -164,10 +187,10 @@ def _draw_name(female: bool, rng: random.Random) -> str:
     draw = rng.random()
     if draw < 0.08:
         return f"{rng.choice(_TITLES[female])} {rng.choice(_SURNAMES)}"
-    if draw < 0.2:  # nobody's name, so that names are known by where they stand
+    if draw < 0.35:  # nobody's name, so that names are known by where they stand
         return "".join(rng.choice(_SYLLABLES) for _ in range(rng.randint(2, 3))).capitalize()
     first = rng.choice(_WOMEN if female else _MEN)
-    return f"{first} {rng.choice(_SURNAMES)}" if draw < 0.25 else first
+    return f"{first} {rng.choice(_SURNAMES)}" if draw < 0.4 else first
 
 
 def _clauses(sentence: str, rng: random.Random, rate: float) -> list[str]:
@@ -185,13 +208,26 @@ def _clauses(sentence: str, rng: random.Random, rate: float) -> list[str]:
 
 def _terse(sentence: str, rng: random.Random) -> str:
     """A sentence without its opening formula and closing comment, most of the time."""
-    if rng.random() < 0.8:
-        sentence = _FORMULA.sub("", sentence)
+    # What follows a formula must be a sentence without it: "a man runs", not "a man running".
+    rest = _FORMULA.sub("", sentence)
+    if rng.random() < 0.8 and _FINITE.search(rest) and not _VERB_FIRST.match(rest):
+        sentence = rest
     if rng.random() < 0.7:
         sentence = _COMMENT.sub("", sentence)
-    if rng.random() < 0.3 and len((head := sentence.split(",")[0]).split()) > 2:
+    if rng.random() < 0.6:
+        sentence = _PROGRESSIVE.sub(_simple_present, sentence)
+    if rng.random() < 0.35 and _FINITE.search(head := sentence.split(",")[0]):
         sentence = head
     return _capital(sentence)
+
+
+def _simple_present(match: re.Match[str]) -> str:
+    verb = _VERBS[match[2]]
+    if match[1] == "are":
+        return verb
+    if verb.endswith(("ch", "sh", "s", "x")):
+        return f"{verb}es"
+    return f"{verb[:-1]}ies" if verb.endswith("ry") else f"{verb}s"
 
 
 def _reopen(sentence: str, rng: random.Random) -> str:
