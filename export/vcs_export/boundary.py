@@ -149,7 +149,9 @@ def write_boundary(checkpoint: BertCheckpoint, updates: Updates, model: Path, we
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in (*INPUTS, CAPITALS_INPUT))
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
-    table = graph.weight("capitals.weight", merged.update("capitals.weight", (WAYS, merged.config.hidden_size)))
+    table = graph.weight(
+        "capitals.weight", merged.update("capitals.weight", (WAYS, merged.config.hidden_size))
+    )
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
     for layer in range(updates.layers):
         x = attention(graph, merged, f"encoder.layer.{layer}.", x, bias)
