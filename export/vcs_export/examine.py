@@ -81,7 +81,7 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Arr
     ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
     # Multiples of the step to which the runtime pads: these get no padding from it.
     rows = [ids[:size] for size in (STEP, 5 * STEP, 11 * STEP)]
-    session = open_session(bundle.path(spec.model), choose_device(device))
+    session = open_session(bundle.path(spec.model), choose_device(device), half=spec.precision == "fp16")
     output = session.get_outputs()[0].name
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):

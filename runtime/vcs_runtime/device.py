@@ -77,8 +77,13 @@ def choose_device(device: str) -> Device:
     return Device("ort-cpu", _CPU, {}, reason)
 
 
-def open_session(model: Path, device: Device, threads: int | None = None) -> ort.InferenceSession:
+def open_session(
+    model: Path, device: Device, threads: int | None = None, *, half: bool = False
+) -> ort.InferenceSession:
     """Load an ONNX model on `device`; `threads` bounds the CPU threads of one run (default: every core).
+
+    half  the weights are in half precision and many: a CPU computes in single precision, and must not keep
+          them in both
 
     Raises DeviceError when the provider does not start, or starts on another device: ONNX Runtime itself
     would go on with the CPU. Raises BundleError for a file that is no model.
@@ -89,6 +94,12 @@ def open_session(model: Path, device: Device, threads: int | None = None) -> ort
     options.intra_op_num_threads = threads or available_cores()
     # Batches change shape all the time: a plan of the memory per shape would never be used again.
     options.enable_mem_pattern = False
+    if half and device.provider == _CPU:
+        # Optimised, the graph would hold its weights in single precision, twice the checkpoint. As it is,
+        # each is widened just before it is used, and that memory is given back after.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        options.enable_cpu_mem_arena = False
     try:
         session = ort.InferenceSession(
             os.fspath(model), options, providers=[(device.provider, device.options)], enable_fallback=False

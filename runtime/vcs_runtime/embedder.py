@@ -35,7 +35,8 @@ class Embedder:
         self.weights_hash = bundle.weights_hash(self.spec)
         self.hash = bundle.engine_hash(self.spec)
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
-        session = open_session(bundle.path(self.spec.model), device, threads)
+        half = self.spec.precision == "fp16"
+        session = open_session(bundle.path(self.spec.model), device, threads, half=half)
         inputs = {item.name: item.type for item in session.get_inputs()}
         if inputs != dict.fromkeys(INPUTS[self.spec.layout], "tensor(int64)"):
             raise BundleError(

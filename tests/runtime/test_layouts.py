@@ -13,6 +13,7 @@ import pytest
 from support.stories import story
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle, oracle
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_runtime import BundleError, Embedder, Segmenter, TextError
 from vcs_runtime.bundle import open_bundle
 from vcs_runtime.cache import cache_identity
@@ -201,3 +202,14 @@ def test_a_packed_batch_says_where_each_token_lies() -> None:
 def test_opening_the_bundle_twice_is_the_same_bundle(tmp_path: Path) -> None:
     folder = build_layout_bundle(tmp_path / "b", "packed")
     assert open_bundle(folder) == open_bundle(folder)
+
+
+def test_half_precision_on_a_cpu_does_not_keep_its_weights_twice(tmp_path: Path) -> None:
+    ort = import_onnxruntime()
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16")
+    with Embedder.open(bundle, device="cpu") as embedder:
+        assert embedder._session is not None
+        options = embedder._session.get_session_options()
+        assert options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        assert not options.enable_cpu_mem_arena
+        assert np.isfinite(embedder.embed(["a man walks"])).all()
