@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,14 @@ from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle import EmbedderSpec, Loss
+from vcs_runtime.device import choose_device, open_session, run_session
 from vcs_runtime.packing import batches
 from vcs_runtime.tokenizer import load_tokenizer
+
+# Chunks for the change of VCS: about a sentence each. Where exactly a text is cut does not matter here.
+_CHUNK_WORDS = 15
+# A CPU that widens half-precision weights does so once a run: few runs of many tokens.
+_TOKENS_A_RUN = 2048
 
 
 def demo_texts() -> list[str]:
@@ -26,38 +33,62 @@ def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequenc
     """How far the vectors of the embedder `spec` in `folder` are from those of the graph `exact`.
 
     exact   an unquantised graph with the same inputs, its weights beside it
-    texts   each is embedded alone, cut at the model's longest input
+    texts   each is embedded, cut at the model's longest input; neighbours are the pairs whose VCS is
+            compared, their chunks fifteen words each
 
     Raises ExportError if a vector is not finite; DeviceError, BundleError from the runtime.
     """
-    tokenizer = load_tokenizer(folder / spec.tokenizer)
+    chunks = [_chunks(text) for text in texts]
+    pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
+    rows = _tokens(folder / spec.tokenizer, spec, pieces)
+    wanted, got = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
+    if not (np.isfinite(wanted).all() and np.isfinite(got).all()):
+        raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
+    place = {piece: row for row, piece in enumerate(pieces)}
+    whole = [place[text] for text in texts]
+    parts = [[place[chunk] for chunk in part] for part in chunks]
+    cosines = np.sum(wanted[whole] * got[whole], axis=1)
+    changes = np.abs(_scores(wanted, whole, parts) - _scores(got, whole, parts))
+    return Loss(
+        texts=len(texts),
+        cosine_mean=float(cosines.mean()),
+        cosine_min=float(cosines.min()),
+        pairs=len(changes),
+        vcs_change=float(changes.mean()) if len(changes) else None,
+    )
+
+
+def _chunks(text: str) -> list[str]:
+    words = text.split()
+    return [" ".join(words[i : i + _CHUNK_WORDS]) for i in range(0, len(words), _CHUNK_WORDS)] or [text]
+
+
+def _tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
     first, last = spec.frame or ((), ())
     room = spec.max_tokens - len(first) - len(last)
-    rows = [
-        [*first, *encoding.ids[:room], *last]
-        for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    ]
-    wanted, got = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
-    cosines = np.sum(wanted * got, axis=1)
-    if not np.isfinite(cosines).all():
-        raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
-    return Loss(len(rows), float(cosines.mean()), float(cosines.min()))
+    encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
+    return [[*first, *encoding.ids[:room], *last] for encoding in encodings]
 
 
 def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """The vectors of token ids, one at a time, on the CPU."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    # A CPU widens half-precision weights to float32. Optimising would do so with all of them in advance, and
-    # the usual order with most of them before the first is used: 29 and 17 GB of memory for NV-Embed-v2, and
-    # 1 GB so.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    options.enable_cpu_mem_arena = False
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    """The vectors of token ids on the CPU."""
+    session = open_session(model, choose_device("cpu"), half=True)
+    output = session.get_outputs()[0].name
     vectors = np.empty((len(rows), spec.dimension))
-    for batch in batches(rows, 1, spec.layout):  # a budget of one token: each text is a batch of its own
-        vectors[batch.rows] = session.run(None, batch.inputs)[0]
+    for batch in batches(rows, _TOKENS_A_RUN, spec.layout, mixed=True):
+        [vectors[batch.rows]] = run_session(session, [output], batch.inputs)
     return vectors
+
+
+def _scores(
+    vectors: NDArray[np.float64], texts: Sequence[int], chunks: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
+    """The VCS of each text, given by its row, against the one before it."""
+    from vcs_numba import score_embeddings
+
+    return np.array(
+        [
+            score_embeddings(vectors[chunks[i]], vectors[chunks[j]], vectors[texts[i]], vectors[texts[j]]).vcs
+            for i, j in pairwise(range(len(texts)))
+        ]
+    )

@@ -112,10 +112,9 @@ class Embedder:
         if session is None:
             raise RuntimeError("the embedder is closed")
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
-        engine = self.device.engine
-        for batch in batches(
-            sequences.ids, TOKEN_BUDGET[engine], self.spec.layout, sequences.skip, mixed=engine != "ort-cpu"
-        ):
+        engine, layout = self.device.engine, self.spec.layout
+        mixed = layout == "packed" and engine != "ort-cpu"
+        for batch in batches(sequences.ids, TOKEN_BUDGET[engine], layout, sequences.skip, mixed=mixed):
             [found] = run_session(session, [self._output], batch.inputs)
             if found.shape != (len(batch.rows), self.spec.dimension):
                 raise BundleError(

@@ -89,10 +89,10 @@ def batches(
     """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
 
     skip   how many first tokens of each sequence the graph leaves out of its mean; less than any length
-    mixed  packed sequences of several lengths share a batch (`mixed_groups`)
+    mixed  sequences of several lengths share a batch (`mixed_groups`)
     """
     lengths = [len(sequence) for sequence in sequences]
-    if mixed and layout == "packed":
+    if mixed:
         found = mixed_groups(lengths, token_budget)
     else:
         found = groups(lengths, token_budget, 1 if layout == "packed" else STEP)

@@ -154,6 +154,11 @@ def nv_embed_v2(
             f"mean {loss.cosine_mean:.5f}, least {loss.cosine_min:.5f}",
             err=True,
         )
+        if loss.vcs_change is not None:
+            click.echo(
+                f"vcs-runtime: mean change of VCS, {loss.pairs} pairs of them: {loss.vcs_change:.5f}",
+                err=True,
+            )
     click.echo(target)
 
 
