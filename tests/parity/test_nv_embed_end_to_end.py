@@ -1,15 +1,13 @@
 """One bundle of NV-Embed and SaT, from text to score, against PyTorch pieces and the reference package.
 
-The checkpoints are random; they lie outside the repository, in `VCS_RUNTIME_GOLDEN` or `../shared/golden`.
+The checkpoints are random; they lie outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +15,8 @@ import torch
 import vcs
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
+
+from support.golden import GOLDEN
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the oracles' imports have to say
@@ -31,7 +31,6 @@ from vcs_runtime import Scorer, archive
 from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.text import clean_segments, strip_punctuation
 
-GOLDEN = Path(os.environ.get("VCS_RUNTIME_GOLDEN") or Path(__file__).parents[2].parent / "shared/golden")
 NV_EMBED, SAT = GOLDEN / "nv-embed-tiny", GOLDEN / "sat-tiny-3l-sm"
 THRESHOLD = 0.1
 TOLERANCE = 1e-4

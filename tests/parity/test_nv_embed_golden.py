@@ -1,6 +1,6 @@
 """Recorded vectors of NV-Embed's own code (PyTorch, fp32) on a random checkpoint: `golden.npz` beside it.
 
-The checkpoint lies outside the repository, in `VCS_RUNTIME_GOLDEN` or `../shared/golden`.
+The checkpoint lies outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.golden import GOLDEN
 from vcs_export.nv_embed import TARGETS, build_nv_embed_bundle
 from vcs_runtime import Embedder
 
-GOLDEN = Path(os.environ.get("VCS_RUNTIME_GOLDEN") or Path(__file__).parents[2].parent / "shared/golden")
 FOLDER = GOLDEN / "nv-embed-tiny"
 TOLERANCE = 1e-5
 INSTRUCTIONS = {

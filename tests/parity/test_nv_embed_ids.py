@@ -1,23 +1,21 @@
 """Recorded token ids of NV-Embed-v2's own code (transformers 4.42.4): frame, instruction, what is pooled.
 
-They lie outside the repository with the model's tokenizer, in `VCS_RUNTIME_GOLDEN` or `../shared/golden`.
+They lie outside the repository with the model's tokenizer, in `VCS_RUNTIME_GOLDEN`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.golden import GOLDEN
 from vcs_runtime.bundle import EmbedderSpec
 from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer, own_frame
 
-GOLDEN = Path(os.environ.get("VCS_RUNTIME_GOLDEN") or Path(__file__).parents[2].parent / "shared/golden")
 FOLDER = GOLDEN / "nv-embed-tiny"
 INSTRUCTIONS = {
     "none": "",

@@ -1,23 +1,21 @@
 """Recorded results of wtpsplit 2.2.2 (PyTorch, fp32) on random checkpoints: `golden.json` beside each.
 
-The checkpoints lie outside the repository, in `VCS_RUNTIME_GOLDEN` or `../shared/golden`.
+The checkpoints lie outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.golden import GOLDEN
 from vcs_export.sat import build_sat_bundle
 from vcs_runtime import Segmenter
 
-GOLDEN = Path(os.environ.get("VCS_RUNTIME_GOLDEN") or Path(__file__).parents[2].parent / "shared/golden")
 TOLERANCE = 2e-3
 # Splits are compared where no probability lies so near to the threshold that rounding may move it across.
 CLEAR = 0.005

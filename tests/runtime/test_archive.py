@@ -188,7 +188,7 @@ ATTACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "files in another order": (retar(lambda m: m.reverse()), "does not begin with bundle.json"),
     "the manifest twice": (retar(lambda m: m.insert(1, m[0])), "should come next, not 'bundle.json'"),
     "a path upwards": (renamed("../../evil"), r"not '../../evil'"),
-    "an absolute path": (renamed("/tmp/evil"), "not '/tmp/evil'"),
+    "an absolute path": (renamed("/elsewhere/evil"), "not '/elsewhere/evil'"),
     "a symbolic link": (typed(tarfile.SYMTYPE, "/etc/passwd"), r"\(link, 0 bytes\)"),
     "a hard link": (typed(tarfile.LNKTYPE, "/etc/passwd"), r"\(link, 0 bytes\)"),
     "a folder": (typed(tarfile.DIRTYPE), "type b'5'"),

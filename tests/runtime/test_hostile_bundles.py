@@ -234,7 +234,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         lambda b: told(b, lambda d: d["embedder"].update(dimension=1 << 40)), "out of range",
     ),
     "a model that is no file of the bundle": (
-        lambda b: told(b, lambda d: d["embedder"].update(model="/tmp/model.onnx")), "is not in files",
+        lambda b: told(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")), "is not in files",
     ),
     "a model in a format of ONNX Runtime's own": (
         lambda b: ((b / MODEL).rename(b / "embedder/model.ort"), relist(b),
