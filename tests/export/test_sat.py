@@ -12,7 +12,6 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from click.testing import CliRunner
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -24,8 +23,6 @@ from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_
 from vcs_export.write import BundleExistsError
 from vcs_export.xlm_roberta import sat_config
 from vcs_runtime.bundle import BoundarySpec, RulesSpec, open_bundle, sha256_of
-from vcs_runtime.cli import cli
-from vcs_runtime.errors import InputError
 
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
 
@@ -420,46 +417,3 @@ class TestRecipes:
             load_sat_recipe("all-minilm-l6-v2")
         with pytest.raises(ExportError, match="sat-3l-sm"):
             load_recipe("sat-3l-sm")
-
-
-class TestCommand:
-    def invoke(self, *arguments: str | Path) -> Any:
-        result = CliRunner().invoke(cli, ["export", "sat", *map(str, arguments)], standalone_mode=False)
-        if result.exception:
-            raise result.exception
-        return result
-
-    def test_a_checkpoint_of_ones_own(self, sat: Path, tmp_path: Path) -> None:
-        result = self.invoke("--from", sat, "--to", tmp_path / "mine", "--threshold", "0.5")
-        assert result.stdout == f"{tmp_path / 'mine'}\n"
-        manifest = open_bundle(tmp_path / "mine").manifest
-        assert (manifest.name, manifest.licence, manifest.source) == (
-            "checkpoint",
-            "NOASSERTION",
-            "checkpoint",
-        )
-
-    def test_int8_prints_its_agreement(self, sat: Path, tmp_path: Path) -> None:
-        (tmp_path / "texts").write_text("\n\n".join(TEXTS), "utf-8")
-        options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
-        result = self.invoke("--from", sat, "--to", tmp_path / "mine", *options)
-        agreement = boundary(tmp_path / "mine").agreement
-        assert f"boundary F1 of int8 against fp32: {agreement:.4f}" in result.stderr
-
-    def test_the_threshold_is_the_authors_for_models_of_this_kind(self, sat: Path, tmp_path: Path) -> None:
-        result = self.invoke("--from", sat, "--to", tmp_path / "sat")
-        want = sat_config(sat / CONFIG, read_json(sat / CONFIG)).authors_threshold
-        assert boundary(tmp_path / "sat").threshold == want
-        assert f"threshold {want:g}" in result.stderr
-
-    def test_a_recipe_by_name_or_file_refuses_another_model(self, sat: Path, tmp_path: Path) -> None:
-        for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
-            with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
-                self.invoke("--from", sat, "--to", tmp_path / "mine", "--recipe", recipe)
-
-    @pytest.mark.parametrize("content", [b"\n \n", b"\xff"])
-    def test_a_file_without_text_is_named(self, sat: Path, tmp_path: Path, content: bytes) -> None:
-        (tmp_path / "texts").write_bytes(content)
-        options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
-        with pytest.raises(InputError, match="texts: "):
-            self.invoke("--from", sat, "--to", tmp_path / "mine", *options)

@@ -1,0 +1,80 @@
+"""`vcs-runtime export sat`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.tiny_sat import WORDS, write_tiny_sat
+from vcs_export.checkpoint import CONFIG, read_json
+from vcs_export.errors import CheckpointError
+from vcs_export.recipe import recipes_folder
+from vcs_export.xlm_roberta import sat_config
+from vcs_runtime.bundle import BoundarySpec, open_bundle
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import InputError
+
+TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
+
+
+@pytest.fixture(scope="module")
+def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that is only read."""
+    return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
+
+
+def boundary(bundle: Path) -> BoundarySpec:
+    segmenter = open_bundle(bundle).manifest.segmenter
+    assert segmenter is not None
+    assert segmenter.model is not None
+    return segmenter.model
+
+
+def invoke(*arguments: str | Path) -> Any:
+    result = CliRunner().invoke(cli, ["export", "sat", *map(str, arguments)], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result
+
+
+def test_a_checkpoint_of_ones_own(sat: Path, tmp_path: Path) -> None:
+    result = invoke("--from", sat, "--to", tmp_path / "mine", "--threshold", "0.5")
+    assert result.stdout == f"{tmp_path / 'mine'}\n"
+    manifest = open_bundle(tmp_path / "mine").manifest
+    assert (manifest.name, manifest.licence, manifest.source) == (
+        "checkpoint",
+        "NOASSERTION",
+        "checkpoint",
+    )
+
+
+def test_int8_prints_its_agreement(sat: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("\n\n".join(TEXTS), "utf-8")
+    options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
+    result = invoke("--from", sat, "--to", tmp_path / "mine", *options)
+    agreement = boundary(tmp_path / "mine").agreement
+    assert f"boundary F1 of int8 against fp32: {agreement:.4f}" in result.stderr
+
+
+def test_the_threshold_is_the_authors_for_models_of_this_kind(sat: Path, tmp_path: Path) -> None:
+    result = invoke("--from", sat, "--to", tmp_path / "sat")
+    want = sat_config(sat / CONFIG, read_json(sat / CONFIG)).authors_threshold
+    assert boundary(tmp_path / "sat").threshold == want
+    assert f"threshold {want:g}" in result.stderr
+
+
+def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Path) -> None:
+    for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
+        with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
+            invoke("--from", sat, "--to", tmp_path / "mine", "--recipe", recipe)
+
+
+@pytest.mark.parametrize("content", [b"\n \n", b"\xff"])
+def test_a_file_without_text_is_named(sat: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "texts").write_bytes(content)
+    options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
+    with pytest.raises(InputError, match="texts: "):
+        invoke("--from", sat, "--to", tmp_path / "mine", *options)
