@@ -8,7 +8,7 @@ each tensor's name, shape and type.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,10 @@ TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The settings that determine a post-norm transformer's graph, with the names that `config.json` uses."""
+    """The settings that determine a post-norm transformer's graph, by their names in BERT's `config.json`.
+
+    type_vocab_size  0: the model has no token types
+    """
 
     hidden_size: int
     num_hidden_layers: int
@@ -47,18 +50,30 @@ _DTYPES = {"F32": "<f4", "F16": "<f2"}
 _T = TypeVar("_T", str, int, float, bool)
 
 
-class Checkpoint(Generic[C_co]):
-    """An opened checkpoint: `config`, and the tensors by the names that the bare encoder gives them."""
+def _same(name: str) -> str:
+    return name
 
-    def __init__(self, folder: Path, config: C_co, tensors: Mapping[str, NDArray[Any]], prefix: str) -> None:
+
+class Checkpoint(Generic[C_co]):
+    """An opened checkpoint: `config`, and the tensors by the names that a bare BERT encoder gives them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: C_co,
+        tensors: Mapping[str, NDArray[Any]],
+        prefix: str,
+        stored: Callable[[str], str] = _same,
+    ) -> None:
         self.folder = folder
         self.config = config
         self._tensors = tensors
         self._prefix = prefix
+        self._stored = stored
 
     def tensor(self, name: str) -> NDArray[np.float32]:
         """A tensor, float32, in the checkpoint's layout (linear weights are `(out, in)`)."""
-        return self.head_tensor(self._prefix + name)
+        return self.head_tensor(self._prefix + self._stored(name))
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """A tensor of the task head, float32: its name is never prefixed."""
@@ -72,28 +87,33 @@ def open_checkpoint(
     prefixes: Sequence[str],
     head: Mapping[str, tuple[int, ...]],
     types: Sequence[str],
+    further: Mapping[str, tuple[int, ...]] | None = None,
+    stored: Callable[[str], str] = _same,
 ) -> Iterator[Checkpoint[C]]:
     """Open the tensors in `folder`. They are mapped, not read: float32 takes memory only as a file's cache.
 
     prefixes  what may stand before the encoder's own names
     head      names and shapes of the task head's tensors
     types     element types that are taken, as safetensors names them
+    further   names and shapes of what the encoder has and BERT has not
+    stored    from BERT's name of a tensor, or the beginning of one, to the one in the file
 
     Raises CheckpointError naming the file, and the tensor that is missing or has another shape or type.
     """
     path = folder / WEIGHTS
     try:
         with safe_open(path, framework="numpy") as tensors:
-            shapes = expected_shapes(config)
+            shapes = {stored(name): shape for name, shape in expected_shapes(config).items()}
+            shapes |= further or {}
             names = set(tensors.keys())
             first = next(iter(shapes))
             prefix = next((prefix for prefix in prefixes if prefix + first in names), prefixes[0])
             prefixed = {prefix + name: shape for name, shape in shapes.items()}
             _check_tensors(path, tensors, prefixed | dict(head), types)
             for name in sorted(names):
-                if name.startswith(f"{prefix}encoder.layer.") and name not in prefixed:
+                if name.startswith(prefix + stored("encoder.layer.")) and name not in prefixed:
                     raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
-        yield Checkpoint(folder, config, _mapped(path), prefix)
+        yield Checkpoint(folder, config, _mapped(path), prefix, stored)
     except SafetensorError as error:
         raise CheckpointError(f"{path}: damaged, or not a safetensors file: {error}") from None
     except OSError as error:
@@ -127,6 +147,8 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
         "embeddings.LayerNorm.weight": (hidden,),
         "embeddings.LayerNorm.bias": (hidden,),
     }
+    if not config.type_vocab_size:
+        del shapes["embeddings.token_type_embeddings.weight"]
     for layer in range(config.num_hidden_layers):
         prefix = f"encoder.layer.{layer}."
         for name, shape in (
@@ -161,13 +183,18 @@ def bare_tokenizer(path: Path) -> bytes:
     )
 
 
-def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """`bare_tokenizer`, if it has as many tokens as the model, and the `special` ones by the model's ids."""
+def loaded_tokenizer(path: Path) -> tuple[bytes, Tokenizer]:
+    """`bare_tokenizer`, and the same loaded. Raises CheckpointError."""
     content = bare_tokenizer(path)
     try:
-        tokenizer = Tokenizer.from_buffer(content)
+        return content, Tokenizer.from_buffer(content)
     except Exception as error:  # the library has no class of its own
         raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
+
+
+def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
+    """`bare_tokenizer`, if it has as many tokens as the model, and the `special` ones by the model's ids."""
+    content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(
             f"{path}: {size} tokens, but the model has {vocab_size} (vocab_size): "

@@ -32,7 +32,7 @@ TEXTS = [
     "Ω",  # unknown: in our tokenizer its id is RoBERTa's pad
     "two boys and a Ω dog Ω under the table.",
     *(" ".join(WORDS[i : i + 7]) for i in range(0, 60, 5)),
-    *(" ".join((WORDS * 5)[i : i + n]) for i, n in enumerate((18, 40, 75, 130, 180, 260, TOKENS - 2))),
+    *(" ".join((WORDS * 5)[i : i + n]) for i, n in enumerate((18, 40, 75, 130, 180, 260, TOKENS - 3))),
 ]
 
 

@@ -24,8 +24,9 @@ Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 _BLOCK_ROWS = 4096
 _PRODUCER = "vcs-runtime"
 # The oldest file format that knows an operator set; readers refuse files that are too new.
-_IR_VERSIONS = {17: 8, 23: 11, 24: 12}
+_IR_VERSIONS = {17: 8, 18: 8, 23: 11, 24: 12}
 _MICROSOFT = "com.microsoft"
+_LARGE = 1024  # bytes of a foreign graph's tensor from which on it goes into the weights' file
 
 
 class Graph:
@@ -147,6 +148,45 @@ class GraphBuilder(Graph):
         self._weights[name] = stored
         self._offsets[name] = (offset, value)
         return value
+
+    def absorb(self, graph: ir.Graph) -> None:
+        """Take over the nodes and weights of another graph, which is left without them.
+
+        What its nodes read besides must come from this one: replace its inputs first. Raises ValueError for
+        an operator that is not ONNX's own.
+        """
+        taken: dict[str, ir.Value] = {}
+        for number, node in enumerate(graph):
+            if node.domain not in ("", "ai.onnx"):
+                raise ValueError(f"the operator {node.op_type} is of {node.domain}, not of ONNX")
+            # Names of their own: both graphs may number their nodes.
+            node.name = f"inner_{number}"
+            for place, output in enumerate(node.outputs):
+                output.name = f"inner_{number}_{place}"
+        for old, value in sorted(graph.initializers.items()):
+            tensor = value.const_value
+            if tensor is None:
+                raise ValueError(f"the initializer {old} has no value")
+            name = f"inner.{old}"
+            if tensor.dtype == ir.DataType.FLOAT and tensor.nbytes >= _LARGE:
+                # Its nodes refer to the very value, so that it must be the one that is stored.
+                array = tensor.numpy()
+                self._weights[name] = array
+                offset = -(-self._end // ALIGNMENT) * ALIGNMENT
+                self._end = offset + array.nbytes
+                self._offsets[name] = (offset, value)
+                taken[name] = value
+            else:
+                # Out of the file that it may lie in: small tensors are kept in the graph's own.
+                value.const_value = ir.tensor(tensor.numpy(), name=name)
+                self._constants[name] = taken[name] = value
+        nodes = list(graph)
+        graph.outputs.clear()
+        graph.initializers.clear()
+        for name, value in taken.items():
+            value.name = name
+        graph.remove(nodes)
+        self._nodes.extend(nodes)
 
     def rows(self, name: str, table: NDArray[np.float32], ids: ir.Value) -> ir.Value:
         """The rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""

@@ -8,6 +8,8 @@ from vcs_export.graph.builder import Graph
 
 # Below any norm that a real vector has; it only keeps the zero vector from being divided by zero.
 _SMALLEST_NORM = 1e-12
+# Below any number of a token vector.
+_BELOW_ALL = -1e9
 
 
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
@@ -20,6 +22,34 @@ def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
     return graph.op("Div", total, graph.op("Max", count, graph.scalar(1.0)))
+
+
+def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.Value:
+    """One vector `(batch, hidden)` of the token vectors `(batch, tokens, hidden)` where the mask is 1.
+
+    mask     float32 `(batch, tokens)`, ones and zeros; a row whose mask is all zeros gives the zero vector
+    pooling  "mean"; "cls": of the first token; "lasttoken"; "max": the largest number at each place
+    """
+    if pooling == "mean":
+        return mean_pooling(graph, tokens, mask)
+    if pooling == "cls":
+        first = graph.op("Gather", tokens, graph.int_scalar(0), axis=1)
+        return graph.op("Mul", first, graph.op("Slice", mask, graph.ints(0), graph.ints(1), graph.ints(1)))
+    count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
+    if pooling == "lasttoken":
+        reached = graph.op("Equal", graph.op("CumSum", mask, graph.int_scalar(1)), count)
+        last = graph.op("Mul", graph.op("Cast", reached, to=int(ir.DataType.FLOAT)), mask)
+        row = graph.op("Unsqueeze", last, graph.ints(1))
+        return graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
+    if pooling != "max":
+        raise ValueError(f"pooling {pooling!r}")
+    seen = graph.op("Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.BOOL)), graph.ints(2))
+    kept = graph.op("Where", seen, tokens, graph.scalar(_BELOW_ALL))
+    if graph.opset < 18:
+        largest = graph.op("ReduceMax", kept, axes=[1], keepdims=0)
+    else:
+        largest = graph.op("ReduceMax", kept, graph.ints(1), keepdims=0)
+    return graph.op("Mul", largest, graph.op("Min", count, graph.scalar(1.0)))
 
 
 def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""The layers that BERT and XLM-RoBERTa share: embeddings, attention, feed-forward.
+"""The layers that BERT, XLM-RoBERTa and their kin share: embeddings, attention, feed-forward.
 
 Only standard operators of opset 17 are used, in the pattern that ONNX Runtime's optimiser turns into its
 fused kernels on the CPU (export/README.md has the measurements), and that other runtimes read as it is.
@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
+from vcs_runtime.packing import STEP
 
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask")
@@ -27,12 +28,14 @@ def embeddings(
     """
     name = "embeddings.word_embeddings.weight"
     words = graph.rows(name, checkpoint.tensor(name), ids)
-    # Every token has type 0 and some position: one table serves for both.
-    table = graph.weight(
-        "embeddings.position_and_type",
-        checkpoint.tensor("embeddings.position_embeddings.weight")
-        + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0],
-    )
+    rows = checkpoint.tensor("embeddings.position_embeddings.weight")
+    if checkpoint.config.type_vocab_size:
+        # Every token has type 0 and some position: one table serves for both.
+        rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
+    if positions is None:
+        # The longest text may be padded beyond the last position; what stands there is masked.
+        rows = np.pad(rows, ((0, -len(rows) % STEP), (0, 0)))
+    table = graph.weight("embeddings.position_and_type", rows)
     if positions is None:
         tokens = graph.op("Shape", ids, start=1, end=2)
         places = graph.op("Slice", table, graph.ints(0), tokens, graph.ints(0))

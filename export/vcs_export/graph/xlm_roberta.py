@@ -29,7 +29,7 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
     """
     graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
-    x = embeddings(graph, checkpoint, ids, _positions(graph, ids))
+    x = embeddings(graph, checkpoint, ids, positions(graph, ids))
     bias = attention_bias(graph, _visible(graph, mask, checkpoint.config.lookahead_per_layer))
     for layer in range(checkpoint.config.num_hidden_layers):
         x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
@@ -39,13 +39,16 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
     graph.save(graph.linear("classifier", x, weight, shift), OUTPUT, ("batch", "tokens", 1), model, weights)
 
 
-def _positions(graph: GraphBuilder, ids: ir.Value) -> ir.Value:
-    """Each token's position: counted on from the pad's, which every pad has itself.
+def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) -> ir.Value:
+    """Each token's position `(batch, tokens)`: counted on from the pad's, which every pad has itself.
 
     A text may spell out `<pad>`, so pads are not only at the end, and they take no position from the others.
+    mask: int64 `(batch, tokens)`; where it is 0, a token counts as a pad, whatever its id.
     """
     pad = graph.int_scalar(PAD)
     counted = graph.op("Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64))
+    if mask is not None:
+        counted = graph.op("Mul", counted, mask)
     count = graph.op("Mul", graph.op("CumSum", counted, graph.int_scalar(1)), counted)
     return graph.op("Add", count, pad)
 

@@ -97,6 +97,41 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
+@export.command()
+@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
+              help="A folder of sentence-transformers: model.safetensors, tokenizer.json.")  # fmt: skip
+@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
+              help="The folder to write.")  # fmt: skip
+@click.option("--long-text", type=click.Choice(["window_mean", "truncate", "error"]), default="window_mean",
+              show_default=True, help="Texts beyond the model's window: averaged over windows, cut, "
+              "refused.")  # fmt: skip
+@click.option("--optimum-python", type=click.Path(path_type=Path), metavar="PATH",
+              help="Let optimum export it: an interpreter that has optimum-onnx and PyTorch.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+def encoder(source: Path, target: Path, long_text: str, optimum_python: Path | None, force: bool) -> None:
+    """Build an embedder's bundle from a sentence-transformers encoder.
+
+    BERT, RoBERTa, XLM-RoBERTa, MPNet and DistilBERT without PyTorch; any other encoder by optimum, in an
+    environment of its own.
+    """
+    try:
+        from vcs_export.sentence_encoder import build_sentence_bundle
+    except ImportError as error:
+        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
+    folder = source.resolve().name
+    build_sentence_bundle(
+        source,
+        target,
+        name=_plain(folder),
+        licence="NOASSERTION",
+        source=folder,
+        long_text=long_text,
+        optimum_python=optimum_python,
+        replace=force,
+    )
+    click.echo(target)
+
+
 @export.command("nv-embed-v2")
 @click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
               help="config.json, tokenizer.json and the safetensors files.")  # fmt: skip

@@ -1,0 +1,168 @@
+"""Families of encoders that are built without PyTorch: BERT, RoBERTa, MPNet, DistilBERT.
+
+They are one post-norm transformer under four sets of names. What differs beyond names: how positions are
+counted, whether there are token types, and MPNet's bias for the distance between two tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint import (
+    CONFIG,
+    Checkpoint,
+    TransformerConfig,
+    only,
+    open_checkpoint,
+    read_json,
+    transformer_settings,
+)
+from vcs_export.errors import CheckpointError
+from vcs_export.xlm_roberta import PAD
+
+RELATIVE = "encoder.relative_attention_bias.weight"
+"""MPNet's table, `(BUCKETS, heads)`: what is added to a score for the distance of its two tokens."""
+
+BUCKETS = 32
+"""Of that table; the published model always counts with this many, whatever its settings say."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig(TransformerConfig):
+    """The settings that determine the graph of an encoder."""
+
+    from_pad: bool
+    """Positions are counted on from the pad's, as in RoBERTa; else from 0."""
+    relative: bool
+    """There is a table `RELATIVE`."""
+
+    @property
+    def capacity(self) -> int:
+        """The longest input that there are positions for, special tokens included."""
+        return self.max_position_embeddings - (PAD + 1 if self.from_pad else 0)
+
+
+EncoderCheckpoint = Checkpoint[EncoderConfig]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family differs from BERT.
+
+    prefix    what may stand before the encoder's own names, in checkpoints that had a task head
+    settings  its names of BERT's settings
+    tensors   its names of parts of BERT's tensors, replaced one after the other
+    implied   settings that its `config.json` does not have
+    """
+
+    prefix: str
+    settings: Mapping[str, str]
+    tensors: Mapping[str, str]
+    implied: Mapping[str, Any]
+    from_pad: bool = False
+    types: bool = True
+    relative: bool = False
+
+
+_ROBERTA = Family("roberta.", {}, {}, {}, from_pad=True)
+FAMILIES = {
+    "bert": Family("bert.", {}, {}, {}),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "mpnet": Family(
+        "mpnet.",
+        {},
+        {
+            "attention.self.query": "attention.attn.q",
+            "attention.self.key": "attention.attn.k",
+            "attention.self.value": "attention.attn.v",
+            "attention.output.dense": "attention.attn.o",
+            "attention.output.LayerNorm": "attention.LayerNorm",
+        },
+        {"type_vocab_size": 1},
+        from_pad=True,
+        types=False,
+        relative=True,
+    ),
+    "distilbert": Family(
+        "distilbert.",
+        {
+            "hidden_size": "dim",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "intermediate_size": "hidden_dim",
+            "hidden_act": "activation",
+        },
+        {
+            "encoder.layer.": "transformer.layer.",
+            "attention.self.query": "attention.q_lin",
+            "attention.self.key": "attention.k_lin",
+            "attention.self.value": "attention.v_lin",
+            "attention.output.dense": "attention.out_lin",
+            "attention.output.LayerNorm": "sa_layer_norm",
+            "intermediate.dense": "ffn.lin1",
+            "output.dense": "ffn.lin2",
+            "output.LayerNorm": "output_layer_norm",
+        },
+        {"type_vocab_size": 1, "layer_norm_eps": 1e-12},
+        types=False,
+    ),
+}
+"""By `model_type` of `config.json`."""
+
+
+def model_type(folder: Path) -> str:
+    """What `config.json` calls the model. Raises CheckpointError."""
+    data = read_json(folder / CONFIG)
+    found = data.get("model_type") if isinstance(data, dict) else None
+    if not isinstance(found, str):
+        raise CheckpointError(f"{folder / CONFIG}: model_type must be a string, not {found!r}")
+    return found
+
+
+@contextmanager
+def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
+    """Open the checkpoint in `folder`, of one of `FAMILIES`; its tensors go by BERT's names.
+
+    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
+    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    """
+    kind = model_type(folder)
+    family = FAMILIES.get(kind)
+    if family is None:
+        raise CheckpointError(f"{folder / CONFIG}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
+
+    def stored(name: str) -> str:
+        for ours, theirs in family.tensors.items():
+            name = name.replace(ours, theirs)
+        return name
+
+    config = _config(folder / CONFIG, kind, family)
+    further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
+    prefixes = ("", family.prefix)
+    with open_checkpoint(folder, config, prefixes, {}, ["F32", "F16"], further, stored) as checkpoint:
+        yield checkpoint
+
+
+def _config(path: Path, kind: str, family: Family) -> EncoderConfig:
+    data = read_json(path)
+    for theirs in family.settings.values():
+        if theirs not in data:  # found missing below, it would go by BERT's name
+            raise CheckpointError(f"{path}: {theirs} is missing")
+    renamed = {ours: data[theirs] for ours, theirs in family.settings.items()}
+    settings = transformer_settings(path, {**family.implied, **data, **renamed}, [kind])
+    config = EncoderConfig(**settings, from_pad=family.from_pad, relative=family.relative)
+    if family.from_pad:
+        only(path, data, "pad_token_id", PAD, PAD)
+    if family.relative:
+        only(path, data, "relative_attention_num_buckets", BUCKETS, BUCKETS)
+    if config.capacity < 3:
+        raise CheckpointError(
+            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a token"
+        )
+    return config if family.types else replace(config, type_vocab_size=0)

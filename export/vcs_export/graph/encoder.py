@@ -1,0 +1,100 @@
+"""A sentence encoder as an ONNX graph: token ids in, one unit vector a text out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from vcs_export.families import BUCKETS, RELATIVE, EncoderCheckpoint
+from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.pooling import pooled, unit_length
+from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
+from vcs_export.graph.xlm_roberta import positions
+from vcs_export.sentence_folder import SentenceFolder
+from vcs_runtime.packing import padded_length
+
+OUTPUT = "embedding"
+
+# MPNet: distances below the first are told apart one by one, those above the second are all alike.
+_EXACT, _FURTHEST = BUCKETS // 4, 128
+
+
+def write_encoder(
+    checkpoint: EncoderCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
+) -> None:
+    """Write the encoder's graph to `model` and its weights to `weights`, in the same folder.
+
+    Inputs `input_ids` and `attention_mask`: int64 `(batch, tokens)`. Output `embedding`: float32
+    `(batch, dimension)`, rows of unit length. Token types are all 0. Raises OSError.
+    """
+    graph = GraphBuilder(OPSET)
+    config = checkpoint.config
+    ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
+    visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
+    bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
+    x = embeddings(graph, checkpoint, ids, positions(graph, ids, mask) if config.from_pad else None)
+    if config.relative:
+        bias = graph.op("Add", bias, _distance_bias(graph, checkpoint, ids))
+    for layer in range(config.num_hidden_layers):
+        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
+        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
+    save_sentence(graph, x, visible, sentence, model, weights)
+
+
+def save_sentence(
+    graph: GraphBuilder,
+    tokens: ir.Value,
+    mask: ir.Value,
+    sentence: SentenceFolder,
+    model: Path,
+    weights: Path,
+) -> None:
+    """Put what follows the transformer behind the token vectors and write the graph as `write_encoder` does.
+
+    tokens  float32 `(batch, tokens, width)`;  mask  float32 `(batch, tokens)`, ones and zeros
+    """
+    vectors = pooled(graph, tokens, mask, sentence.pooling)
+    for number, step in enumerate(sentence.steps):
+        if step is None:
+            vectors = unit_length(graph, vectors)
+        else:
+            vectors = graph.linear(f"dense.{number}", vectors, step.weight, step.bias)
+            vectors = graph.op(step.activation, vectors) if step.activation else vectors
+    if not sentence.steps or sentence.steps[-1] is not None:
+        vectors = unit_length(graph, vectors)  # a bundle's vectors are, whatever the folder's
+    graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
+
+
+def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:
+    """What MPNet adds to a score for the distance of key and query: `(1, heads, tokens, tokens)`."""
+    most = padded_length(checkpoint.config.capacity) - 1
+    # A row for each distance, so that the graph need not take logarithms.
+    rows = checkpoint.tensor(RELATIVE)[buckets(np.arange(-most, most + 1))]
+    tokens = graph.op("Squeeze", graph.op("Shape", ids, start=1, end=2))
+    places = graph.op("Range", graph.int_scalar(0), tokens, graph.int_scalar(1))
+    distance = graph.op(
+        "Sub", graph.op("Unsqueeze", places, graph.ints(0)), graph.op("Unsqueeze", places, graph.ints(1))
+    )
+    row = graph.op("Add", distance, graph.int_scalar(most))
+    found = graph.op("Gather", graph.weight("encoder.distance_bias", rows), row)
+    return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), graph.ints(0))
+
+
+def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
+    """MPNet's row of `RELATIVE` for each distance, key's place less query's.
+
+    Half of the rows are for each direction; of these one half for small distances, and in the other the
+    rows widen by a constant factor.
+    """
+    half = BUCKETS // 2
+    size = np.abs(distance)
+    # In single precision, as the model was trained: where a row begins hangs on the last bit.
+    share = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(_EXACT)) / np.float32(
+        np.log(_FURTHEST / _EXACT)
+    )
+    wide = _EXACT + (share * np.float32(half - _EXACT)).astype(np.int64)
+    row = np.where(size < _EXACT, size, np.minimum(wide, half - 1))
+    return np.where(distance > 0, row + half, row)

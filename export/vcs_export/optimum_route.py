@@ -1,0 +1,130 @@
+"""Encoders that no graph here implements: exported by optimum, in an environment of its own.
+
+optimum-onnx needs PyTorch and a transformers of its time. Neither is imported here: another interpreter,
+which the user names, is started on the checkpoint with the hub switched off and leaves a plain ONNX file.
+Pooling, dense layers and normalisation are put behind that as behind our own graphs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.encoder import save_sentence
+from vcs_export.graph.transformer import INPUTS
+from vcs_export.sentence_folder import SentenceFolder
+
+OPSET = 18
+"""What optimum asks for at least; ours have 17."""
+
+HIDDEN = "last_hidden_state"
+TYPES = "token_type_ids"
+EXPORTER = "optimum.exporters.onnx"
+HOW = (
+    "make an environment apart from the one that scores, `python -m venv optimum-env`, then "
+    "`optimum-env/bin/pip install torch 'transformers<4.58' optimum-onnx onnxruntime`, "
+    "and name it: --optimum-python optimum-env/bin/python"
+)
+
+# Nothing is fetched: the checkpoint is complete, or it is refused.
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+_TIMEOUT = 3600.0
+
+
+def write_by_optimum(
+    folder: Path, sentence: SentenceFolder, model: Path, weights: Path, python: Path | None
+) -> None:
+    """Write the graph of the encoder in `folder` to `model` and its weights to `weights`, beside it.
+
+    python  the interpreter of an environment that has optimum-onnx; None: this one
+    Inputs and output as of `vcs_export.graph.encoder.write_encoder`.
+
+    Raises ExportError (no optimum there, or it failed), CheckpointError (its graph is not an encoder's).
+    """
+    interpreter = str(python) if python else sys.executable
+    _check(interpreter, folder)
+    with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
+        _run(
+            [interpreter, "-m", EXPORTER, "--model", str(folder.resolve()), "--task", "feature-extraction",
+             "--library", "transformers", "--framework", "pt", "--opset", str(OPSET), "--dtype", "fp32",
+             "--device", "cpu", work],
+            f"{folder}: optimum could not export it",
+        )  # fmt: skip
+        append_sentence(Path(work, "model.onnx"), sentence, model, weights)
+
+
+def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
+    """Put pooling and what follows behind the bare transformer `source` and write the whole to `model`.
+
+    `source` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids` (which become zeros
+    inside) and the output `last_hidden_state`. Raises CheckpointError.
+    """
+    try:
+        loaded = ir.load(source)
+    except Exception as error:  # whatever the parser of damaged bytes comes up with
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointError(f"{source.name} of optimum: not an ONNX file: {reason}") from None
+    graph = loaded.graph
+    inputs = {str(value.name): value for value in graph.inputs}
+    outputs = {str(value.name): value for value in graph.outputs}
+    if not set(INPUTS) <= set(inputs) <= {*INPUTS, TYPES} or HIDDEN not in outputs:
+        raise CheckpointError(
+            f"the graph of optimum has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}: "
+            f"not those of an encoder, {', '.join(INPUTS)}, perhaps {TYPES}, and {HIDDEN}"
+        )
+    opset = loaded.opset_imports.get("")
+    if opset != OPSET or loaded.functions:
+        raise CheckpointError(f"the graph of optimum has opset {opset} or functions: {OPSET} was asked for")
+    hidden = outputs[HIDDEN]
+    width = hidden.shape[-1] if hidden.shape else None
+    if isinstance(width, int) and width != sentence.width:
+        raise CheckpointError(
+            f"the graph of optimum gives vectors of {width} numbers, the pooling expects {sentence.width}"
+        )
+    # A head that only another output needs would stay in the weights.
+    graph.outputs[:] = [hidden]
+    RemoveUnusedNodesPass()(loaded)
+    builder = GraphBuilder(OPSET)
+    ids, mask = (builder.input(name, ("batch", "tokens")) for name in INPUTS)
+    ir.convenience.replace_all_uses_with([inputs[name] for name in INPUTS], [ids, mask])
+    if TYPES in inputs:
+        ir.convenience.replace_all_uses_with(inputs[TYPES], builder.op("Sub", ids, ids))
+    visible = builder.op("Cast", mask, to=int(ir.DataType.FLOAT))
+    try:
+        builder.absorb(graph)
+    except ValueError as error:
+        raise CheckpointError(f"the graph of optimum: {error}") from None
+    save_sentence(builder, hidden, visible, sentence, model, weights)
+
+
+def _check(interpreter: str, folder: Path) -> None:
+    """Is optimum there? Raises ExportError with what to install and where."""
+    try:
+        found = subprocess.run(
+            [interpreter, "-c", f"import {EXPORTER}"], capture_output=True, env={**os.environ, **_OFFLINE},
+            timeout=_TIMEOUT, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise ExportError(f"{interpreter}: cannot be started: {error.strerror}; {HOW}") from None
+    if found.returncode:
+        raise ExportError(f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}")
+
+
+def _run(command: list[str], failed: str) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, env={**os.environ, **_OFFLINE}, timeout=_TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ExportError(f"{failed}: it took more than {_TIMEOUT:.0f} s") from None
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+        raise ExportError(f"{failed}: {lines[-1] if lines else f'exit status {done.returncode}'}")

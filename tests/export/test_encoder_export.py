@@ -1,0 +1,406 @@
+"""From any encoder's folder to a bundle: families, poolings, what is refused, the way through optimum."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from support.numpy_bert import encode, load, transform
+from support.tiny_bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
+from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
+from vcs_export.encoder import MODEL_FILE, WEIGHTS_FILE, build_encoder_bundle
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.examine import examine_embedder
+from vcs_export.graph.builder import Graph, GraphBuilder
+from vcs_export.graph.encoder import buckets
+from vcs_export.optimum_route import OPSET, append_sentence
+from vcs_export.sentence_encoder import build_sentence_bundle
+from vcs_export.sentence_folder import read_sentence_folder
+from vcs_runtime import Embedder
+from vcs_runtime.bundle import EmbedderSpec, open_bundle
+from vcs_runtime.cli import cli
+
+TEXTS = [
+    "the dog runs",
+    "a man, a woman and two children walk slowly over the bridge.",
+    "7",
+    "next the door opens",
+]
+
+
+def build(checkpoint: Path, target: Path, **options: Any) -> Path:
+    return build_sentence_bundle(
+        checkpoint, target, name="tiny", licence="CC0-1.0", source="random", **options
+    )
+
+
+def spec_of(bundle: Path) -> EmbedderSpec:
+    spec = open_bundle(bundle).manifest.embedder
+    assert spec is not None
+    return spec
+
+
+def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:
+    with Embedder.open(bundle, device="cpu") as embedder:
+        return embedder.embed(texts)
+
+
+def ids_of(text: str) -> list[int]:
+    tokenizer = tiny_tokenizer()
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return list(tokenizer.encode(text).ids)
+
+
+def hidden(folder: Path, ids: list[int]) -> NDArray[np.float64]:
+    config, tensors = load(folder, "bert.")
+    return transform(tensors, config, ids, list(range(len(ids))), np.ones((len(ids), len(ids)), bool))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_tiny_checkpoint(tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "mpnet", "distilbert"])
+def test_a_family_computes_what_the_same_numbers_give_in_bert(tmp_path: Path, kind: str) -> None:
+    folder = write_tiny_family(tmp_path, kind) if kind != "bert" else write_tiny_checkpoint(tmp_path / "bert")
+    bundle = build(folder, tmp_path / "bundle")
+    want = np.stack([encode(tmp_path / "bert", ids_of(text)) for text in TEXTS])
+    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
+    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+    assert spec_of(bundle).max_tokens == 32
+
+
+def test_a_bert_has_the_bytes_of_its_own_builder(checkpoint: Path, tmp_path: Path) -> None:
+    other = build_encoder_bundle(checkpoint, tmp_path / "a", name="tiny", licence="", source="")
+    bundle = build(checkpoint, tmp_path / "b")
+    for name in (MODEL_FILE, WEIGHTS_FILE):
+        assert (bundle / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_a_family_keeps_the_prefix_of_a_model_with_a_head(tmp_path: Path) -> None:
+    folder = write_tiny_family(tmp_path, "distilbert")
+    before = embed(build(folder, tmp_path / "a"))
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {f"distilbert.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors"
+    )
+    np.testing.assert_array_equal(embed(build(folder, tmp_path / "b")), before)
+
+
+@pytest.mark.parametrize(("distance", "row"), [(0, 0), (1, 17), (-1, 1), (-7, 7), (-8, 8), (-11, 8), (-12, 9),
+                                               (-16, 10), (-32, 12), (64, 30), (-90, 14), (-91, 15), (127, 31),
+                                               (4000, 31)])  # fmt: skip
+def test_distances_of_mpnet_fall_into_their_rows(distance: int, row: int) -> None:
+    assert buckets(np.array([distance])).tolist() == [row]
+
+
+def test_a_bias_for_distances_changes_vectors(tmp_path: Path) -> None:
+    folder = write_tiny_family(tmp_path, "mpnet")
+    before = embed(build(folder, tmp_path / "a"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["encoder.relative_attention_bias.weight"] = (
+        np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    )
+    save_file(tensors, folder / "model.safetensors")
+    assert np.abs(embed(build(folder, tmp_path / "b")) - before).max() > 1e-2
+
+
+def test_the_longest_text_may_be_padded_beyond_the_last_position(tmp_path: Path) -> None:
+    folder = write_tiny_checkpoint(tmp_path / "checkpoint", max_position=31, max_tokens=31)
+    text = " ".join(["dog"] * 29)
+    [vector] = embed(build(folder, tmp_path / "bundle"), [text])
+    np.testing.assert_allclose(vector, encode(folder, ids_of(text)), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "pool"),
+    [
+        ("pooling_mode_cls_token", lambda x: x[0]),
+        ("pooling_mode_max_tokens", lambda x: x.max(axis=0)),
+        ("pooling_mode_lasttoken", lambda x: x[-1]),
+    ],
+)
+def test_poolings(checkpoint: Path, tmp_path: Path, pooling: str, pool: Any) -> None:
+    write_sentence_files(checkpoint, 32, pooling=pooling)
+    want = np.stack([pool(hidden(checkpoint, ids_of(text))) for text in TEXTS])
+    want /= np.linalg.norm(want, axis=1, keepdims=True)
+    bundle = build(checkpoint, tmp_path / "bundle")
+    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=5e-6)
+    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+
+
+def test_the_newer_spelling_of_a_pooling(checkpoint: Path) -> None:
+    write_json(checkpoint / "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "cls"})
+    assert read_sentence_folder(checkpoint).pooling == "cls"
+
+
+@pytest.mark.parametrize("modules", [("Dense",), ("Dense", "Normalize"), ("Normalize", "Dense")])
+def test_dense_layers_in_their_order(checkpoint: Path, tmp_path: Path, modules: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(1)
+    weight, bias = (rng.normal(size=shape).astype(np.float32) for shape in ((20, 32), (20,)))
+    write_sentence_files(checkpoint, 32, modules=modules, dense=(weight, bias))
+    bundle = build(checkpoint, tmp_path / "bundle")
+    want = []
+    for text in TEXTS:
+        mean = hidden(checkpoint, ids_of(text)).mean(axis=0)
+        mean = mean / np.linalg.norm(mean) if modules[0] == "Normalize" else mean
+        vector = np.tanh(weight @ mean + bias)
+        want.append(vector / np.linalg.norm(vector))
+    np.testing.assert_allclose(embed(bundle), np.stack(want), rtol=0, atol=5e-6)
+    assert spec_of(bundle).dimension == 20
+
+
+def test_a_default_prompt_is_put_before_texts(checkpoint: Path, tmp_path: Path) -> None:
+    plain = build(checkpoint, tmp_path / "plain")
+    write_sentence_files(checkpoint, 32, prompt="next: ")
+    bundle = build(checkpoint, tmp_path / "bundle")
+    assert spec_of(bundle).instruction == "next: "
+    np.testing.assert_array_equal(embed(bundle), embed(plain, [f"next: {text}" for text in TEXTS]))
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "said", "most"), [(32, 16, 32), (None, 16, 16), (None, 1e30, 64), (None, None, 64)]
+)
+def test_the_window_is_what_the_folder_says(
+    checkpoint: Path, tmp_path: Path, max_tokens: int | None, said: float | None, most: int
+) -> None:
+    write_sentence_files(checkpoint, 32, max_tokens=max_tokens)
+    write_json(checkpoint / "tokenizer_config.json", {"model_max_length": said})
+    assert spec_of(build(checkpoint, tmp_path / "bundle")).max_tokens == most
+
+
+MEAN = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "message"),
+    [
+        ("config.json", {}, "model_type must be a string"),
+        ("1_Pooling/config.json", {**MEAN, "pooling_mode_cls_token": True}, "mean_tokens with pooling_mode_cls"),
+        ("1_Pooling/config.json", {"word_embedding_dimension": 32}, "no pooling"),
+        ("1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_weightedmean_tokens": True},
+         "pooling_mode_weightedmean_tokens is not supported"),
+        ("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "weightedmean"}, "weightedmean"),
+        ("1_Pooling/config.json", {**MEAN, "word_embedding_dimension": 33}, "33 numbers"),
+        ("modules.json", {}, "a list of modules"),
+        ("modules.json", [{"type": "a.Transformer", "path": ""}, {"type": "a.WordWeights", "path": "1"}],
+         "WordWeights are not supported"),
+        ("modules.json", [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "../x"}],
+         "'../x' is not a folder"),
+        ("modules.json", [{"type": "a.Transformer", "path": "0_T"}, {"type": "a.Pooling", "path": "1"}],
+         "'0_T' of Transformer"),
+        ("sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True}, "do_lower_case"),
+        ("sentence_bert_config.json", {"max_seq_length": 65}, "65 is more than the 64 positions"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "default_prompt_name 'x'"),
+    ],
+)  # fmt: skip
+def test_what_a_graph_would_not_do_is_refused_by_name(
+    checkpoint: Path, tmp_path: Path, file: str, data: Any, message: str
+) -> None:
+    write_json(checkpoint / file, data)
+    with pytest.raises(CheckpointError, match=message):
+        build(checkpoint, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    write_json(checkpoint / "1_Pooling/config.json", {**MEAN, "include_prompt": False})
+    build(checkpoint, tmp_path / "without")
+    write_json(
+        checkpoint / "config_sentence_transformers.json",
+        {"prompts": {"query": "q: "}, "default_prompt_name": "query"},
+    )
+    with pytest.raises(CheckpointError, match="include_prompt False is not supported"):
+        build(checkpoint, tmp_path / "bundle")
+
+
+def test_another_models_tokenizer_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    config = json.loads((checkpoint / "config.json").read_text("utf-8"))
+    write_json(checkpoint / "config.json", {**config, "vocab_size": 40})
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: it has the token id \d+, but the model 40"):
+        build(checkpoint, tmp_path / "bundle")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("mpnet", "relative_attention_num_buckets", 64),
+        ("mpnet", "pad_token_id", 0),
+        ("xlm-roberta", "position_embedding_type", "relative_key"),
+        ("distilbert", "activation", "relu"),
+    ],
+)
+def test_settings_that_a_family_does_not_implement_are_refused(
+    tmp_path: Path, kind: str, key: str, value: Any
+) -> None:
+    folder = write_tiny_family(tmp_path, kind)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    write_json(folder / "config.json", {**config, key: value})
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*{value!r} is not supported"):
+        build(folder, tmp_path / "bundle")
+
+
+def test_a_dense_layer_that_does_not_fit_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    weight, bias = np.ones((20, 32), np.float32), np.ones(20, np.float32)
+    write_sentence_files(checkpoint, 32, modules=["Dense"], dense=(weight, bias))
+    place = checkpoint / "2_Dense"
+    save_file({"linear.weight": weight}, place / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"linear\.bias is missing"):
+        build(checkpoint, tmp_path / "bundle")
+    write_json(
+        place / "config.json", {"in_features": 32, "out_features": 20, "activation_function": "a.GELU"}
+    )
+    with pytest.raises(CheckpointError, match="activation_function 'a.GELU'"):
+        build(checkpoint, tmp_path / "bundle")
+
+
+# --- the way through optimum, of which the tests stand in for the other interpreter alone ---
+
+
+def transformer(path: Path, table: NDArray[np.float32], types: bool = True, opset: int = OPSET) -> None:
+    """A graph such as optimum leaves: token vectors are rows of a table, plus 1000 if a type were not 0."""
+    graph = GraphBuilder(opset)
+    ids, mask = (graph.input(name, ("b", "t")) for name in ("input_ids", "attention_mask"))
+    x = graph.op("Gather", graph.weight("table", table), ids)
+    seen = graph.op("Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.FLOAT)), graph.ints(2))
+    x = graph.op("Mul", x, seen)
+    if types:
+        kind = graph.op("Cast", graph.input("token_type_ids", ("b", "t")), to=int(ir.DataType.FLOAT))
+        far = graph.op("Mul", kind, graph.scalar(1000.0))
+        x = graph.op("Add", x, graph.op("Unsqueeze", far, graph.ints(2)))
+    graph.save(x, "last_hidden_state", ("b", "t", table.shape[1]), path, path.with_name("any.data"))
+
+
+@pytest.fixture
+def table() -> NDArray[np.float32]:
+    return np.random.default_rng(5).normal(size=(len(VOCABULARY), 32)).astype(np.float32)
+
+
+@pytest.fixture
+def interpreter(tmp_path: Path, table: NDArray[np.float32]) -> Path:
+    """Stands in for a Python that has optimum: its export is a ready file."""
+    transformer(tmp_path / "model.onnx", table)
+    path = tmp_path / "python"
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import os, shutil, sys\n"
+        "assert os.environ['HF_HUB_OFFLINE'] == os.environ['TRANSFORMERS_OFFLINE'] == '1'\n"
+        "if '-m' in sys.argv:\n"
+        "    assert sys.argv[sys.argv.index('--task') + 1] == 'feature-extraction'\n"
+        "    for name in ('model.onnx', 'any.data'):\n"
+        f"        shutil.copy(os.path.join({str(tmp_path)!r}, name), sys.argv[-1])\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def other(checkpoint: Path) -> Path:
+    """A checkpoint of an architecture that no graph here implements."""
+    write_json(
+        checkpoint / "config.json",
+        {"model_type": "electra", "vocab_size": len(VOCABULARY), "max_position_embeddings": 63},
+    )
+    write_sentence_files(checkpoint, 32, max_tokens=63)
+    return checkpoint
+
+
+needs_a_script = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script")
+
+
+@needs_a_script
+def test_a_graph_of_optimum_gets_pooling_and_norm(
+    other: Path, tmp_path: Path, interpreter: Path, table: NDArray[np.float32]
+) -> None:
+    bundle = build(other, tmp_path / "bundle", optimum_python=interpreter)
+    want = np.stack([table[ids_of(text)].mean(axis=0) for text in TEXTS])
+    want /= np.linalg.norm(want, axis=1, keepdims=True)
+    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
+    assert spec_of(bundle).max_tokens == 60  # padding to a multiple of 4 has no position of its own
+    assert {path.name for path in (bundle / "embedder").iterdir()} == {
+        "model.onnx", "model.onnx.data", "tokenizer.json"
+    }  # fmt: skip
+    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+
+
+@needs_a_script
+def test_the_same_export_gives_the_same_bytes(other: Path, tmp_path: Path, interpreter: Path) -> None:
+    first, second = (build(other, tmp_path / name, optimum_python=interpreter) for name in "ab")
+    for name in (MODEL_FILE, WEIGHTS_FILE):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_where_optimum_is_missing_the_error_says_what_to_install(other: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ExportError, match=r"needs optimum.*venv.*transformers<4\.58.*--optimum-python"
+    ) as caught:
+        build(other, tmp_path / "bundle")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ExportError, match=r"nowhere: cannot be started"):
+        build(other, tmp_path / "bundle", optimum_python=tmp_path / "nowhere")
+
+
+@needs_a_script
+def test_what_optimum_says_last_is_passed_on(other: Path, tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\nif '-m' in sys.argv:\n    sys.exit('one\\nValueError: no such model')\n"
+    )
+    path.chmod(0o755)
+    with pytest.raises(ExportError, match="optimum could not export it: ValueError: no such model$"):
+        build(other, tmp_path / "bundle", optimum_python=path)
+
+
+def test_graphs_that_are_no_encoders_are_refused(
+    checkpoint: Path, tmp_path: Path, table: NDArray[np.float32]
+) -> None:
+    sentence, path = read_sentence_folder(checkpoint), tmp_path / "model.onnx"
+    targets = tmp_path / "out.onnx", tmp_path / "out.data"
+
+    def refused(message: str) -> None:
+        with pytest.raises(CheckpointError, match=message):
+            append_sentence(path, sentence, *targets)
+
+    path.write_bytes(b"\xff" * 40)
+    refused("not an ONNX file")
+    transformer(path, table, opset=17)
+    refused("opset 17")
+    transformer(path, table[:, :16].copy())
+    refused("vectors of 16 numbers, the pooling expects 32")
+    graph = GraphBuilder(OPSET)
+    x = graph.op("Cast", graph.input("input_ids", ("b", "t")), to=int(ir.DataType.FLOAT))
+    graph.save(x, "last_hidden_state", ("b", "t"), path, tmp_path / "w")
+    refused("the inputs input_ids and the outputs last_hidden_state")
+
+
+def test_operators_of_others_are_not_absorbed() -> None:
+    inner = Graph(OPSET)
+    value = inner.microsoft_op("Gelu", inner.input("x", (1,)))
+    graph = ir.Graph([], [], nodes=[value.producer()])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"Gelu is of com\.microsoft"):
+        GraphBuilder(OPSET).absorb(graph)
+
+
+def test_the_command(checkpoint: Path, tmp_path: Path) -> None:
+    target = tmp_path / "bundle"
+    command = ["export", "encoder", "--from", str(checkpoint), "--to", str(target)]
+    first = CliRunner().invoke(cli, [*command, "--long-text", "truncate"])
+    assert first.exit_code == 0, first.output
+    assert first.stdout.strip() == str(target)
+    assert (spec_of(target).name, spec_of(target).long_text) == ("checkpoint", "truncate")
+    assert CliRunner().invoke(cli, command).exit_code != 0  # it is there
+    assert CliRunner().invoke(cli, [*command, "--force"]).exit_code == 0
+    assert spec_of(target).long_text == "window_mean"
+    assert math.isclose(float(np.linalg.norm(embed(target)[0])), 1, abs_tol=1e-6)
