@@ -49,7 +49,7 @@ def build_sentence_bundle(
     kind = model_type(checkpoint)
     settings = read_json(checkpoint / CONFIG)
     sentence = read_sentence_folder(checkpoint)
-    tokenizer = _tokenizer(checkpoint, settings)
+    tokenizer = _tokenizer(checkpoint, settings, sentence)
     with BundleWriter(target, replace) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
@@ -89,8 +89,9 @@ def _check_width(checkpoint: Path, sentence: SentenceFolder, hidden: int) -> Non
         )
 
 
-def _tokenizer(checkpoint: Path, settings: Any) -> bytes:
-    """The bundle's `tokenizer.json`: every id that it can give must be a row of the model's table."""
+def _tokenizer(checkpoint: Path, settings: Any, sentence: SentenceFolder) -> bytes:
+    """The bundle's `tokenizer.json`: every id that it can give must be a row of the model's table, and it
+    must lower-case texts itself if they are to be."""
     path = checkpoint / TOKENIZER
     content, tokenizer = loaded_tokenizer(path)
     largest = max(tokenizer.get_vocab().values(), default=0)
@@ -99,6 +100,11 @@ def _tokenizer(checkpoint: Path, settings: Any) -> bytes:
         raise CheckpointError(
             f"{path}: it has the token id {largest}, but the model {size} tokens (vocab_size): "
             "this is another model's tokenizer"
+        )
+    normalizer = tokenizer.normalizer
+    if sentence.lower_case and (normalizer is None or normalizer.normalize_str("AZÉ") not in ("azé", "aze")):
+        raise CheckpointError(
+            f"{checkpoint / LENGTHS}: do_lower_case True is not supported: {TOKENIZER} does not lower-case"
         )
     return content
 

@@ -52,6 +52,7 @@ class SentenceFolder:
     steps        what follows it, in order: a Dense, or None, which stands for normalisation
     width        length of a token vector;  dimension  length of a text's vector
     max_tokens   the longest input, special tokens included; None: the folder does not say
+    lower_case   texts are lower-cased before they are tokenised
     instruction  the prompt that is put before a text where the caller names none
     """
 
@@ -60,6 +61,7 @@ class SentenceFolder:
     width: int
     dimension: int
     max_tokens: int | None
+    lower_case: bool
     instruction: str
 
 
@@ -95,7 +97,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
         dense = _dense(_inside(folder, item), dimension)
         steps.append(dense)
         dimension = len(dense.bias)
-    return SentenceFolder(pooling, tuple(steps), width, dimension, _length(folder / LENGTHS), instruction)
+    max_tokens, lower_case = _feeding(folder / LENGTHS)
+    return SentenceFolder(pooling, tuple(steps), width, dimension, max_tokens, lower_case, instruction)
 
 
 def _inside(folder: Path, module: dict[str, Any]) -> Path:
@@ -161,13 +164,15 @@ def _dense(folder: Path, width: int) -> Dense:
     return Dense(found["linear.weight"], found["linear.bias"], _ACTIVATIONS[activation])
 
 
-def _length(path: Path) -> int | None:
+def _feeding(path: Path) -> tuple[int | None, bool]:
+    """The longest input, and whether texts are lower-cased."""
     if not path.is_file():
-        return None
+        return None, False
     data = read_json(path)
-    # Lower-casing is the tokenizer's own normaliser; this switch would add a second one before it.
-    only(path, data, "do_lower_case", False, False)
-    return positive(path, data, "max_seq_length") if data.get("max_seq_length") is not None else None
+    lower_case = value(path, {"do_lower_case": False, **data}, "do_lower_case", bool)
+    return positive(path, data, "max_seq_length") if data.get(
+        "max_seq_length"
+    ) is not None else None, lower_case
 
 
 def _instruction(path: Path) -> str:

@@ -201,7 +201,7 @@ MEAN = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
          "'../x' is not a folder"),
         ("modules.json", [{"type": "a.Transformer", "path": "0_T"}, {"type": "a.Pooling", "path": "1"}],
          "'0_T' of Transformer"),
-        ("sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True}, "do_lower_case"),
+        ("sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": "no"}, "do_lower_case must be"),
         ("sentence_bert_config.json", {"max_seq_length": 65}, "65 is more than the 64 positions"),
         ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "default_prompt_name 'x'"),
     ],
@@ -224,6 +224,16 @@ def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path
     )
     with pytest.raises(CheckpointError, match="include_prompt False is not supported"):
         build(checkpoint, tmp_path / "bundle")
+
+
+def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(checkpoint: Path, tmp_path: Path) -> None:
+    write_json(checkpoint / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
+    vectors = embed(build(checkpoint, tmp_path / "bundle"), ["The Dog", "the dog"])
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text("utf-8"))
+    write_json(checkpoint / "tokenizer.json", {**tokenizer, "normalizer": None})
+    with pytest.raises(CheckpointError, match=r"do_lower_case True.*tokenizer\.json does not lower-case"):
+        build(checkpoint, tmp_path / "other")
 
 
 def test_another_models_tokenizer_is_refused(checkpoint: Path, tmp_path: Path) -> None:
