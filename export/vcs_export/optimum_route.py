@@ -36,6 +36,7 @@ HOW = (
 
 # Nothing is fetched: the checkpoint is complete, or it is refused.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+_ISOLATED = ("-I",)  # no modules from the working directory, nor from where this environment points
 _TIMEOUT = 3600.0
 
 
@@ -53,9 +54,9 @@ def write_by_optimum(
     _check(interpreter, folder)
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         _run(
-            [interpreter, "-m", EXPORTER, "--model", str(folder.resolve()), "--task", "feature-extraction",
-             "--library", "transformers", "--framework", "pt", "--opset", str(OPSET), "--dtype", "fp32",
-             "--device", "cpu", work],
+            [interpreter, *_ISOLATED, "-m", EXPORTER, "--model", str(folder.resolve()),
+             "--task", "feature-extraction", "--library", "transformers", "--framework", "pt",
+             "--opset", str(OPSET), "--dtype", "fp32", "--device", "cpu", work],
             f"{folder}: optimum could not export it",
         )  # fmt: skip
         append_sentence(Path(work, "model.onnx"), sentence, model, weights)
@@ -109,9 +110,12 @@ def _check(interpreter: str, folder: Path) -> None:
     """Is optimum there? Raises ExportError with what to install and where."""
     try:
         found = subprocess.run(
-            [interpreter, "-c", f"import {EXPORTER}"], capture_output=True, env={**os.environ, **_OFFLINE},
-            timeout=_TIMEOUT, check=False,
-        )  # fmt: skip
+            [interpreter, *_ISOLATED, "-c", f"import {EXPORTER}"],
+            capture_output=True,
+            env={**os.environ, **_OFFLINE},
+            timeout=_TIMEOUT,
+            check=False,
+        )
     except OSError as error:
         raise ExportError(f"{interpreter}: cannot be started: {error.strerror}; {HOW}") from None
     if found.returncode:
