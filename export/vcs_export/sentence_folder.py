@@ -109,9 +109,16 @@ def _inside(folder: Path, module: dict[str, Any]) -> Path:
     return folder / name
 
 
+def _object(path: Path) -> dict[str, Any]:
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: a JSON object was expected")
+    return data
+
+
 def _pooling(path: Path, instruction: str) -> tuple[str, int]:
     """The pooling and the length of what it pools."""
-    data = read_json(path)
+    data = _object(path)
     width = positive(path, data, "embedding_dimension" if "embedding_dimension" in data
                      else "word_embedding_dimension")  # fmt: skip
     if instruction:
@@ -135,7 +142,7 @@ def _pooling(path: Path, instruction: str) -> tuple[str, int]:
 
 def _dense(folder: Path, width: int) -> Dense:
     path = folder / "config.json"
-    data = read_json(path)
+    data = _object(path)
     only(path, data, "in_features", width, None)
     out = positive(path, data, "out_features")
     name = value(path, data, "activation_function", str)
@@ -168,7 +175,7 @@ def _feeding(path: Path) -> tuple[int | None, bool]:
     """The longest input, and whether texts are lower-cased."""
     if not path.is_file():
         return None, False
-    data = read_json(path)
+    data = _object(path)
     lower_case = value(path, {"do_lower_case": False, **data}, "do_lower_case", bool)
     return positive(path, data, "max_seq_length") if data.get(
         "max_seq_length"
@@ -179,8 +186,8 @@ def _instruction(path: Path) -> str:
     """The prompt that is put before every text unless another is asked for, or ""."""
     if not path.is_file():
         return ""
-    data = read_json(path)
-    name = data.get("default_prompt_name") if isinstance(data, dict) else None
+    data = _object(path)
+    name = data.get("default_prompt_name")
     if name is None:
         return ""
     prompts = data.get("prompts")

@@ -188,6 +188,9 @@ MEAN = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
     ("file", "data", "message"),
     [
         ("config.json", {}, "model_type must be a string"),
+        ("1_Pooling/config.json", 3, "a JSON object was expected"),
+        ("sentence_bert_config.json", [], "a JSON object was expected"),
+        ("config_sentence_transformers.json", [], "a JSON object was expected"),
         ("1_Pooling/config.json", {**MEAN, "pooling_mode_cls_token": True}, "mean_tokens with pooling_mode_cls"),
         ("1_Pooling/config.json", {"word_embedding_dimension": 32}, "no pooling"),
         ("1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_weightedmean_tokens": True},
