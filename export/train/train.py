@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=6, help="of the encoder, from the bottom")
     parser.add_argument("--rank", type=int, default=16, help="of the updates")
     parser.add_argument("--window", type=int, default=160, help="tokens, frame included")
-    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=700)
     parser.add_argument("--batch", type=int, default=20, help="windows a step")
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=0)

