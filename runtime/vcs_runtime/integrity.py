@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,12 +49,17 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     memory  a folder that remembers which large files were hashed; None: all files are hashed
     """
     check_listing(root, manifest)
-    for entry in manifest.files:
-        path = root / entry.path
-        if not _is_whole(path, entry, memory if entry.size >= LARGE else None):
-            raise BundleError(
-                f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
-            )
+
+    def is_whole(entry: FileEntry) -> bool:
+        return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
+
+    # Hashing gives the interpreter's lock away: a bundle's two models are read side by side.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for entry, whole in zip(manifest.files, pool.map(is_whole, manifest.files), strict=True):
+            if not whole:
+                raise BundleError(
+                    f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
+                )
 
 
 def check_listing(root: Path, manifest: Manifest) -> None:
