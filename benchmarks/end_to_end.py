@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from sides import measure, peak_mb
 
 Pair = tuple[str, str]
 
@@ -128,20 +127,8 @@ def child(path: Path) -> None:
     started = time.perf_counter()
     values = score()
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     print(json.dumps({"seconds": seconds, "peak_mb": peak, "values": values}))
-
-
-def measure(folder: Path, **work: Any) -> dict[str, Any]:
-    path = folder / "work.json"
-    path.write_text(json.dumps(work), "utf-8")
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(done.stderr)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 def main() -> None:
@@ -186,7 +173,7 @@ def main() -> None:
             runs: dict[str, list[dict[str, Any]]] = {"whole texts": [], "cut texts": [], "ours": []}
             for _ in range(arguments.rounds):
                 for side, results in runs.items():
-                    results.append(measure(folder, side=side, **common))
+                    results.append(measure(__file__, folder, side=side, **common))
             ours = statistics.median(run["seconds"] for run in runs["ours"])
             for side, results in runs.items():
                 seconds = statistics.median(run["seconds"] for run in results)

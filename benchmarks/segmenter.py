@@ -24,9 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sides import measure, peak_mb
 
 THRESHOLD = 0.25
 STRIDE = 64
@@ -189,12 +188,6 @@ def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[...
     )
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process. (`getrusage` would count the parent's at the start, too.)"""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
-
-
 def child(path: Path) -> None:
     work = json.loads(path.read_text("utf-8"))
     folder = path.parent
@@ -210,18 +203,6 @@ def child(path: Path) -> None:
         values = probabilities(work["texts"]["500 words"])
         np.save(folder / f"{work['side']}.npy", np.concatenate(values))
     print(json.dumps({"seconds": seconds, "peak_mb": peak}))
-
-
-def measure(folder: Path, **work: Any) -> dict[str, Any]:
-    path = folder / "work.json"
-    path.write_text(json.dumps(work), "utf-8")
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(done.stderr)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 def main() -> None:
@@ -247,7 +228,7 @@ def main() -> None:
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
         for number in range(arguments.rounds):
             for side, results in runs.items():
-                results.append(measure(folder, side=side, texts=texts, first=not number))
+                results.append(measure(__file__, folder, side=side, texts=texts, first=not number))
         oracle = np.load(folder / f"{ORACLES[0]}.npy")
         differences = {side: float(np.abs(np.load(folder / f"{side}.npy") - oracle).max()) for side in SIDES}
     table = Table("workload", "side", "ms", "vs fastest oracle", "vs equal precision", "peak MB",
