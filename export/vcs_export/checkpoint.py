@@ -235,15 +235,18 @@ def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> d
             "type_vocab_size",
         )
     }
-    if counts["hidden_size"] % counts["num_attention_heads"]:
+    head_size(path, counts)
+    return {**counts, "layer_norm_eps": above_zero(path, data, "layer_norm_eps")}
+
+
+def head_size(path: Path, counts: Mapping[str, int]) -> int:
+    """What each attention head gets of the hidden size. Raises CheckpointError for a remainder."""
+    hidden, heads = counts["hidden_size"], counts["num_attention_heads"]
+    if hidden % heads:
         raise CheckpointError(
-            f"{path}: hidden_size {counts['hidden_size']} is not a multiple of "
-            f"num_attention_heads {counts['num_attention_heads']}"
+            f"{path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
         )
-    epsilon = value(path, data, "layer_norm_eps", float)
-    if not epsilon > 0:
-        raise CheckpointError(f"{path}: layer_norm_eps must be above 0, not {epsilon}")
-    return {**counts, "layer_norm_eps": epsilon}
+    return hidden // heads
 
 
 def read_json(path: Path) -> Any:
@@ -273,6 +276,14 @@ def positive(path: Path, data: Any, key: str) -> int:
     found = value(path, data, key, int)
     if found < 1:
         raise CheckpointError(f"{path}: {key} must be positive, not {found}")
+    return found
+
+
+def above_zero(path: Path, data: Any, key: str) -> float:
+    """The setting `key`, a float above 0."""
+    found = value(path, data, key, float)
+    if not found > 0:
+        raise CheckpointError(f"{path}: {key} must be above 0, not {found}")
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import only, positive, value
+from vcs_export.checkpoint import above_zero, head_size, only, positive
 from vcs_export.errors import CheckpointError
 
 
@@ -55,29 +55,19 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
         )
     }
     heads = counts["num_attention_heads"]
-    if data.get("head_dim") is None and counts["hidden_size"] % heads:
-        raise CheckpointError(
-            f"{path}: hidden_size {counts['hidden_size']} is not a multiple of num_attention_heads {heads}"
-        )
+    size = head_size(path, counts) if data.get("head_dim") is None else positive(path, data, "head_dim")
     if heads % counts["num_key_value_heads"]:
         raise CheckpointError(
             f"{path}: num_attention_heads {heads} is not a multiple of "
             f"num_key_value_heads {counts['num_key_value_heads']}"
         )
-    size = (
-        counts["hidden_size"] // heads if data.get("head_dim") is None else positive(path, data, "head_dim")
-    )
     if size % 2:
         raise CheckpointError(f"{path}: heads of size {size} cannot be rotated in halves")
-    floats = {key: value(path, data, key, float) for key in ("rms_norm_eps", "rope_theta")}
-    for key, number in floats.items():
-        if not number > 0:
-            raise CheckpointError(f"{path}: {key} must be above 0, not {number}")
     return DecoderConfig(
         **counts,
         head_dim=size,
-        rms_norm_eps=floats["rms_norm_eps"],
-        rope_theta=floats["rope_theta"],
+        rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
+        rope_theta=above_zero(path, data, "rope_theta"),
         causal=causal,
     )
 

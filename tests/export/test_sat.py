@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from support.tiny_sat import WORDS, build_tiny_sat_bundle, write_tiny_sat
+from support.tiny_sat import WORDS, boundary, build_tiny_sat_bundle, write_tiny_sat
 from vcs_export.checkpoint import CONFIG, read_json
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.recipe import SatRecipe, load_recipe, load_sat_recipe, recipes_folder
@@ -41,13 +41,6 @@ def copy(sat: Path, tmp_path: Path) -> Path:
 def build(checkpoint: Path, target: Path, **options: Any) -> Path:
     given = {"name": "tiny", "threshold": 0.025, "licence": "CC0-1.0", "source": "random", **options}
     return build_sat_bundle(checkpoint, target, **given)
-
-
-def boundary(bundle: Path) -> BoundarySpec:
-    segmenter = open_bundle(bundle).manifest.segmenter
-    assert segmenter is not None
-    assert segmenter.model is not None
-    return segmenter.model
 
 
 def change(folder: Path, **values: Any) -> None:

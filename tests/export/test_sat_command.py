@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.tiny_sat import WORDS, write_tiny_sat
+from support.tiny_sat import WORDS, boundary, write_tiny_sat
 from vcs_export.checkpoint import CONFIG, read_json
 from vcs_export.errors import CheckpointError
 from vcs_export.recipe import recipes_folder
 from vcs_export.xlm_roberta import sat_config
-from vcs_runtime.bundle import BoundarySpec, open_bundle
+from vcs_runtime.bundle import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
 
@@ -24,13 +24,6 @@ TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
 def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint that is only read."""
     return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
-
-
-def boundary(bundle: Path) -> BoundarySpec:
-    segmenter = open_bundle(bundle).manifest.segmenter
-    assert segmenter is not None
-    assert segmenter.model is not None
-    return segmenter.model
 
 
 def invoke(*arguments: str | Path) -> Any:

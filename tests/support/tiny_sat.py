@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.sat import build_sat_bundle
+from vcs_runtime.bundle import BoundarySpec, open_bundle
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
 MASK = "<mask>"  # the last id, as in XLM-R
@@ -193,3 +194,11 @@ def build_tiny_sat_bundle(
         precision=precision,
         texts=[" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)],
     )
+
+
+def boundary(bundle: Path) -> BoundarySpec:
+    """How the boundary model of a bundle is run."""
+    segmenter = open_bundle(bundle).manifest.segmenter
+    assert segmenter is not None
+    assert segmenter.model is not None
+    return segmenter.model
