@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vcs_export.graph.latent import LatentConfig
 from vcs_export.nv_embed import open_nv_embed
 
 Array = NDArray[np.float64]
@@ -23,14 +24,28 @@ def embed(folder: Path, ids: list[int], skip: int = 0, *, causal: bool = False) 
     causal: what the model is not; for tests that show that it would be noticed
     """
     config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
-    tensors = {
-        name: tensor.rows().astype(np.float64) for name, tensor in open_nv_embed(folder).tensors.items()
-    }
+    tensors = _Tensors(folder)
     hidden = _decode(tensors, config["text_config"], ids, causal)
-    z = _latents(tensors, config["latent_attention_config"], hidden)
+    z = _latents(tensors, tensors.opened.latent, hidden)
     mean = z[skip:].mean(axis=0)
     vector: Array = mean / np.linalg.norm(mean)
     return vector
+
+
+class _Tensors(Mapping[str, Array]):
+    """The checkpoint's tensors, each read when it is asked for: it may be larger than memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.opened = open_nv_embed(folder)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.opened.tensors[name].rows().astype(np.float64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.opened.tensors)
+
+    def __len__(self) -> int:
+        return len(self.opened.tensors)
 
 
 def _decode(tensors: Mapping[str, Array], config: Mapping[str, Any], ids: list[int], causal: bool) -> Array:
@@ -71,7 +86,7 @@ def _decode(tensors: Mapping[str, Array], config: Mapping[str, Any], ids: list[i
     return rms(x, "norm")
 
 
-def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Array) -> Array:
+def _latents(tensors: Mapping[str, Array], config: LatentConfig, hidden: Array) -> Array:
     cross, gated = (f"latent_attention_model.cross_attend_blocks.{i}." for i in (0, 1))
 
     def norm(x: Array, name: str) -> Array:
@@ -82,9 +97,9 @@ def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Ar
     context = norm(tensors["latent_attention_model.latents"], f"{cross}norm_context")
     query = norm(hidden, f"{cross}norm") @ tensors[f"{cross}fn.to_q.weight"].T
     keys, values = np.split(context @ tensors[f"{cross}fn.to_kv.weight"].T, 2, axis=1)
-    size = config["cross_dim_head"]
+    size = config.cross_dim_head
     seen = []
-    for head in range(config["num_cross_heads"]):
+    for head in range(config.num_cross_heads):
         part = slice(head * size, (head + 1) * size)
         seen.append(softmax(query[:, part] @ keys[:, part].T / math.sqrt(size)) @ values[:, part])
     y = np.concatenate(seen, axis=1) @ tensors[f"{cross}fn.to_out.weight"].T + hidden
