@@ -14,7 +14,8 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -62,7 +63,7 @@ _STATUSES: Final[tuple[tuple[type[BaseException], Status], ...]] = (
 )
 
 
-def _status_of(error: BaseException) -> Status:
+def _status_of(error: BaseException | None) -> Status:
     if isinstance(error, _Refused):
         return error.status
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.VCS_INTERNAL)
@@ -163,9 +164,10 @@ def vcs_score(
     scorer: Any, reference: Any, reference_len: int, generated: Any, generated_len: int, out: Any
 ) -> None:
     """Score one pair into a `vcs_result`."""
-    [error] = _score(scorer, [(reference, reference_len, generated, generated_len)], _results_at(out, 1))
-    if error:
-        raise error
+    with _Results(out, 1) as results:
+        [error] = _score(scorer, [(reference, reference_len, generated, generated_len)], results)
+        if error:
+            raise error
 
 
 @_returns_status
@@ -179,17 +181,15 @@ def vcs_score_batch(
     out: Any,
 ) -> None:
     """Score `n` pairs into an array of `vcs_result`; each has its own status."""
-    places = _results_at(out, n)
-    columns = [
-        _numbers(array, n, name)
-        for array, name in (
-            (references, "references"),
-            (reference_lens, "reference_lens"),
-            (generated, "generated"),
-            (generated_lens, "generated_lens"),
-        )
-    ]
-    errors = _score(scorer, list(zip(*columns, strict=True)), places)
+    arrays = {
+        "references": references,
+        "reference_lens": reference_lens,
+        "generated": generated,
+        "generated_lens": generated_lens,
+    }
+    with _Results(out, n) as results:
+        columns = [_numbers(array, n, name) for name, array in arrays.items()]
+        errors = _score(scorer, list(zip(*columns, strict=True)), results)
     bad = [(i, error) for i, error in enumerate(errors) if error]
     if bad:
         i, first = bad[0]
@@ -236,57 +236,73 @@ def vcs_set_log(fn: Any, user: Any) -> None:
     log.set_receiver(lambda level, message: function(level, message.encode(errors="replace"), given))
 
 
-def _score(
-    scorer: Any, pairs: Sequence[tuple[Any, int, Any, int]], places: Sequence[int]
-) -> list[Exception | None]:
-    """Score `pairs` into the results at `places`; per pair why it has no scores.
+class _Results:
+    """An array of results, filled one after the other; those that an exception leaves over get its status.
 
-    What stops all of them is raised, and is the status of each that was not scored.
+    They are as large as the first one's `struct_size` says, which all must say. Raises ValueError.
     """
-    done = 0
+
+    def __init__(self, out: Any, count: int) -> None:
+        self._left: Iterator[int] = iter(())
+        if count == 0:
+            return
+        first = _required(out, "out")
+        size = _check_size(first, ctypes.sizeof(vcs_result), "out")
+        places = range(first, first + count * size, size)
+        for i, place in enumerate(places):
+            if (found := ctypes.c_uint32.from_address(place).value) != size:
+                raise ValueError(f"out[{i}].struct_size is {found}, but that of out[0] is {size}")
+        self._left = iter(places)
+
+    def put(
+        self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
+    ) -> None:
+        """Fill in the next result."""
+        ctypes.memmove(next(self._left) + 4, _RESULT.pack(status, n_ref, n_gen, *scores), _RESULT.size)
+
+    def __enter__(self) -> _Results:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if error:
+            with suppress(StopIteration):
+                while True:
+                    self.put(_status_of(error))
+
+
+def _score(
+    scorer: Any, pairs: Sequence[tuple[Any, int, Any, int]], results: _Results
+) -> list[Exception | None]:
+    """Score `pairs` into `results`; per pair why it has no scores. What stops all of them is raised."""
+    state = _handles.get(_address(scorer), ScorerState, "scorer")
     errors: list[Exception | None] = []
     texts: list[tuple[str, str]] = []
-    try:
-        state = _handles.get(_address(scorer), ScorerState, "scorer")
-        for reference, reference_len, generated, generated_len in pairs:
-            try:
-                texts.append(
-                    (
-                        _text(reference, reference_len, "reference"),
-                        _text(generated, generated_len, "generated"),
-                    )
-                )
-                errors.append(None)
-            except ValueError as error:
-                errors.append(error)
-        with state.model as opened:
-            results = opened.iter_scores(texts, state.options)
-            for i, place in enumerate(places):
-                if errors[i] is None:
-                    result = next(results)
-                    if result.scores is not None:
-                        _write(place, Status.VCS_OK, result.n_ref, result.n_gen, result.scores)
-                    else:
-                        errors[i] = TextError(result.error)
-                if (reason := errors[i]) is not None:
-                    _write(place, _status_of(reason))
-                done += 1
-    except BaseException as error:
-        for place in places[done:]:
-            _write(place, _status_of(error))
-        raise
+    for reference, reference_len, generated, generated_len in pairs:
+        try:
+            texts.append(
+                (_text(reference, reference_len, "reference"), _text(generated, generated_len, "generated"))
+            )
+            errors.append(None)
+        except ValueError as error:
+            errors.append(error)
+    with state.model as opened:
+        scored = opened.iter_scores(texts, state.options)
+        for i in range(len(pairs)):
+            if errors[i] is None:
+                result = next(scored)
+                if result.scores is not None:
+                    results.put(Status.VCS_OK, result.n_ref, result.n_gen, result.scores)
+                    continue
+                errors[i] = TextError(result.error)
+            results.put(_status_of(errors[i]))
     return errors
 
 
 def _align(kind: str, similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any) -> None:
-    [place] = _results_at(out, 1)
-    try:
+    with _Results(out, 1) as results:
         core = _core_params(_params_at(params))
         scores = score_similarity(_matrix(similarity, kind, n_ref, n_gen), gas, core)
-    except BaseException as error:
-        _write(place, _status_of(error))
-        raise
-    _write(place, Status.VCS_OK, n_ref, n_gen, scores)
+        results.put(Status.VCS_OK, n_ref, n_gen, scores)
 
 
 def _address(pointer: Any) -> int:
@@ -361,25 +377,6 @@ def _core_params(given: vcs_params) -> Params:
 def _kept_params(lct: float, context_cutoff: float, context_window: float) -> Params:
     # Checking them takes longer than scoring a small matrix.
     return Params(lct, context_cutoff, context_window)
-
-
-def _results_at(out: Any, count: int) -> Sequence[int]:
-    """The addresses of `count` results: an array of structs as large as the first says, and all must say."""
-    if count == 0:
-        return []
-    first = _required(out, "out")
-    size = _check_size(first, ctypes.sizeof(vcs_result), "out")
-    places = range(first, first + count * size, size)
-    for i, place in enumerate(places):
-        if (found := ctypes.c_uint32.from_address(place).value) != size:
-            raise ValueError(f"out[{i}].struct_size is {found}, but that of out[0] is {size}")
-    return places
-
-
-def _write(
-    place: int, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
-) -> None:
-    ctypes.memmove(place + 4, _RESULT.pack(status, n_ref, n_gen, *scores), _RESULT.size)
 
 
 class _Memory:

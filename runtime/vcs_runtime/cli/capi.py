@@ -21,7 +21,7 @@ def capi() -> None:
 
 @capi.command()
 @click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), required=True,
-              metavar="DIR", help="The folder of the library, its header and its vcs_runtime.pc.")  # fmt: skip
+              metavar="DIR", help="Where to put the library, its header and vcs_runtime.pc.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Compile the example against it, and run it.")
 @click.option("--bundle", default="default", show_default=True, help="What --check scores with.")
 def build(folder: Path, check: bool, bundle: str) -> None:
