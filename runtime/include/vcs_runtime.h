@@ -122,8 +122,8 @@ size_t vcs_last_error(char *buffer, size_t capacity);
 /* How this scorer's scores come about: scores with equal signatures can be compared. 0 on error. */
 size_t vcs_signature(const vcs_scorer *scorer, char *buffer, size_t capacity);
 
-/* Where messages go; process-wide, NULL (the default) for nowhere. level: 10 detail, 20 information, 30 warning,
- * 40 error. fn may be called by any thread, during calls; it must not call this library. */
+/* Where messages go; process-wide, NULL (the default) for nowhere. level: 20 information, 30 warning, 40 error.
+ * fn may be called by any thread, during calls; it must not call this library. */
 typedef void (*vcs_log_fn)(int level, const char *message, void *user);
 void vcs_set_log(vcs_log_fn fn, void *user);
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from support.capi_programs import Compile, Run, run
 from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import capi
 from vcs_runtime.capi import build as building
+from vcs_runtime.errors import BuildError
 
 HERE = Path(__file__).parent
 
@@ -37,9 +36,10 @@ def damaged(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> building.Built:
-    compiler = shlex.split(os.environ.get("CC", "cc"))[0]
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler ({compiler}) on this machine")
+    try:
+        building.find_tools()
+    except BuildError as error:
+        pytest.skip(str(error))
     return building.build(tmp_path_factory.mktemp("library"))
 
 

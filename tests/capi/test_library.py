@@ -212,14 +212,21 @@ def test_the_command_builds_checks_and_says_what_it_is_bound_to(
         assert flags.split() == [f"-I{folder}", f"-L{folder}", "-lvcs_runtime"]
 
 
-def test_what_building_lacks_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_building_lacks_is_said(
+    built: build.Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(message: str) -> None:
+        with pytest.raises(BuildError, match=re.escape(message)):
+            build.build(tmp_path / "never")
+
+    with monkeypatch.context() as changed:
+        changed.setitem(sys.modules, "cffi", None)
+        refused("vcs-runtime[capi]")
+    with monkeypatch.context() as changed:
+        changed.setattr("sysconfig.get_config_var", lambda name: None)
+        refused("no shared library of Python")
+    with monkeypatch.context() as changed:
+        changed.setattr("sysconfig.get_path", lambda name: "/nowhere")
+        refused("no Python.h")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
-    with pytest.raises(BuildError, match="no C compiler 'no-such-compiler'"):
-        build.build(tmp_path)
-    monkeypatch.setitem(sys.modules, "cffi", None)
-    with pytest.raises(BuildError, match=re.escape("vcs-runtime[capi]")):
-        build.build(tmp_path)
-    monkeypatch.setattr("sysconfig.get_config_var", lambda name: None)
-    with pytest.raises(BuildError, match="no shared library of Python"):
-        build.build(tmp_path)
-    assert not list(tmp_path.iterdir())
+    refused("no C compiler 'no-such-compiler -m64'")

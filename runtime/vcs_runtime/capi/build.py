@@ -49,13 +49,40 @@ class Built:
     packages: list[str]
 
 
-def build(folder: Path) -> Built:
-    """Build the library into `folder`, with its header and `vcs_runtime.pc`. Raises BuildError, OSError."""
+@dataclass(frozen=True)
+class Tools:
+    """What building needs: the compiler, the shared library of this Python, the folder of Python.h."""
+
+    compiler: list[str]
+    python: Path
+    include: str
+
+
+def find_tools() -> Tools:
+    """Look for what building needs. Raises BuildError that says what is missing, and where to get it."""
     if sys.platform != "linux" or platform.python_implementation() != "CPython":
         raise BuildError("the C API is built on Linux with CPython so far")
-    python = shared_python()
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if not compiler or shutil.which(compiler[0]) is None:
+        raise BuildError(f"there is no C compiler {' '.join(compiler)!r}: install one, or name one in $CC")
+    include = sysconfig.get_path("include")
+    if not Path(include, "Python.h").is_file():
+        raise BuildError(f"{include} has no Python.h: install Python's headers (Debian: python3-dev)")
+    name = sysconfig.get_config_var("INSTSONAME") or ""
+    python = Path(sysconfig.get_config_var("LIBDIR") or "", name)
+    if ".so" not in name or not python.is_file():
+        raise BuildError(
+            f"{sys.executable} has no shared library of Python ({name or 'none'}): install it "
+            "(Debian: libpython3-dev), or use a Python built with --enable-shared"
+        )
+    return Tools(compiler, python, include)
+
+
+def build(folder: Path) -> Built:
+    """Build the library into `folder`, with its header and `vcs_runtime.pc`. Raises BuildError, OSError."""
+    tools = find_tools()
+    python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         work = Path(made)
         _generate(work / f"{_MODULE}.c", packages)
@@ -66,12 +93,13 @@ def build(folder: Path) -> Built:
         compile_c(
             [work / f"{_MODULE}.c", python],
             work / SONAME,
-            "-shared", "-fPIC", "-Wall", f"-I{source('include')}", f"-I{_include()}",
+            "-shared", "-fPIC", "-Wall", f"-I{source('include')}", f"-I{tools.include}",
             f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports'}",
             f"-Wl,-rpath,{python.parent}", "-Wl,-z,defs",
             "-Wl,-z,nodelete",  # Python cannot be unloaded, so what it calls must not be
             "-pthread", "-ldl",
         )  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
         # A program may have the old file open: it is replaced, not written over.
         shutil.copy(work / SONAME, folder / f".{SONAME}")
     os.replace(folder / f".{SONAME}", folder / SONAME)
@@ -83,12 +111,9 @@ def build(folder: Path) -> Built:
 
 def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
     """Run the C compiler (`$CC`, else `cc`). Raises BuildError with what it said."""
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    command = [*compiler, "-O2", "-o", str(target), *map(str, sources), *options]
+    command = [*find_tools().compiler, "-O2", "-o", str(target), *map(str, sources), *options]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise BuildError(f"there is no C compiler {compiler[0]!r}: install one, or name one in $CC") from None
     except subprocess.CalledProcessError as error:
         raise BuildError(f"{shlex.join(command)}:\n{error.stderr.strip()}") from None
 
@@ -97,25 +122,6 @@ def source(name: str) -> Path:
     """The folder "include" or "examples": within the package when installed, beside it in a checkout."""
     installed, checkout = _HERE / name, _HERE.parents[1] / name
     return installed if installed.is_dir() else checkout
-
-
-def shared_python() -> Path:
-    """The shared library of this Python. Raises BuildError where it has none."""
-    name = sysconfig.get_config_var("INSTSONAME") or ""
-    for folder in (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LIBPL")):
-        if folder and ".so" in name and (path := Path(folder, name)).is_file():
-            return path
-    raise BuildError(
-        f"{sys.executable} has no shared library of Python ({name or 'none'}): install it "
-        "(Debian: libpython3-dev), or use a Python built with --enable-shared"
-    )
-
-
-def _include() -> str:
-    folder = sysconfig.get_path("include")
-    if not Path(folder, "Python.h").is_file():
-        raise BuildError(f"{folder} has no Python.h: install Python's headers (Debian: python3-dev)")
-    return folder
 
 
 def _generate(target: Path, packages: list[str]) -> None:

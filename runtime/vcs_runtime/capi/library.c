@@ -59,8 +59,8 @@ static const char bootstrap[] =
     "    vcs_runtime.capi.redirect_streams()\n";
 
 static void fail(const char *reason) {
-    snprintf(start_error, sizeof start_error,
-             "Python could not be started: %s (this library is bound to " BOUND_NAME ")", reason);
+    snprintf(start_error, sizeof start_error, "Python could not be started: %s (this library is bound to %s)",
+             reason, BOUND_NAME);
 }
 
 static void fail_with_exception(void) {

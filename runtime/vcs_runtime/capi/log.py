@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-DETAIL: Final = 10
+# Levels, as Python's `logging` counts them.
 INFORMATION: Final = 20
 WARNING: Final = 30
 ERROR: Final = 40
