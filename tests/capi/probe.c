@@ -215,6 +215,23 @@ static void short_threads(const char *bundle, long times) {
     vcs_model_close(model);
 }
 
+static void *open_in_thread(void *given) {
+    vcs_model *model;
+    if (vcs_model_open((const char *)given, "cpu", &model) != VCS_OK)
+        exit(5);
+    return model;
+}
+
+/* Python is started by a thread that ends; the process ends with everything open. */
+static void abandon(const char *bundle) {
+    void *model;
+    pthread_t thread;
+    pthread_create(&thread, NULL, open_in_thread, (void *)bundle);
+    pthread_join(thread, &model);
+    score_in_thread(model);
+    printf("scored\n");
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "", *bundle = argc > 2 ? argv[2] : "";
     if (strcmp(mode, "layout") == 0)
@@ -235,6 +252,8 @@ int main(int argc, char **argv) {
         repeat(bundle, strtol(argv[3], NULL, 10));
     else if (strcmp(mode, "threads") == 0)
         short_threads(bundle, strtol(argv[3], NULL, 10));
+    else if (strcmp(mode, "abandon") == 0)
+        abandon(bundle);
     else
         return 2;
     return 0;

@@ -152,6 +152,10 @@ def test_a_threads_last_message_is_its_own(probe: Run) -> None:
     assert probe("errors") == "out is NULL\nbundle /nowhere: no such folder\n"
 
 
+def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(probe: Run, bundle: Path) -> None:
+    assert probe("abandon", bundle) == "scored\n"
+
+
 def test_a_host_may_open_the_library_at_run_time_and_hide_its_symbols(
     compile_program: Compile, built: build.Built, bundle: Path
 ) -> None:
