@@ -29,14 +29,12 @@ from vcs_runtime.capi.calls import (
     vcs_signature,
     vcs_version,
 )
-from vcs_runtime.capi.log import redirect_streams
 
 __all__ = [
     "PROTOTYPES",
     "VCS_ABI_VERSION",
     "Status",
     "load",
-    "redirect_streams",
     "vcs_abi_version",
     "vcs_align_f32",
     "vcs_align_f64",

@@ -129,11 +129,9 @@ def vcs_model_open(bundle: Any, device: Any, out: Any) -> None:
     except ValueError as error:
         raise _Refused(Status.VCS_DEVICE, str(error)) from None
     scorer = Scorer.open(folder, wanted)
+    found = scorer.embedder.device
+    log.log(log.INFORMATION, f"{folder} is open on {found.engine} ({found.reason})")
     target.value = _handles.keep(Model(scorer))
-    log.log(
-        log.INFORMATION,
-        f"{folder} is open on {scorer.embedder.device.engine} ({scorer.embedder.device.reason})",
-    )
 
 
 def vcs_model_close(model: Any) -> None:

@@ -56,7 +56,7 @@ static const char bootstrap[] =
     "if vcs_runtime.capi.VCS_ABI_VERSION != " QUOTED(VCS_ABI_VERSION) ":\n"
     "    raise ImportError(f'vcs-runtime {vcs_runtime.__version__} has another ABI: build the library anew')\n"
     "if owned:\n"
-    "    vcs_runtime.capi.redirect_streams()\n";
+    "    vcs_runtime.capi.log.redirect_streams()\n";
 
 static void fail(const char *reason) {
     snprintf(start_error, sizeof start_error, "Python could not be started: %s (this library is bound to %s)",
