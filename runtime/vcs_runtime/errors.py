@@ -33,6 +33,10 @@ class CacheError(RuntimeError):
     """A vector cache that cannot be opened, read or written."""
 
 
+class BuildError(RuntimeError):
+    """The library of the C API cannot be built here. The message says what is missing."""
+
+
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:
     """The error for an argument that must be one of a few words."""
     return ValueError(f"{argument} must be one of {', '.join(map(repr, choices))}, not {value!r}")

@@ -12,12 +12,13 @@ import click
 
 import vcs_runtime
 from vcs_runtime.cli.bundle import bundle
+from vcs_runtime.cli.capi import capi
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
 from vcs_runtime.cli.export import export
 from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
-from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError, TextError
+from vcs_runtime.errors import BuildError, BundleError, CacheError, DeviceError, InputError, TextError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -26,7 +27,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, demo, fetch, export, bundle, warm_up, doctor):
+for command in (score, demo, fetch, export, bundle, capi, warm_up, doctor):
     cli.add_command(command)
 
 
@@ -42,7 +43,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("vcs-runtime: interrupted; what was finished is kept", err=True)
         code = 130
-    except (BundleError, CacheError, DeviceError, InputError, TextError) as error:
+    except (BuildError, BundleError, CacheError, DeviceError, InputError, TextError) as error:
         click.echo(f"vcs-runtime: {error}", err=True)
         code = 2
     except BrokenPipeError:

@@ -1,0 +1,89 @@
+"""The types of `vcs_runtime.h` for ctypes, and `load`, which declares a built library's functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from enum import IntEnum
+from typing import Any, Final
+
+from vcs_numba import Scores
+
+VCS_ABI_VERSION: Final = 1
+
+
+class Status(IntEnum):
+    """`vcs_status`. The values never change."""
+
+    VCS_OK = 0
+    VCS_INVALID_ARGUMENT = 1
+    VCS_NOT_FOUND = 2
+    VCS_BAD_BUNDLE = 3
+    VCS_BAD_TEXT = 4
+    VCS_DEVICE = 5
+    VCS_OUT_OF_MEMORY = 6
+    VCS_INTERNAL = 7
+
+
+class vcs_params(ctypes.Structure):
+    """How a scorer scores; `vcs_params_default` fills it in."""
+
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("chunk_size", c_int32),
+        ("short_form", c_int32),
+        ("reserved", c_int32),
+        ("lct", c_double),
+        ("context_cutoff", c_double),
+        ("context_window", c_double),
+    )
+
+
+class vcs_result(ctypes.Structure):
+    """The scores of a pair, in the order of `vcs_numba.Scores`. `struct_size` must be set before a call."""
+
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("status", c_int32),
+        ("n_ref", c_int32),
+        ("n_gen", c_int32),
+        *((name, c_double) for name in Scores._fields),
+    )
+
+
+#: `vcs_log_fn`: level, message, user. Keep a reference for as long as it is set.
+vcs_log_fn = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+
+_TEXTS, _LENGTHS = POINTER(c_char_p), POINTER(c_size_t)
+_PARAMS, _RESULT, _HANDLE = POINTER(vcs_params), POINTER(vcs_result), POINTER(c_void_p)
+
+#: The functions of the header: what they return, what they take.
+PROTOTYPES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "vcs_abi_version": (c_uint32, ()),
+    "vcs_version": (c_char_p, ()),
+    "vcs_params_default": (None, (_PARAMS,)),
+    "vcs_model_open": (c_int, (c_char_p, c_char_p, _HANDLE)),
+    "vcs_model_close": (None, (c_void_p,)),
+    "vcs_scorer_create": (c_int, (c_void_p, _PARAMS, _HANDLE)),
+    "vcs_scorer_destroy": (None, (c_void_p,)),
+    "vcs_score": (c_int, (c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, _RESULT)),
+    "vcs_score_batch": (c_int, (c_void_p, _TEXTS, _LENGTHS, _TEXTS, _LENGTHS, c_size_t, _RESULT)),
+    "vcs_align_f32": (c_int, (POINTER(c_float), c_size_t, c_size_t, c_double, _PARAMS, _RESULT)),
+    "vcs_align_f64": (c_int, (POINTER(c_double), c_size_t, c_size_t, c_double, _PARAMS, _RESULT)),
+    "vcs_last_error": (c_size_t, (c_char_p, c_size_t)),
+    "vcs_signature": (c_size_t, (c_void_p, c_char_p, c_size_t)),
+    "vcs_set_log": (None, (vcs_log_fn, c_void_p)),
+}
+
+
+def load(library: str | os.PathLike[str]) -> ctypes.CDLL:
+    """Open a built `libvcs_runtime.so` with all its functions declared. Raises OSError.
+
+    In a Python process the library scores with that process's interpreter and packages.
+    """
+    opened = ctypes.CDLL(os.fspath(library))
+    for name, (result, arguments) in PROTOTYPES.items():
+        function = getattr(opened, name)
+        function.restype, function.argtypes = result, arguments
+    return opened

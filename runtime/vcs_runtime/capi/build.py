@@ -1,0 +1,165 @@
+"""Building `libvcs_runtime`: the C side, cffi's part, and a C compiler make one shared library of them.
+
+The library is bound to this interpreter and this environment: it starts that Python, with those packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import vcs_runtime
+from vcs_runtime.capi.binding import PROTOTYPES, VCS_ABI_VERSION
+from vcs_runtime.errors import BuildError
+
+_HERE = Path(__file__).parent
+_MODULE = "_libvcs_runtime"
+HEADER = "vcs_runtime.h"
+LIBRARY = "libvcs_runtime.so"
+SONAME = f"{LIBRARY}.{VCS_ABI_VERSION}"
+STRICT = ("-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built library.
+
+    library      the file; its folder also holds the header and `vcs_runtime.pc`
+    interpreter  the Python that it starts
+    python       the shared library of that Python
+    packages     the folders of its packages
+    """
+
+    library: Path
+    interpreter: str
+    python: Path
+    packages: list[str]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What building needs: the compiler, the shared library of this Python, the folder of Python.h."""
+
+    compiler: list[str]
+    python: Path
+    include: str
+
+
+def find_tools() -> Tools:
+    """Look for what building needs. Raises BuildError that says what is missing, and where to get it."""
+    if sys.platform != "linux" or platform.python_implementation() != "CPython":
+        raise BuildError("the C API is built on Linux with CPython so far")
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if not compiler or shutil.which(compiler[0]) is None:
+        raise BuildError(f"there is no C compiler {' '.join(compiler)!r}: install one, or name one in $CC")
+    include = sysconfig.get_path("include")
+    if not Path(include, "Python.h").is_file():
+        raise BuildError(f"{include} has no Python.h: install Python's headers (Debian: python3-dev)")
+    name = sysconfig.get_config_var("INSTSONAME") or ""
+    python = Path(sysconfig.get_config_var("LIBDIR") or "", name)
+    if ".so" not in name or not python.is_file():
+        raise BuildError(
+            f"{sys.executable} has no shared library of Python ({name or 'none'}): install it "
+            "(Debian: libpython3-dev), or use a Python built with --enable-shared"
+        )
+    return Tools(compiler, python, include)
+
+
+def build(folder: Path) -> Built:
+    """Build the library into `folder`, with its header and `vcs_runtime.pc`. Raises BuildError, OSError."""
+    tools = find_tools()
+    python = tools.python
+    packages = [os.path.abspath(path) for path in site.getsitepackages()]
+    with tempfile.TemporaryDirectory() as made:
+        work = Path(made)
+        _generate(work / f"{_MODULE}.c", packages)
+        # Nothing but the functions of the header is visible: neither Python's start-up nor a second cffi
+        # library in the same process may meet ours.
+        names = " ".join(f"{name};" for name in PROTOTYPES)
+        (work / "exports").write_text(f"{{ global: {names} local: *; }};\n")
+        compile_c(
+            [work / f"{_MODULE}.c", python],
+            work / SONAME,
+            "-shared", "-fPIC", "-Wall", f"-I{source('include')}", f"-I{tools.include}",
+            f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports'}",
+            f"-Wl,-rpath,{python.parent}", "-Wl,-z,defs",
+            "-Wl,-z,nodelete",  # Python cannot be unloaded, so what it calls must not be
+            "-pthread", "-ldl",
+        )  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        # A program may have the old file open: it is replaced, not written over.
+        shutil.copy(work / SONAME, folder / f".{SONAME}")
+    os.replace(folder / f".{SONAME}", folder / SONAME)
+    _link(folder / LIBRARY, SONAME)
+    shutil.copyfile(source("include") / HEADER, folder / HEADER)
+    (folder / "vcs_runtime.pc").write_text(_PKG_CONFIG.format(version=vcs_runtime.__version__))
+    return Built(folder / LIBRARY, sys.executable, python, packages)
+
+
+def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
+    """Run the C compiler (`$CC`, else `cc`). Raises BuildError with what it said."""
+    command = [*find_tools().compiler, "-O2", "-o", str(target), *map(str, sources), *options]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        raise BuildError(f"{shlex.join(command)}:\n{error.stderr.strip()}") from None
+
+
+def source(name: str) -> Path:
+    """The folder "include" or "examples": within the package when installed, beside it in a checkout."""
+    installed, checkout = _HERE / name, _HERE.parents[1] / name
+    return installed if installed.is_dir() else checkout
+
+
+def _generate(target: Path, packages: list[str]) -> None:
+    try:
+        from cffi import FFI
+    except ImportError:
+        raise BuildError("building the C API needs cffi: install `vcs-runtime[capi]`") from None
+    code = (_HERE / "library.c").read_text("utf-8")
+    bound = {
+        "EXECUTABLE": sys.executable,
+        "PACKAGES": repr(packages),
+        "NAME": f"{sys.executable}, Python {platform.python_version()}",
+    }
+    # A JSON string is a C string, if it holds no \u of half a character.
+    defines = (f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n" for key, text in bound.items())
+    ffi = FFI()
+    ffi.embedding_api("")
+    functions = re.findall(r"^static (\w+ python_\w+\(.*?\);)", code, re.MULTILINE)
+    ffi.cdef('extern "Python" {' + "\n".join(functions) + "}")
+    ffi.embedding_init_code(
+        f"from {_MODULE} import ffi\nfrom vcs_runtime.capi.embedded import connect\nconnect(ffi)\n"
+    )
+    ffi.set_source(_MODULE, "".join(defines) + code)
+    with contextlib.redirect_stdout(None):  # it says which file it writes
+        ffi.emit_c_code(os.fspath(target))
+
+
+def _link(link: Path, target: str) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+
+
+_PKG_CONFIG = """\
+prefix=${{pcfiledir}}
+
+Name: vcs_runtime
+Description: The Video Comprehension Score, offline
+Version: {version}
+Cflags: -I${{prefix}}
+Libs: -L${{prefix}} -lvcs_runtime
+"""

@@ -1,0 +1,25 @@
+"""Inside the library: its C side calls `vcs_runtime.capi` through what cffi generated."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from vcs_runtime.capi import calls
+from vcs_runtime.capi.binding import PROTOTYPES, Status
+
+_VERSION: Final = ctypes.create_string_buffer(calls.vcs_version())
+
+
+def connect(ffi: Any) -> None:
+    """Set the Python function behind each `python_*` function of `library.c`."""
+
+    def unexpected(kind: object, error: BaseException, where: object) -> None:
+        calls.failed(error)  # out of memory, say, while an error was being told
+
+    functions = {name: getattr(calls, name) for name in PROTOTYPES if name != "vcs_abi_version"}
+    functions["vcs_version"] = lambda: ctypes.addressof(_VERSION)
+    for name, function in functions.items():
+        result, _ = PROTOTYPES[name]
+        error = None if result is None else Status.VCS_INTERNAL if result is ctypes.c_int else 0
+        ffi.def_extern(f"python_{name.removeprefix('vcs_')}", error=error, onerror=unexpected)(function)
