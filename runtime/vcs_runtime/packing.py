@@ -21,7 +21,7 @@ Inputs = dict[str, IntArray]
 
 STEP = 4
 # Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
-TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384}
+TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
 # Where lengths are mixed, places of a batch for each token of the budget, padding included.
 _PLACES = 2
 
@@ -39,8 +39,11 @@ def padded_length(tokens: int, step: int = STEP) -> int:
     return max(1, -(-tokens // step)) * step
 
 
-def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Iterator[tuple[list[int], int]]:
-    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens.
+def groups(
+    lengths: Sequence[int], token_budget: int, step: int = STEP, most_rows: int | None = None
+) -> Iterator[tuple[list[int], int]]:
+    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens,
+    and at most `most_rows` rows.
 
     Longest first, equal lengths in their order. A sequence longer than the budget makes a batch of its own.
     Every row is in exactly one batch.
@@ -53,6 +56,7 @@ def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Itera
         while (
             stop < len(order)
             and (stop - start + 1) * length <= token_budget
+            and (most_rows is None or stop - start < most_rows)
             and padded_length(lengths[order[stop]], step) == length
         ):
             stop += 1
@@ -85,17 +89,18 @@ def batches(
     skip: int = 0,
     *,
     mixed: bool = False,
+    most_rows: int | None = None,
 ) -> Iterator[Batch]:
     """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
 
     skip   how many first tokens of each sequence the graph leaves out of its mean; less than any length
-    mixed  sequences of several lengths share a batch (`mixed_groups`)
+    mixed  sequences of several lengths share a batch (`mixed_groups`); `most_rows` is then of no account
     """
     lengths = [len(sequence) for sequence in sequences]
     if mixed:
         found = mixed_groups(lengths, token_budget)
     else:
-        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP)
+        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP, most_rows)
     lay_out = _LAYOUTS[layout]
     for rows, width in found:
         yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))

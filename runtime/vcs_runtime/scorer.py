@@ -78,10 +78,12 @@ class Scorer:
         threads: int | None = None,
         memory_mb: int = 256,
         segmenter: str | os.PathLike[str] | Bundle = "auto",
+        gpu_mem_gb: float | None = None,
     ) -> Scorer:
         """Open a scorer on a bundle (a folder, or "default"), verified by hash; nothing is downloaded.
 
-        device     "auto", "cpu", "cuda:N"; a named device is used or refused
+        device     "auto" (a TensorRT engine if the bundle has one that fits, else CUDA, else the CPU), "cpu",
+                   "cuda:N", "tensorrt:N"; a named device is used or refused
         cache      folder in which vectors are kept between runs and shared by processes
         threads    CPU threads of the model; default: every core this process may use
         memory_mb  for vectors of texts that come again: within it each distinct text is embedded once (and,
@@ -89,15 +91,19 @@ class Scorer:
         segmenter  "auto": rules for pairs whose texts all have sentence punctuation, the model for all
                    others, as far as the bundle has them; "rules" or "learned": that one for every pair;
                    or another bundle, whose segmenter is used in place of this one's
+        gpu_mem_gb GB (10^9 bytes) of a GPU's memory that both models together may take, weights included:
+                   each gets a part as its weights are large; default: no limit
 
         Raises BundleError, DeviceError, CacheError; ValueError for a `device` that is no device name.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        embedder = Embedder.open(opened, device, threads)
+        cutting, use = _segmenter_bundle(segmenter, opened)
+        shares = _shares(opened, cutting, use, gpu_mem_gb)
+        embedder = Embedder.open(opened, device, threads, shares[0])
         vectors = None
         if cache is not None:
             vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
-        cutter = _open_segmenter(segmenter, opened, device, threads)
+        cutter = Segmenter.open(cutting, device, threads, use=use, gpu_mem_gb=shares[1])
         memory = memory_mb << 20
         segments: Recent[list[str]] = Recent(memory // 16, lambda pieces: sum(map(len, pieces)))
         return cls(embedder, cutter, VectorStore(embedder, vectors, memory), segments)
@@ -171,6 +177,14 @@ class Scorer:
                 yield from self._score_block(block, options)
                 block, characters = [], 0
         yield from self._score_block(block, options)
+
+    def release(self) -> None:
+        """Give the models' memory back, a GPU's first of all; the next call takes it again.
+
+        For scoring now and then beside a training. Vectors that are kept stay: they lie in main memory.
+        """
+        self.embedder.release()
+        self.segmenter.release()
 
     def close(self) -> None:
         """Give the sessions and their memory back."""
@@ -271,12 +285,27 @@ class Scorer:
             row += count
 
 
-def _open_segmenter(
-    segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle, device: str, threads: int | None
-) -> Segmenter:
+def _segmenter_bundle(segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle) -> tuple[Bundle, str]:
+    """The bundle whose segmenter cuts, and which of its segmenters."""
     if isinstance(segmenter, str) and segmenter in CHOICES:
-        return Segmenter.open(bundle, device, threads, use=segmenter)
-    return Segmenter.open(segmenter, device, threads)
+        return bundle, segmenter
+    return segmenter if isinstance(segmenter, Bundle) else open_bundle(segmenter), "auto"
+
+
+def _shares(
+    bundle: Bundle, cutting: Bundle, use: str, gpu_mem_gb: float | None
+) -> tuple[float | None, float | None]:
+    """What the embedder and the segmenter may take of `gpu_mem_gb`, in proportion to their weights."""
+    if gpu_mem_gb is None:
+        return None, None
+    sizes = [
+        sum(entry.size for entry in part.manifest.files if spec and entry.path in spec.weights)
+        for part, spec in ((bundle, bundle.part("embedder")), (cutting, cutting.part("segmenter")))
+    ]
+    if use == "rules" or not sizes[1]:
+        return gpu_mem_gb, None
+    share = gpu_mem_gb * sizes[1] / sum(sizes)
+    return gpu_mem_gb - share, share
 
 
 def _cosines(
