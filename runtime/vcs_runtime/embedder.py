@@ -118,7 +118,7 @@ class Embedder:
 
     def _run(self, sequences: Sequences) -> FloatArray:
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
-        mixed = self.spec.layout == "packed" and self.device.is_gpu
+        mixed = self.device.is_gpu
         most_rows = most_rows_of(self.device)
 
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:

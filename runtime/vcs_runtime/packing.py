@@ -4,8 +4,8 @@ A sequence meets the same shapes, hence the same arithmetic, whatever else is in
 length that depends on itself alone (its own length, rounded up), and a batch holds only sequences of one
 padded length. Since the rounding step is small, hardly any padding is computed; a packed graph computes none.
 
-On a GPU, where the number of rows alone makes the library choose other kernels, a packed batch mixes lengths:
-there a vector depends on its batch within rounding, and not at all on a CPU.
+On a GPU, where the number of rows alone makes the library choose other kernels, a batch mixes lengths: there
+a vector depends on its batch within rounding, and not at all on a CPU.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ Inputs = dict[str, IntArray]
 STEP = 4
 # Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
-# Where lengths are mixed, places of a batch for each token of the budget, padding included.
+# Where lengths are mixed: places of a packed batch, padding included, for each token of the budget; and of a
+# padded batch for each of its tokens, unless it is so small that a GPU takes the same time for less.
 _PLACES = 2
+_PADDING = 1.25
+_SMALL = 2048
 
 
 @dataclass(frozen=True)
@@ -64,19 +67,28 @@ def groups(
         start = stop
 
 
-def mixed_groups(lengths: Sequence[int], token_budget: int) -> Iterator[tuple[list[int], int]]:
-    """As `groups`, of sequences of any lengths: `token_budget` real tokens, and twice as many padded ones."""
+def mixed_groups(
+    lengths: Sequence[int], token_budget: int, packed: bool, most_rows: int | None = None
+) -> Iterator[tuple[list[int], int]]:
+    """As `groups`, of sequences of any lengths, padded to the longest in their batch.
+
+    packed  padding costs little: `token_budget` real tokens, and twice as many padded ones
+    """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
         width = tokens = max(1, lengths[order[start]])
         stop = start + 1
-        while (
-            stop < len(order)
-            and tokens + lengths[order[stop]] <= token_budget
-            and (stop - start + 1) * width <= _PLACES * token_budget
-        ):
-            tokens += lengths[order[stop]]
+        while stop < len(order) and (most_rows is None or stop - start < most_rows):
+            more = tokens + lengths[order[stop]]
+            places = (stop - start + 1) * width
+            if packed:
+                fits = more <= token_budget and places <= _PLACES * token_budget
+            else:
+                fits = places <= token_budget and places <= max(_SMALL, _PADDING * more)
+            if not fits:
+                break
+            tokens = more
             stop += 1
         yield order[start:stop], width
         start = stop
@@ -94,11 +106,11 @@ def batches(
     """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
 
     skip   how many first tokens of each sequence the graph leaves out of its mean; less than any length
-    mixed  sequences of several lengths share a batch (`mixed_groups`); `most_rows` is then of no account
+    mixed  sequences of several lengths share a batch (`mixed_groups`)
     """
     lengths = [len(sequence) for sequence in sequences]
     if mixed:
-        found = mixed_groups(lengths, token_budget)
+        found = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
     else:
         found = groups(lengths, token_budget, 1 if layout == "packed" else STEP, most_rows)
     lay_out = _LAYOUTS[layout]
