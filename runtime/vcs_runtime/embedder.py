@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
 from vcs_runtime.device import Device
-from vcs_runtime.engines import choose_for, most_rows_of, open_part
+from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError
 from vcs_runtime.packing import INPUTS, Batch, batches
 from vcs_runtime.session import Budget, ahead, run_batches
@@ -119,7 +119,7 @@ class Embedder:
     def _run(self, sequences: Sequences) -> FloatArray:
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
         mixed = self.device.is_gpu
-        most_rows = most_rows_of(self.device)
+        most_rows = row_limit(self.device)
 
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
             ids = [sequences.ids[row] for row in rows]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from vcs_runtime import nvidia
 from vcs_runtime.bundle import BoundarySpec, Bundle, EmbedderSpec, EngineSpec, home
 from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, missing_libraries
 from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.packing import RowLimit
 from vcs_runtime.session import Session
 
 _LOG = logging.getLogger("vcs_runtime")
@@ -103,9 +105,16 @@ def _mark(bundle: Bundle, engine: EngineSpec) -> Path:
     return home() / "trusted" / hashlib.sha256(digests.encode()).hexdigest()
 
 
-def most_rows_of(device: Device) -> int | None:
-    """The rows of the largest batch that an engine of the device takes; None: as many as there are."""
-    return max((engine.rows for engine in device.engines), default=None)
+def row_limit(device: Device) -> RowLimit:
+    """How many rows of a padded length a batch may have for an engine of the device to take it.
+
+    Where none would, and without engines, as many as there are.
+    """
+
+    def limit(length: int) -> float:
+        return max((engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf)
+
+    return limit
 
 
 def open_part(

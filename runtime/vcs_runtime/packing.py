@@ -10,6 +10,7 @@ a vector depends on its batch within rounding, and not at all on a CPU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,14 @@ _PADDING = 1.25
 _SMALL = 2048
 
 
+RowLimit = Callable[[int], float]
+"""The most rows that a batch may have at a padded length."""
+
+
+def _no_limit(length: int) -> float:
+    return math.inf
+
+
 @dataclass(frozen=True)
 class Batch:
     """One run of the model: `rows` says which sequences; `inputs` are int64 arrays by the graph's names."""
@@ -43,10 +52,10 @@ def padded_length(tokens: int, step: int = STEP) -> int:
 
 
 def groups(
-    lengths: Sequence[int], token_budget: int, step: int = STEP, most_rows: int | None = None
+    lengths: Sequence[int], token_budget: int, step: int = STEP, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens,
-    and at most `most_rows` rows.
+    and, at each padded length, at most `most_rows` rows.
 
     Longest first, equal lengths in their order. A sequence longer than the budget makes a batch of its own.
     Every row is in exactly one batch.
@@ -55,11 +64,12 @@ def groups(
     start = 0
     while start < len(order):
         length = padded_length(lengths[order[start]], step)
+        most = most_rows(length)
         stop = start + 1
         while (
             stop < len(order)
             and (stop - start + 1) * length <= token_budget
-            and (most_rows is None or stop - start < most_rows)
+            and stop - start < most
             and padded_length(lengths[order[stop]], step) == length
         ):
             stop += 1
@@ -68,7 +78,7 @@ def groups(
 
 
 def mixed_groups(
-    lengths: Sequence[int], token_budget: int, packed: bool, most_rows: int | None = None
+    lengths: Sequence[int], token_budget: int, packed: bool, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
     """As `groups`, of sequences of any lengths, padded to the longest in their batch.
 
@@ -78,8 +88,9 @@ def mixed_groups(
     start = 0
     while start < len(order):
         width = tokens = max(1, lengths[order[start]])
+        most = most_rows(width)
         stop = start + 1
-        while stop < len(order) and (most_rows is None or stop - start < most_rows):
+        while stop < len(order) and stop - start < most:
             more = tokens + lengths[order[stop]]
             places = (stop - start + 1) * width
             if packed:
@@ -101,7 +112,7 @@ def batches(
     skip: int = 0,
     *,
     mixed: bool = False,
-    most_rows: int | None = None,
+    most_rows: RowLimit = _no_limit,
 ) -> Iterator[Batch]:
     """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
 

@@ -20,9 +20,9 @@ from vcs_runtime.boundaries import (
 )
 from vcs_runtime.bundle import BoundarySpec, Bundle
 from vcs_runtime.device import Device
-from vcs_runtime.engines import most_rows_of, open_part
+from vcs_runtime.engines import open_part, row_limit
 from vcs_runtime.errors import BundleError, DeviceError
-from vcs_runtime.packing import groups
+from vcs_runtime.packing import RowLimit, groups
 from vcs_runtime.session import Budget, run_batches
 from vcs_runtime.tokenizer import load_tokenizer
 from vcs_runtime.words import word_features
@@ -87,7 +87,7 @@ class BoundaryModel:
         self._types = _input_types(self._session.inputs, f"bundle {bundle.root}: {spec.model}")
         # Dynamic int8 takes its ranges from the whole batch: windows are then run one at a time.
         alone = spec.precision == "int8"
-        self._most_rows = 1 if alone else most_rows_of(device)
+        self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
         self._budget = Budget(device, _WIDTH)
         self._step = 1 if alone else _STEP[device.engine]
         self._check_vocabulary(bundle)

@@ -75,7 +75,7 @@ def test_a_padded_batch_of_mixed_lengths_is_small_or_hardly_padded(
     lengths: list[int], budget: int, most: int
 ) -> None:
     seen: list[int] = []
-    for rows, width in mixed_groups(lengths, budget, False, most):
+    for rows, width in mixed_groups(lengths, budget, False, lambda length: most):
         places, tokens = len(rows) * width, sum(lengths[row] for row in rows)
         assert len(rows) <= most
         assert len(rows) == 1 or (places <= budget and places <= max(2048, 1.25 * tokens))

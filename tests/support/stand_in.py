@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import onnx
 import onnxruntime as real
 import pytest
+from onnx import helper
 
 from vcs_runtime import nvidia
 
@@ -26,7 +28,6 @@ class Machine:
     sessions  the model, the options and the providers of each session that was opened
     runs      the shapes of `input_ids` of each run, with its run options
     before    called with the inputs of a run before it; may raise what ONNX Runtime would
-    engines   for a model's path: the graph that is run in its place
     """
 
     libraries: set[str] = field(default_factory=lambda: {*LIBRARIES, "nvinfer_plugin"})
@@ -39,9 +40,8 @@ class Machine:
     sessions: list[SimpleNamespace] = field(default_factory=list)
     runs: list[tuple[tuple[int, ...], dict[str, str]]] = field(default_factory=list)
     before: Callable[[dict[str, Any]], None] = lambda inputs: None
-    engines: dict[str, Path] = field(default_factory=dict)
-    built: Callable[[dict[str, str]], None] = lambda options: None
-    """Called with the first provider's options when a session is opened: where an engine would be built."""
+    built: Callable[[Path, dict[str, str]], None] = lambda model, options: None
+    """Called with the model and the first provider's options when a session is opened: engines are made then."""
 
     @property
     def open_sessions(self) -> int:
@@ -97,8 +97,8 @@ def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
             entry = SimpleNamespace(model=Path(model), options=options, providers=dict(providers))
             entry.alive = weakref.ref(self)
             machine.sessions.append(entry)
-            machine.built(dict(providers[0][1]))
-            graph = machine.engines.get(model, Path(model))
+            machine.built(Path(model), dict(providers[0][1]))
+            graph = _graph(Path(model))
             self._real = real.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
         def get_providers(self) -> list[str]:
@@ -147,6 +147,25 @@ def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
     monkeypatch.setattr(nvidia, "_load", lambda name: _library(machine, name))
     return machine
+
+
+def write_engine(context: Path, graph: Path, pieces: int = 1, **attributes: Any) -> None:
+    """What ONNX Runtime leaves where TensorRT makes an engine: of a graph of which `_graph` knows the way back."""
+    for piece in range(pieces):
+        engine = context.with_name(f"TRTKernel_{piece}_sm90.engine")
+        engine.write_text(str(graph))
+    context.with_name("TRTKernel_0.profile").write_text("shapes")
+    told = {"embed_mode": 0, "ep_cache_context": "TRTKernel_0_sm90.engine", "hardware_architecture": "90"}
+    node = helper.make_node(
+        "EPContext", ["input_ids"], ["embedding"], domain="com.microsoft", **{**told, **attributes}
+    )
+    onnx.save(helper.make_model(helper.make_graph([node], "engine", [], [])), context)
+
+
+def _graph(model: Path) -> Path:
+    """The graph that an engine was made of; any other is its own."""
+    engines = list(model.parent.glob("*.engine"))
+    return Path(engines[0].read_text()) if engines else model
 
 
 def _library(machine: Machine, name: str) -> Any:
