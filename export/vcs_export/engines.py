@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 
 from vcs_export.errors import ExportError
 from vcs_export.examine import TOLERANCES, Check
@@ -181,8 +181,7 @@ def _build(
     folder.mkdir(parents=True)
     timing = home() / "tensorrt"
     timing.mkdir(parents=True, exist_ok=True)
-    graph = onnx.load(bundle.path(spec.model), load_external_data=False).graph
-    inputs = [item.name for item in graph.input]
+    inputs = [str(item.name) for item in ir.load(bundle.path(spec.model)).graph.inputs]
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # TensorRT has its own

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-from onnx import TensorProto, numpy_helper, shape_inference
+from onnx_ir import DataType
 
 from vcs_export.errors import ExportError
 
+if TYPE_CHECKING:
+    import onnx
+
 OPSETS = range(9, 25)
-_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
-_NUMBERS = _FLOATS | {TensorProto.INT32, TensorProto.INT64}
-_ANY = _NUMBERS | {TensorProto.BOOL}
-_QUANTISED = {TensorProto.INT8, TensorProto.INT4, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT4E2M1}
+_FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16}
+_NUMBERS = _FLOATS | {DataType.INT32, DataType.INT64}
+_ANY = _NUMBERS | {DataType.BOOL}
+_QUANTISED = {DataType.INT8, DataType.INT4, DataType.FLOAT8E4M3FN, DataType.FLOAT4E2M1}
 # By what their first input may be. Operators on images and sequences are left out: no graph here has them.
 _TYPES = {
     "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish "
@@ -29,10 +32,10 @@ _TYPES = {
     "Abs Add ArgMax ArgMin Div Equal Gelu Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Neg "
     "Pad Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
     "ReduceSum ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK": _NUMBERS,
-    "And Not Or Xor": {TensorProto.BOOL},
+    "And Not Or Xor": {DataType.BOOL},
     "Cast CastLike Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity "
     "OneHot Reshape Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where": _ANY,
-    "Attention": _FLOATS | {TensorProto.INT8, TensorProto.FLOAT8E4M3FN},
+    "Attention": _FLOATS | {DataType.INT8, DataType.FLOAT8E4M3FN},
     "DequantizeLinear": _QUANTISED,
 }
 OPERATORS = {name: types for names, types in _TYPES.items() for name in names.split()}
@@ -44,6 +47,9 @@ def problems(model: Path) -> list[str]:
 
     Raises ExportError if the file is none, or its types cannot be inferred.
     """
+    import onnx
+    from onnx import shape_inference
+
     try:
         graph = onnx.load(model, load_external_data=False)
         inferred = shape_inference.infer_shapes(graph, strict_mode=True, data_prop=True)
@@ -73,7 +79,7 @@ def _problems(model: onnx.ModelProto, folder: Path) -> Iterator[str]:
             continue
         told = _deciding(node)
         if kinds.get(told) not in OPERATORS[kind]:
-            yield f"{kind} does not take {TensorProto.DataType.Name(kinds.get(told, 0))}"
+            yield f"{kind} does not take {DataType(kinds.get(told, 0)).name}"
         yield from _restrictions(node, ranks, constants)
 
 
@@ -85,7 +91,7 @@ def _deciding(node: onnx.NodeProto) -> str:
 
 
 def _restrictions(
-    node: onnx.NodeProto, ranks: dict[str, int], constants: dict[str, TensorProto]
+    node: onnx.NodeProto, ranks: dict[str, int], constants: dict[str, onnx.TensorProto]
 ) -> Iterator[str]:
     kind = node.op_type
     given = [name for name in node.input if name]
@@ -104,6 +110,8 @@ def _restrictions(
         if len(given) > 1 and given[1] not in constants:
             yield f"{kind} takes constant axes only"
     elif kind in ("QuantizeLinear", "DequantizeLinear") and len(given) > 2:
+        from onnx import numpy_helper
+
         zero = constants.get(given[2])
         if zero is None or np.any(numpy_helper.to_array(zero).astype(np.float32)):
             yield f"{kind} takes a zero point of 0 only"
