@@ -54,6 +54,17 @@ class _Prepared:
             yield from chunks
 
 
+@dataclass(frozen=True)
+class _View:
+    """A text without punctuation, and its segments by rules; None where the boundary model must cut it."""
+
+    stripped: str
+    segments: list[str] | None
+
+    def size(self) -> int:
+        return len(self.stripped) + sum(map(len, self.segments or ()))
+
+
 class Scorer:
     """Scores pairs of a reference and a generated text. Open one with `Scorer.open`; use it in `with`.
 
@@ -61,11 +72,17 @@ class Scorer:
     """
 
     def __init__(
-        self, embedder: Embedder, segmenter: Segmenter, store: VectorStore, segments: Recent[list[str]]
+        self,
+        embedder: Embedder,
+        segmenter: Segmenter,
+        store: VectorStore,
+        views: Recent[_View],
+        segments: Recent[list[str]],
     ) -> None:
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
+        self._views = views
         self._segments = segments
 
     @classmethod
@@ -87,7 +104,7 @@ class Scorer:
         cache      folder in which vectors are kept between runs and shared by processes
         threads    CPU threads of the model; default: every core this process may use
         memory_mb  for vectors of texts that come again: within it each distinct text is embedded once (and,
-                   within a sixteenth of it, cut once by the model)
+                   within a sixteenth of it each, cut once by rules and once by the model)
         segmenter  "auto": rules for pairs whose texts all have sentence punctuation, the model for all
                    others, as far as the bundle has them; "rules" or "learned": that one for every pair;
                    or another bundle, whose segmenter is used in place of this one's
@@ -105,8 +122,9 @@ class Scorer:
             vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
         cutter = Segmenter.open(cutting, device, threads, use=use, gpu_mem_gb=shares[1])
         memory = memory_mb << 20
+        views: Recent[_View] = Recent(memory // 16, _View.size)
         segments: Recent[list[str]] = Recent(memory // 16, lambda pieces: sum(map(len, pieces)))
-        return cls(embedder, cutter, VectorStore(embedder, vectors, memory), segments)
+        return cls(embedder, cutter, VectorStore(embedder, vectors, memory), views, segments)
 
     @property
     def signature(self) -> str:
@@ -228,18 +246,27 @@ class Scorer:
 
     def _cut(self, texts: dict[str, str], options: Options) -> _Prepared:
         """Cut a pair by rules, or leave it to the boundary model: one of them cuts all texts of a pair."""
-        expanded = {what: expand_contractions(text) for what, text in texts.items()}
-        stripped = {what: strip_punctuation(text) for what, text in expanded.items()}
-        for what, text in stripped.items():
-            if not text.strip():
-                raise TextError(f"{what}: the text holds nothing but punctuation")
-        found = [self.segmenter.sentences(text, what) for what, text in expanded.items()]
-        cut = [sentences for sentences in found if sentences is not None]
-        if len(cut) < len(found):
+        views = [self._view(text, what) for what, text in texts.items()]
+        cut = [view.segments for view in views if view.segments is not None]
+        if len(cut) < len(views):
             # The model sees no punctuation, not even where there is some (docs/vcs.md, section 1).
-            return _Prepared(list(texts.values()), self.segmenter.model_name, [], list(stripped.values()))
-        chunks = [join_chunks(clean_segments(sentences), options.chunk_size) for sentences in cut]
+            stripped = [view.stripped for view in views]
+            return _Prepared(list(texts.values()), self.segmenter.model_name, [], stripped)
+        chunks = [join_chunks(segments, options.chunk_size) for segments in cut]
         return _Prepared(list(texts.values()), self.segmenter.rules_name, chunks)
+
+    def _view(self, text: str, what: str) -> _View:
+        """How a text is cut by rules, remembered: a reference that comes again costs nothing."""
+        if (kept := self._views.get(text)) is not None:
+            return kept
+        expanded = expand_contractions(text)
+        stripped = strip_punctuation(expanded)
+        if not stripped.strip():
+            raise TextError(f"{what}: the text holds nothing but punctuation")
+        sentences = self.segmenter.sentences(expanded, what)
+        view = _View(stripped, None if sentences is None else clean_segments(sentences))
+        self._views.put(text, view)
+        return view
 
     def _cut_learned(self, pairs: Iterable[_Prepared], options: Options) -> None:
         """Cut what was left to the boundary model, all texts in one call."""
