@@ -80,6 +80,10 @@ class Bundle:
         ours = self.digests((spec.model, spec.tokenizer, *spec.weights))
         return hashlib.sha256(json.dumps([asdict(spec), ours], sort_keys=True).encode()).hexdigest()
 
+    def weights_size(self, spec: EmbedderSpec | BoundarySpec) -> int:
+        """Bytes of the files that hold the engine's weights."""
+        return sum(entry.size for entry in self.manifest.files if entry.path in spec.weights)
+
     def graph_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
         """sha256 of what a TensorRT engine is made of: graph and weights."""
         return hashlib.sha256("".join(self.digests((spec.model, *spec.weights))).encode()).hexdigest()

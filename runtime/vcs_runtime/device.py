@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -125,9 +126,10 @@ def _hindrance() -> str:
 def _bytes(gpu_mem_gb: float | None) -> int | None:
     if gpu_mem_gb is None:
         return None
-    if isinstance(gpu_mem_gb, bool) or not isinstance(gpu_mem_gb, int | float) or not gpu_mem_gb > 0:
+    number = gpu_mem_gb if isinstance(gpu_mem_gb, int | float) else math.nan
+    if isinstance(gpu_mem_gb, bool) or not 0 < number < math.inf:
         raise ValueError(f"gpu_mem_gb must be a number of GB above 0, not {gpu_mem_gb!r}")
-    return int(gpu_mem_gb * 1e9)
+    return int(number * 1e9)
 
 
 def cuda_of(device: Device) -> Device:
@@ -200,7 +202,8 @@ def open_session(
         )
     except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
         if _NO_MEMORY.search(str(error)):
-            raise DeviceMemoryError(f"{device.engine}: no memory for {model}: {error}") from None
+            # Not a DeviceMemoryError: smaller batches would not help.
+            raise DeviceError(f"{device.engine}: memory does not suffice for {model}: {error}") from None
         if device.is_gpu:
             raise DeviceError(
                 f"{device.engine}: ONNX Runtime could not start {device.provider}: {error}{_lacking(device)}"

@@ -41,10 +41,12 @@ class Embedder:
                 f"bundle {bundle.root}: {self.spec.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self.spec.layout} graph"
             )
-        self._budget = Budget(device, self.spec.dimension)
+        self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec))
         # The products of a batch are small: its threads wait for each other, most of all where other programs
         # want the cores too. A second batch fills the gaps; vectors are the same to the bit.
-        self._at_once = 1 if device.is_gpu or threads is not None or available_cores() == 1 else 2
+        alone = device.is_gpu or threads is not None or available_cores() == 1
+        # (In half precision a CPU widens the weights for each run: two would widen them twice.)
+        self._at_once = 1 if alone or self.spec.precision == "fp16" else 2
 
     @classmethod
     def open(

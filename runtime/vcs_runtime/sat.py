@@ -88,7 +88,7 @@ class BoundaryModel:
         # Dynamic int8 takes its ranges from the whole batch: windows are then run one at a time.
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
-        self._budget = Budget(device, _WIDTH)
+        self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
         self._step = 1 if alone else _STEP[device.engine]
         self._check_vocabulary(bundle)
 

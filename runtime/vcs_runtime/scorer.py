@@ -325,10 +325,8 @@ def _shares(
     """What the embedder and the segmenter may take of `gpu_mem_gb`, in proportion to their weights."""
     if gpu_mem_gb is None:
         return None, None
-    sizes = [
-        sum(entry.size for entry in part.manifest.files if spec and entry.path in spec.weights)
-        for part, spec in ((bundle, bundle.part("embedder")), (cutting, cutting.part("segmenter")))
-    ]
+    models = ((bundle, bundle.part("embedder")), (cutting, cutting.part("segmenter")))
+    sizes = [part.weights_size(spec) if spec else 0 for part, spec in models]
     if use == "rules" or not sizes[1]:
         return gpu_mem_gb, None
     share = gpu_mem_gb * sizes[1] / sum(sizes)

@@ -91,12 +91,14 @@ class Session:
 class Budget:
     """How many tokens one run may have on a device; halved where memory did not suffice.
 
-    device  whose engine says how many at most;  width  of the model's vectors: what a token needs
+    device  whose engine says how many at most, and whose memory is looked at
+    width   of the model's vectors: what a token needs;  weights  bytes of the memory that they take
     """
 
-    def __init__(self, device: Device, width: int) -> None:
+    def __init__(self, device: Device, width: int, weights: int = 0) -> None:
         self._device = device
         self._width = width
+        self._weights = weights
         self._tokens: int | None = None
 
     @property
@@ -104,8 +106,8 @@ class Budget:
         if self._tokens is None:
             self._tokens = TOKEN_BUDGET[self._device.engine]
             # An engine has its memory already.
-            if self._device.engine == "ort-cuda" and (free := self._free()) is not None:
-                fitting = int(free * _SPARE) // (_BYTES_PER_WIDTH * self._width)
+            if self._device.engine == "ort-cuda" and (room := self._room()) is not None:
+                fitting = int(room * _SPARE) // (_BYTES_PER_WIDTH * self._width)
                 self._tokens = max(_FEWEST_TOKENS, min(self._tokens, fitting))
         return self._tokens
 
@@ -117,8 +119,12 @@ class Budget:
         """Look at the memory anew before the next run."""
         self._tokens = None
 
-    def _free(self) -> int | None:
-        return nvidia.free_memory(self._device.index, nvidia.cuda_major(import_onnxruntime()))
+    def _room(self) -> int | None:
+        """Bytes that are free and may be taken, the weights being there already; None: nobody knows."""
+        free = nvidia.free_memory(self._device.index, nvidia.cuda_major(import_onnxruntime()))
+        if free is None or self._device.memory is None:
+            return free
+        return max(0, min(free, self._device.memory - self._weights))
 
 
 def run_batches(

@@ -76,7 +76,7 @@ def test_both_models_share_the_memory_that_may_be_taken(
     assert limits[0] / limits[1] == pytest.approx(sizes[0] / sizes[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan")])
+@pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf")])
 def test_a_limit_that_is_none_is_refused(tiny_bundle: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="^gpu_mem_gb must be a number of GB above 0"):
         Embedder.open(tiny_bundle, "cpu", gpu_mem_gb=wrong)
@@ -262,6 +262,41 @@ def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Mach
     machine.libraries.discard("cudart")
     budget.forget()
     assert budget.tokens == 16384  # nobody knows
+    machine.libraries.add("cudart")
+    machine.free = 100 << 30
+    assert 512 < Budget(choose_device("cuda:0", 3.0), 4096, weights=2_000_000_000).tokens < 1600
+
+
+def test_a_model_that_does_not_fit_is_not_opened_again_and_again(
+    tiny_bundle: Path, machine: stand_in.Machine
+) -> None:
+    """Smaller batches would not help there."""
+    with Embedder.open(tiny_bundle, "cuda:0") as embedder:
+        embedder.release()
+        opened = len(machine.sessions)
+
+        def fail(model: Path, options: dict[str, str]) -> None:
+            raise RuntimeError(NO_MEMORY)
+
+        machine.built = fail
+        with pytest.raises(DeviceError, match="memory does not suffice for") as error:
+            embedder.embed(TEXTS)
+        assert not isinstance(error.value, DeviceMemoryError)
+        assert len(machine.sessions) == opened + 1
+
+
+def test_what_rules_cut_is_remembered(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
+        cut: list[str] = []
+        sentences = scorer.segmenter.sentences
+        monkeypatch.setattr(
+            scorer.segmenter, "sentences", lambda text, what: (cut.append(text), sentences(text, what))[1]
+        )
+        first = [scorer.score(story(1), story(i)) for i in (2, 3)]
+        assert len(cut) == 3
+        assert [scorer.score(story(1), story(i)).to_dict() for i in (2, 3)] == [r.to_dict() for r in first]
+        assert scorer.score(story(1), story(2), chunk_size=3).n_ref == 2
+        assert len(cut) == 3
 
 
 class _FixedBudget(Budget):
