@@ -158,8 +158,13 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
     return texts
 
 
-def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What splits and what gives probabilities, each from a list of texts to a list."""
+def open_side(
+    side: str, folder: Path, gpu: str | None = None
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What splits and what gives probabilities, each from a list of texts to a list.
+
+    gpu  where PyTorch runs it, in half precision
+    """
     if side.startswith("ours"):
         from vcs_runtime import Segmenter
 
@@ -182,6 +187,8 @@ def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[...
         )  # fmt: skip
         transformers.AutoTokenizer.from_pretrained = lambda *_, **__: tokenizer
         oracle = wtpsplit.SaT(at, tokenizer_name_or_path=at, **providers)
+        if gpu:
+            oracle.half().to(gpu)
     return (
         lambda texts: list(oracle.split(texts, threshold=THRESHOLD, stride=STRIDE)),
         lambda texts: list(oracle.predict_proba(texts, stride=STRIDE)),

@@ -20,8 +20,8 @@ from vcs_runtime.embedder import Embedder
 from vcs_runtime.packing import STEP, batches
 from vcs_runtime.tokenizer import load_tokenizer
 
-# How far two runs of the same text may be apart, by the precision of matrices.
-_TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "int8": 1e-4, "int4": 1e-4}
+TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "int8": 1e-4, "int4": 1e-4}
+"""How far two runs of the same text may be apart, by the precision of matrices."""
 # Of a score of the card, in hundredths of a cosine: half precision and other kernels.
 _CARD_TOLERANCE = 0.5
 _PADDING = 9
@@ -61,7 +61,7 @@ def examine_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = No
         yield Check("finite", bool(np.isfinite(together).all()), f"{len(texts)} texts")
         length = float(np.abs(np.linalg.norm(together.astype(np.float64), axis=1) - 1).max())
         yield Check("unit length", length < 1e-4, f"off by {length:.1e}")
-        tolerance = _TOLERANCES.get(spec.precision, 1e-5)
+        tolerance = TOLERANCES.get(spec.precision, 1e-5)
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         yield _near("alone as in a batch", together, alone, tolerance)
         order = np.random.default_rng(0).permutation(len(texts))

@@ -179,6 +179,8 @@ class _Merged:
         manifest = bundle.manifest
         engines = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
         taken = {path for spec in engines if spec for path in _files_of(bundle, spec)}
+        # Engines of TensorRT are made anew: they are for one machine.
+        taken |= {path for engine in manifest.engines or () for path in (engine.model, engine.engine)}
         for entry in manifest.files:
             if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
                 self._add(bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}")

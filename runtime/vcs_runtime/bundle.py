@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +20,7 @@ from vcs_runtime.manifest import (
     MANIFEST,
     BoundarySpec,
     EmbedderSpec,
+    EngineSpec,
     FileEntry,
     Loss,
     Manifest,
@@ -26,7 +28,7 @@ from vcs_runtime.manifest import (
     SegmenterSpec,
     read_manifest,
 )
-from vcs_runtime.onnx_check import check_onnx
+from vcs_runtime.onnx_check import check_engine_graph, check_onnx
 
 # Who opens bundles finds here what bundles are made of, too.
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "BoundarySpec",
     "Bundle",
     "EmbedderSpec",
+    "EngineSpec",
     "FileEntry",
     "Loss",
     "Manifest",
@@ -69,15 +72,32 @@ class Bundle:
 
     def weights_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
         """sha256 of the engine's weights: of the one weights file, or of the files' hashes in order."""
-        digests = {entry.path: entry.sha256 for entry in self.manifest.files}
-        ours = [digests[path] for path in spec.weights]
+        ours = self.digests(spec.weights)
         return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
 
     def engine_hash(self, spec: EmbedderSpec) -> str:
         """sha256 of all that makes an engine's results: its settings, graph, tokenizer and weights."""
-        digests = {entry.path: entry.sha256 for entry in self.manifest.files}
-        ours = [digests[path] for path in (spec.model, spec.tokenizer, *spec.weights)]
+        ours = self.digests((spec.model, spec.tokenizer, *spec.weights))
         return hashlib.sha256(json.dumps([asdict(spec), ours], sort_keys=True).encode()).hexdigest()
+
+    def weights_size(self, spec: EmbedderSpec | BoundarySpec) -> int:
+        """Bytes of the files that hold the engine's weights."""
+        return sum(entry.size for entry in self.manifest.files if entry.path in spec.weights)
+
+    def graph_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
+        """sha256 of what a TensorRT engine is made of: graph and weights."""
+        return hashlib.sha256("".join(self.digests((spec.model, *spec.weights))).encode()).hexdigest()
+
+    def digests(self, paths: Iterable[str]) -> list[str]:
+        """The sha256 of listed files."""
+        known = {entry.path: entry.sha256 for entry in self.manifest.files}
+        return [known[path] for path in paths]
+
+    def part(self, part: str) -> EmbedderSpec | BoundarySpec | None:
+        """The model that is the "embedder" or the "segmenter"; None where the bundle has none."""
+        if part == "embedder":
+            return self.manifest.embedder
+        return self.manifest.segmenter.model if self.manifest.segmenter else None
 
 
 def home() -> Path:
@@ -138,6 +158,8 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
 
 def check_graphs(bundle: Bundle) -> None:
     """No graph refers to anything but files that the bundle lists in the graph's own folder. BundleError."""
-    for spec in (bundle.manifest.embedder, bundle.manifest.segmenter and bundle.manifest.segmenter.model):
+    for spec in (bundle.part("embedder"), bundle.part("segmenter")):
         if spec:
             check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))
+    for engine in bundle.manifest.engines or ():
+        check_engine_graph(bundle.path(engine.model), engine.engine.rpartition("/")[2])

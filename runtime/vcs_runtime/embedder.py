@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
-from vcs_runtime.device import Device, choose_device, open_session, run_session
+from vcs_runtime.device import Device, available_cores
+from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError
-from vcs_runtime.packing import INPUTS, TOKEN_BUDGET, batches
+from vcs_runtime.packing import INPUTS, Batch, batches
+from vcs_runtime.session import Budget, ahead, run_batches
 from vcs_runtime.text import check_string, check_texts
 from vcs_runtime.tokenizer import Sequences, TextTokenizer, load_tokenizer
 
-if TYPE_CHECKING:
-    import onnxruntime as ort
-
+T = TypeVar("T")
 FloatArray = npt.NDArray[np.float32]
 # Texts that are tokenised at a time, so that a long list of them never holds all its token ids at once.
 _TOKENISE = 4096
@@ -35,16 +35,18 @@ class Embedder:
         self.weights_hash = bundle.weights_hash(self.spec)
         self.hash = bundle.engine_hash(self.spec)
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
-        half = self.spec.precision == "fp16"
-        session = open_session(bundle.path(self.spec.model), device, threads, half=half)
-        inputs = {item.name: item.type for item in session.get_inputs()}
-        if inputs != dict.fromkeys(INPUTS[self.spec.layout], "tensor(int64)"):
+        self._session = open_part(bundle, "embedder", device, threads, what="the embedder")
+        if self._session.inputs != dict.fromkeys(INPUTS[self.spec.layout], "tensor(int64)"):
             raise BundleError(
-                f"bundle {bundle.root}: {self.spec.model} has the inputs {inputs}, "
+                f"bundle {bundle.root}: {self.spec.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self.spec.layout} graph"
             )
-        self._output = session.get_outputs()[0].name
-        self._session: ort.InferenceSession | None = session
+        self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec))
+        # The products of a batch are small: its threads wait for each other, most of all where other programs
+        # want the cores too. A second batch fills the gaps; vectors are the same to the bit.
+        alone = device.is_gpu or threads is not None or available_cores() == 1
+        # (In half precision a CPU widens the weights for each run: two would widen them twice.)
+        self._at_once = 1 if alone or self.spec.precision == "fp16" else 2
 
     @classmethod
     def open(
@@ -52,13 +54,17 @@ class Embedder:
         bundle: str | os.PathLike[str] | Bundle = "default",
         device: str = "auto",
         threads: int | None = None,
+        gpu_mem_gb: float | None = None,
     ) -> Embedder:
         """Open the embedder of a bundle (a folder, or "default") on a device; nothing is downloaded.
+
+        device      "auto", "cpu", "cuda:N", "tensorrt:N"; a named device is used or refused
+        gpu_mem_gb  GB (10^9 bytes) of a GPU's memory that it may take, weights included; default: no limit
 
         Raises BundleError, DeviceError, ValueError (`device` is no device name).
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        return cls(opened, choose_device(device), threads)
+        return cls(opened, choose_for(opened, "embedder", device, gpu_mem_gb), threads)
 
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
@@ -85,50 +91,69 @@ class Embedder:
         check_string(before, "instruction")
         distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
-        keys = list(distinct)
-        for start in range(0, len(keys), _TOKENISE):
-            part = keys[start : start + _TOKENISE]
-            vectors[start : start + len(part)] = self._embed_distinct(part, before, limit)
+        start = 0
+        for sequences, count in self._ahead(self._portions(list(distinct), before, limit)):
+            vectors[start : start + count] = self._embed_distinct(sequences, count)
+            start += count
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
-    def _embed_distinct(self, texts: list[str], instruction: str, limit: int) -> FloatArray:
-        sequences = self._tokenizer.sequences(texts, instruction, limit)
+    def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[tuple[Sequences, int]]:
+        """The token sequences of the texts, a portion at a time, with the number of texts in it."""
+        for start in range(0, len(texts), _TOKENISE):
+            part = texts[start : start + _TOKENISE]
+            yield self._tokenizer.sequences(part, instruction, limit), len(part)
+
+    def _ahead(self, items: Iterator[T]) -> Iterator[T]:
+        return ahead(items) if self.device.is_gpu else items
+
+    def _embed_distinct(self, sequences: Sequences, texts: int) -> FloatArray:
         owners = sequences.owners
         vectors = self._run(sequences)
-        if len(owners) == len(texts):
+        if len(owners) == texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
         counts = np.array([len(ids) for ids in sequences.ids], np.float64) - self._tokenizer.frame_tokens
-        sums = np.zeros((len(texts), self.spec.dimension), np.float64)
+        sums = np.zeros((texts, self.spec.dimension), np.float64)
         np.add.at(sums, owners, vectors * counts[:, None])
         several = np.bincount(owners) > 1
-        result = np.empty((len(texts), self.spec.dimension), np.float32)
+        result = np.empty((texts, self.spec.dimension), np.float32)
         result[several] = sums[several] / np.linalg.norm(sums[several], axis=1, keepdims=True)
         result[~several] = vectors[~several[owners]]
         return result
 
     def _run(self, sequences: Sequences) -> FloatArray:
-        session = self._session
-        if session is None:
-            raise RuntimeError("the embedder is closed")
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
-        engine, layout = self.device.engine, self.spec.layout
-        mixed = layout == "packed" and engine != "ort-cpu"
-        for batch in batches(sequences.ids, TOKEN_BUDGET[engine], layout, sequences.skip, mixed=mixed):
-            [found] = run_session(session, [self._output], batch.inputs)
-            if found.shape != (len(batch.rows), self.spec.dimension):
+        mixed = self.device.is_gpu
+        most_rows = row_limit(self.device)
+
+        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
+            ids = [sequences.ids[row] for row in rows]
+            skip = sequences.skip
+            found = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows)
+            return self._ahead(([rows[row] for row in batch.rows], batch) for batch in found)
+
+        def run(rows: list[int], batch: Batch) -> None:
+            found = self._session.run(batch.inputs)
+            if found.shape != (len(rows), self.spec.dimension):
                 raise BundleError(
                     f"{self.spec.name}: the model returned an array {found.shape} for "
-                    f"{len(batch.rows)} texts of dimension {self.spec.dimension}"
+                    f"{len(rows)} texts of dimension {self.spec.dimension}"
                 )
-            vectors[batch.rows] = found
+            vectors[rows] = found
+
+        run_batches([len(ids) for ids in sequences.ids], self._budget, cut, run, self._at_once)
         if not np.isfinite(vectors).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return vectors
 
+    def release(self) -> None:
+        """Give the session and its memory back for now; the next call takes them again."""
+        self._session.release()
+        self._budget.forget()
+
     def close(self) -> None:
         """Give the session and its memory back. The embedder cannot be used afterwards."""
-        self._session = None
+        self._session.close()
 
     def __enter__(self) -> Embedder:
         return self

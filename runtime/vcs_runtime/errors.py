@@ -25,6 +25,10 @@ class DeviceError(RuntimeError):
     """A device or execution provider that was asked for by name and is not there."""
 
 
+class DeviceMemoryError(DeviceError):
+    """A device whose memory does not suffice for what was asked of it."""
+
+
 class InputError(ValueError):
     """An input file that is none, or an output file that cannot be used. The message names file and line."""
 

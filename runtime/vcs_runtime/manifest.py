@@ -23,6 +23,7 @@ LAYOUTS = ("padded", "packed", "masked")
 LONG_TEXT_POLICIES = ("window_mean", "truncate", "error")
 RULES = ("sentencex",)
 BOUNDARY_KINDS = ("sat", "words")
+PARTS = ("embedder", "segmenter")
 
 _T = TypeVar("_T")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
@@ -154,6 +155,28 @@ class SegmenterSpec:
 
 
 @dataclass(frozen=True)
+class EngineSpec:
+    """A TensorRT engine, made of a graph of the bundle for one kind of GPU (`vcs-runtime engine build`).
+
+    part          whose graph: "embedder" or "segmenter"
+    model         a graph that refers to the engine, in `files`;  engine  the engine, beside it
+    made_of       hash of the graph and the weights that it was made of (`Bundle.graph_hash`)
+    architecture  of the GPU, "sm90";  tensorrt, onnxruntime  the versions that made it
+    rows, tokens  of the largest batch it takes; the smallest is one row of one token
+    """
+
+    part: str
+    model: str
+    engine: str
+    made_of: str
+    architecture: str
+    tensorrt: str
+    onnxruntime: str
+    rows: int
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What `bundle.json` says. `licence`: SPDX identifier of the weights; `source`: where they came from."""
 
@@ -164,6 +187,7 @@ class Manifest:
     embedder: EmbedderSpec | None = None
     segmenter: SegmenterSpec | None = None
     schema: int = SCHEMA
+    engines: tuple[EngineSpec, ...] | None = None
 
     def to_json(self) -> str:
         """The text of `bundle.json`: sorted keys, so that equal manifests are equal bytes."""
@@ -220,12 +244,17 @@ def _manifest(data: Any) -> Manifest:
         embedder=_embedder(data["embedder"]) if data.get("embedder") is not None else None,
         segmenter=_segmenter(data["segmenter"]) if data.get("segmenter") is not None else None,
         schema=schema,
+        engines=tuple(map(_engine, data["engines"])) if _optional(data, "engines", list) else None,
     )
-    engines = {"embedder": manifest.embedder, "segmenter": manifest.segmenter and manifest.segmenter.model}
-    for key, spec in engines.items():
+    models = {"embedder": manifest.embedder, "segmenter": manifest.segmenter and manifest.segmenter.model}
+    for key, spec in models.items():
         for path in (spec.model, spec.tokenizer, *spec.weights) if spec else ():
             if path not in listed:
                 raise ValueError(f"{key}: {path} is not in files")
+    for engine in manifest.engines or ():
+        for path in (engine.model, engine.engine):
+            if path not in listed:
+                raise ValueError(f"engines: {path} is not in files")
     return manifest
 
 
@@ -342,6 +371,26 @@ def _boundary(item: Any) -> BoundarySpec:
         raise ValueError(f"segmenter: threshold must be between 0 and 1, not {spec.threshold}")
     if not 0 <= (spec.agreement or 0) <= 1:
         raise ValueError(f"segmenter: agreement must be between 0 and 1, not {spec.agreement}")
+    return spec
+
+
+def _engine(item: Any) -> EngineSpec:
+    _known(item, EngineSpec, "engines: ")
+    texts = ("model", "engine", "made_of", "architecture", "tensorrt", "onnxruntime")
+    spec = EngineSpec(
+        part=_field(item, "part", str),
+        **{key: _field(item, key, str) for key in texts},
+        rows=_field(item, "rows", int),
+        tokens=_field(item, "tokens", int),
+    )
+    if spec.part not in PARTS:
+        raise ValueError(f"engines: part must be one of {PARTS}, not {spec.part!r}")
+    if (
+        not _SHA256.fullmatch(spec.made_of)
+        or not 1 <= spec.rows <= _LARGEST
+        or not 1 <= spec.tokens <= _LARGEST
+    ):
+        raise ValueError("engines: made_of, rows or tokens out of range")
     return spec
 
 

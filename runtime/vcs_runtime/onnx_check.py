@@ -26,6 +26,7 @@ _NUMBER = re.compile(rb"[0-9]{1,18}")
 _MAX_BYTES = (1 << 31) - 1  # protobuf's own limit
 _MAX_FIELDS = 1_000_000  # some ten times what the largest graphs have
 _MAX_STRING = 4096
+_MAX_ENGINE_GRAPH = 1 << 20  # names of inputs, outputs and a file
 _MAX_DEPTH = 40  # messages in messages; a sub-graph is three
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -83,6 +84,22 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
         raise BundleError(f"{path}: cannot be read: {error}") from None
 
 
+def check_engine_graph(path: Path, engine: str) -> None:
+    """Check a graph that stands for a TensorRT engine: one node, which names the file `engine` beside it.
+
+    Raises BundleError for whatever else is in it.
+    """
+    try:
+        if path.suffix != ".onnx" or not 0 < path.stat().st_size <= _MAX_ENGINE_GRAPH:
+            raise _Refusal(f"a graph of an engine ends in .onnx and has at most {_MAX_ENGINE_GRAPH} bytes")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            _Check(data, {}).engine_model(engine.encode())
+    except _Refusal as error:
+        raise BundleError(f"{path}: {error}") from None
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
 class _Refusal(Exception):
     """Why a file is refused."""
 
@@ -106,6 +123,47 @@ class _Check:
         if foreign := self._used - self._own - DOMAINS:
             raise _Refusal(f"operators of the domain {min(foreign)!r} are not known")
         return self._named
+
+    def engine_model(self, engine: bytes) -> None:
+        """A model of which the graph has one node, EPContext, with `engine` as its context; no tensors."""
+        size = len(self._data)
+        found = [place for field, *place in self._fields(0, size) if field in (7, 20, 25)]
+        if len(found) != 1:
+            raise _Refusal("a graph of an engine has one graph, no functions and no training information")
+        nodes = []
+        for field, wire, start, stop in self._fields(found[0][1], found[0][2]):
+            if field in (5, 15) or (field == 1 and wire != _BYTES):
+                raise _Refusal("a graph of an engine has no tensors")
+            if field == 1:
+                nodes.append((start, stop))
+        if len(nodes) != 1:
+            raise _Refusal("a graph of an engine has one node")
+        told: dict[bytes, bytes | int] = {}
+        for field, _, start, stop in self._fields(*nodes[0]):
+            if field in (4, 7) and self._data[start:stop] != {4: b"EPContext", 7: b"com.microsoft"}[field]:
+                raise _Refusal("a graph of an engine has no other operator than EPContext")
+            if field == 5:
+                name, value = self._engine_attribute(start, stop)
+                if name in told:
+                    raise _Refusal(f"the attribute {_text(name)!r} stands twice")
+                told[name] = value
+        if told.get(b"embed_mode") != 0 or told.get(b"ep_cache_context") != engine:
+            raise _Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
+
+    def _engine_attribute(self, start: int, stop: int) -> tuple[bytes, bytes | int]:
+        """The name and the value, a string or a number, of an attribute."""
+        name: bytes | None = None
+        value: bytes | int = b""
+        for field, wire, begin, end in self._fields(start, stop):
+            if field == 1 and wire == _BYTES and name is None:
+                name = self._data[begin:end]
+            elif field == 3 and wire == _VARINT:
+                value = self._varint(begin, end)[0]
+            elif field == 4 and wire == _BYTES:
+                value = self._data[begin:end]
+            elif field not in (13, 20):  # a comment, the type
+                raise _Refusal("an attribute of an engine is neither a string nor a number")
+        return name or b"", value
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
         """Walk through a message and all that it leads to; returns its own strings, by field."""

@@ -4,12 +4,13 @@ A sequence meets the same shapes, hence the same arithmetic, whatever else is in
 length that depends on itself alone (its own length, rounded up), and a batch holds only sequences of one
 padded length. Since the rounding step is small, hardly any padding is computed; a packed graph computes none.
 
-On a GPU, where the number of rows alone makes the library choose other kernels, a packed batch mixes lengths:
-there a vector depends on its batch within rounding, and not at all on a CPU.
+On a GPU, where the number of rows alone makes the library choose other kernels, a batch mixes lengths: there
+a vector depends on its batch within rounding, and not at all on a CPU.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +22,20 @@ Inputs = dict[str, IntArray]
 
 STEP = 4
 # Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
-TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384}
-# Where lengths are mixed, places of a batch for each token of the budget, padding included.
+TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
+# Where lengths are mixed: places of a packed batch, padding included, for each token of the budget; and of a
+# padded batch for each of its tokens, unless it is so small that a GPU takes the same time for less.
 _PLACES = 2
+_PADDING = 1.25
+_SMALL = 2048
+
+
+RowLimit = Callable[[int], float]
+"""The most rows that a batch may have at a padded length."""
+
+
+def _no_limit(length: int) -> float:
+    return math.inf
 
 
 @dataclass(frozen=True)
@@ -39,8 +51,11 @@ def padded_length(tokens: int, step: int = STEP) -> int:
     return max(1, -(-tokens // step)) * step
 
 
-def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Iterator[tuple[list[int], int]]:
-    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens.
+def groups(
+    lengths: Sequence[int], token_budget: int, step: int = STEP, most_rows: RowLimit = _no_limit
+) -> Iterator[tuple[list[int], int]]:
+    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens,
+    and, at each padded length, at most `most_rows` rows.
 
     Longest first, equal lengths in their order. A sequence longer than the budget makes a batch of its own.
     Every row is in exactly one batch.
@@ -49,10 +64,12 @@ def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Itera
     start = 0
     while start < len(order):
         length = padded_length(lengths[order[start]], step)
+        most = most_rows(length)
         stop = start + 1
         while (
             stop < len(order)
             and (stop - start + 1) * length <= token_budget
+            and stop - start < most
             and padded_length(lengths[order[stop]], step) == length
         ):
             stop += 1
@@ -60,19 +77,29 @@ def groups(lengths: Sequence[int], token_budget: int, step: int = STEP) -> Itera
         start = stop
 
 
-def mixed_groups(lengths: Sequence[int], token_budget: int) -> Iterator[tuple[list[int], int]]:
-    """As `groups`, of sequences of any lengths: `token_budget` real tokens, and twice as many padded ones."""
+def mixed_groups(
+    lengths: Sequence[int], token_budget: int, packed: bool, most_rows: RowLimit = _no_limit
+) -> Iterator[tuple[list[int], int]]:
+    """As `groups`, of sequences of any lengths, padded to the longest in their batch.
+
+    packed  padding costs little: `token_budget` real tokens, and twice as many padded ones
+    """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
         width = tokens = max(1, lengths[order[start]])
+        most = most_rows(width)
         stop = start + 1
-        while (
-            stop < len(order)
-            and tokens + lengths[order[stop]] <= token_budget
-            and (stop - start + 1) * width <= _PLACES * token_budget
-        ):
-            tokens += lengths[order[stop]]
+        while stop < len(order) and stop - start < most:
+            more = tokens + lengths[order[stop]]
+            places = (stop - start + 1) * width
+            if packed:
+                fits = more <= token_budget and places <= _PLACES * token_budget
+            else:
+                fits = places <= token_budget and places <= max(_SMALL, _PADDING * more)
+            if not fits:
+                break
+            tokens = more
             stop += 1
         yield order[start:stop], width
         start = stop
@@ -85,6 +112,7 @@ def batches(
     skip: int = 0,
     *,
     mixed: bool = False,
+    most_rows: RowLimit = _no_limit,
 ) -> Iterator[Batch]:
     """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
 
@@ -93,9 +121,9 @@ def batches(
     """
     lengths = [len(sequence) for sequence in sequences]
     if mixed:
-        found = mixed_groups(lengths, token_budget)
+        found = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
     else:
-        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP)
+        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP, most_rows)
     lay_out = _LAYOUTS[layout]
     for rows, width in found:
         yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +19,21 @@ from vcs_runtime.boundaries import (
     window_starts,
 )
 from vcs_runtime.bundle import BoundarySpec, Bundle
-from vcs_runtime.device import Device, open_session, run_session
+from vcs_runtime.device import Device
+from vcs_runtime.engines import open_part, row_limit
 from vcs_runtime.errors import BundleError, DeviceError
-from vcs_runtime.packing import TOKEN_BUDGET, groups
+from vcs_runtime.packing import RowLimit, groups
+from vcs_runtime.session import Budget, run_batches
 from vcs_runtime.tokenizer import load_tokenizer
 from vcs_runtime.words import word_features
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
 
 # Characters that are tokenised at a time: many full batches, and encodings of bounded size.
 _PORTION_CHARACTERS = 1_000_000
 # Windows are padded to a multiple of this. On a CPU batches save little, and without padding the logits are
 # those of the window alone; a GPU wants company.
-_STEP = {"ort-cpu": 1, "ort-cuda": 16}
+_STEP = {"ort-cpu": 1, "ort-cuda": 16, "ort-tensorrt": 16}
+# What the memory of a token is reckoned from (`session.Budget`): no boundary model is wider.
+_WIDTH = 1024
 _PAD_TOKENS = ("<pad>", "[PAD]")
 _TYPES = {
     "tensor(int64)": np.int64,
@@ -82,13 +83,12 @@ class BoundaryModel:
         self.device = device
         self._tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
         self._pad = _pad_id(self._tokenizer)
-        session = open_session(bundle.path(spec.model), device, threads)
-        self._types = _input_types(session, f"bundle {bundle.root}: {spec.model}")
-        self._output = session.get_outputs()[0].name
-        self._session: ort.InferenceSession | None = session
+        self._session = open_part(bundle, "segmenter", device, threads, spec=spec, what="the segmenter")
+        self._types = _input_types(self._session.inputs, f"bundle {bundle.root}: {spec.model}")
         # Dynamic int8 takes its ranges from the whole batch: windows are then run one at a time.
         alone = spec.precision == "int8"
-        self._budget = 1 if alone else TOKEN_BUDGET[device.engine]
+        self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
+        self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
         self._step = 1 if alone else _STEP[device.engine]
         self._check_vocabulary(bundle)
 
@@ -129,12 +129,19 @@ class BoundaryModel:
         ]
         overlaps = [Overlap(length) for length in lengths]
         sizes = [min(size, lengths[owner]) + 2 for owner, _ in windows]
+
         # The windows of one text are of one length and so keep their order, as `Overlap` demands.
-        for rows, padded in groups(sizes, self._budget, self._step):
+        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], int]]:
+            for found, padded in groups([sizes[row] for row in rows], tokens, self._step, self._most_rows):
+                yield [rows[row] for row in found], padded
+
+        def run(rows: list[int], padded: int) -> None:
             parts = [(texts[owner], start, sizes[row] - 2) for row in rows for owner, start in [windows[row]]]
             logits = self._run(parts, padded)
             for row, (_, start, length), values in zip(rows, parts, logits, strict=True):
                 overlaps[windows[row][0]].add(start, values[1 : 1 + length])
+
+        run_batches(sizes, self._budget, cut, run)
         for overlap in overlaps:
             yield overlap.mean()
 
@@ -148,10 +155,7 @@ class BoundaryModel:
                 inputs[name][i, 1 : 1 + length] = values[start : start + length]
             ids[i, 0], ids[i, 1 + length] = self.spec.frame
             inputs["attention_mask"][i, : length + 2] = 1
-        session = self._session
-        if session is None:
-            raise RuntimeError("the segmenter is closed")
-        [logits] = run_session(session, [self._output], inputs)
+        logits = self._session.run(inputs)
         first: npt.NDArray[Any] = logits[:, :, 0]
         if not np.isfinite(first).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
@@ -170,9 +174,14 @@ class BoundaryModel:
                 f"{self.spec.tokenizer}, or gives no logits (windows, tokens, labels): {error}"
             ) from None
 
+    def release(self) -> None:
+        """Give the session and its memory back for now; the next call takes them again."""
+        self._session.release()
+        self._budget.forget()
+
     def close(self) -> None:
         """Give the session and its memory back. The model cannot be used afterwards."""
-        self._session = None
+        self._session.close()
 
 
 def _portions(texts: Iterator[str] | dict[str, None]) -> Iterator[list[str]]:
@@ -188,11 +197,11 @@ def _portions(texts: Iterator[str] | dict[str, None]) -> Iterator[list[str]]:
         yield portion
 
 
-def _input_types(session: ort.InferenceSession, what: str) -> dict[str, Any]:
+def _input_types(inputs: dict[str, str], what: str) -> dict[str, Any]:
     """The graph's inputs with their types: what it was exported with, never what we would have chosen."""
-    types = {item.name: _TYPES.get(item.type) for item in session.get_inputs()}
+    types = {name: _TYPES.get(kind) for name, kind in inputs.items()}
     if not {"input_ids", "attention_mask"} <= set(types) or None in types.values():
-        found = ", ".join(f"{item.name}: {item.type}" for item in session.get_inputs())
+        found = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
         raise BundleError(f"{what}: a boundary model takes input_ids and attention_mask, this one {found}")
     return types
 

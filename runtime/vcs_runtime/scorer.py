@@ -54,6 +54,17 @@ class _Prepared:
             yield from chunks
 
 
+@dataclass(frozen=True)
+class _View:
+    """A text without punctuation, and its segments by rules; None where the boundary model must cut it."""
+
+    stripped: str
+    segments: list[str] | None
+
+    def size(self) -> int:
+        return len(self.stripped) + sum(map(len, self.segments or ()))
+
+
 class Scorer:
     """Scores pairs of a reference and a generated text. Open one with `Scorer.open`; use it in `with`.
 
@@ -61,11 +72,17 @@ class Scorer:
     """
 
     def __init__(
-        self, embedder: Embedder, segmenter: Segmenter, store: VectorStore, segments: Recent[list[str]]
+        self,
+        embedder: Embedder,
+        segmenter: Segmenter,
+        store: VectorStore,
+        views: Recent[_View],
+        segments: Recent[list[str]],
     ) -> None:
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
+        self._views = views
         self._segments = segments
 
     @classmethod
@@ -78,29 +95,36 @@ class Scorer:
         threads: int | None = None,
         memory_mb: int = 256,
         segmenter: str | os.PathLike[str] | Bundle = "auto",
+        gpu_mem_gb: float | None = None,
     ) -> Scorer:
         """Open a scorer on a bundle (a folder, or "default"), verified by hash; nothing is downloaded.
 
-        device     "auto", "cpu", "cuda:N"; a named device is used or refused
+        device     "auto" (a TensorRT engine if the bundle has one that fits, else CUDA, else the CPU), "cpu",
+                   "cuda:N", "tensorrt:N"; a named device is used or refused
         cache      folder in which vectors are kept between runs and shared by processes
         threads    CPU threads of the model; default: every core this process may use
         memory_mb  for vectors of texts that come again: within it each distinct text is embedded once (and,
-                   within a sixteenth of it, cut once by the model)
+                   within a sixteenth of it each, cut once by rules and once by the model)
         segmenter  "auto": rules for pairs whose texts all have sentence punctuation, the model for all
                    others, as far as the bundle has them; "rules" or "learned": that one for every pair;
                    or another bundle, whose segmenter is used in place of this one's
+        gpu_mem_gb GB (10^9 bytes) of a GPU's memory that both models together may take, weights included:
+                   each gets a part as its weights are large; default: no limit
 
         Raises BundleError, DeviceError, CacheError; ValueError for a `device` that is no device name.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        embedder = Embedder.open(opened, device, threads)
+        cutting, use = _segmenter_bundle(segmenter, opened)
+        shares = _shares(opened, cutting, use, gpu_mem_gb)
+        embedder = Embedder.open(opened, device, threads, shares[0])
         vectors = None
         if cache is not None:
             vectors = VectorCache(Path(cache), cache_identity(embedder), embedder.spec.dimension)
-        cutter = _open_segmenter(segmenter, opened, device, threads)
+        cutter = Segmenter.open(cutting, device, threads, use=use, gpu_mem_gb=shares[1])
         memory = memory_mb << 20
+        views: Recent[_View] = Recent(memory // 16, _View.size)
         segments: Recent[list[str]] = Recent(memory // 16, lambda pieces: sum(map(len, pieces)))
-        return cls(embedder, cutter, VectorStore(embedder, vectors, memory), segments)
+        return cls(embedder, cutter, VectorStore(embedder, vectors, memory), views, segments)
 
     @property
     def signature(self) -> str:
@@ -172,6 +196,14 @@ class Scorer:
                 block, characters = [], 0
         yield from self._score_block(block, options)
 
+    def release(self) -> None:
+        """Give the models' memory back, a GPU's first of all; the next call takes it again.
+
+        For scoring now and then beside a training. Vectors that are kept stay: they lie in main memory.
+        """
+        self.embedder.release()
+        self.segmenter.release()
+
     def close(self) -> None:
         """Give the sessions and their memory back."""
         self._store.close()
@@ -214,18 +246,27 @@ class Scorer:
 
     def _cut(self, texts: dict[str, str], options: Options) -> _Prepared:
         """Cut a pair by rules, or leave it to the boundary model: one of them cuts all texts of a pair."""
-        expanded = {what: expand_contractions(text) for what, text in texts.items()}
-        stripped = {what: strip_punctuation(text) for what, text in expanded.items()}
-        for what, text in stripped.items():
-            if not text.strip():
-                raise TextError(f"{what}: the text holds nothing but punctuation")
-        found = [self.segmenter.sentences(text, what) for what, text in expanded.items()]
-        cut = [sentences for sentences in found if sentences is not None]
-        if len(cut) < len(found):
+        views = [self._view(text, what) for what, text in texts.items()]
+        cut = [view.segments for view in views if view.segments is not None]
+        if len(cut) < len(views):
             # The model sees no punctuation, not even where there is some (docs/vcs.md, section 1).
-            return _Prepared(list(texts.values()), self.segmenter.model_name, [], list(stripped.values()))
-        chunks = [join_chunks(clean_segments(sentences), options.chunk_size) for sentences in cut]
+            stripped = [view.stripped for view in views]
+            return _Prepared(list(texts.values()), self.segmenter.model_name, [], stripped)
+        chunks = [join_chunks(segments, options.chunk_size) for segments in cut]
         return _Prepared(list(texts.values()), self.segmenter.rules_name, chunks)
+
+    def _view(self, text: str, what: str) -> _View:
+        """How a text is cut by rules, remembered: a reference that comes again costs nothing."""
+        if (kept := self._views.get(text)) is not None:
+            return kept
+        expanded = expand_contractions(text)
+        stripped = strip_punctuation(expanded)
+        if not stripped.strip():
+            raise TextError(f"{what}: the text holds nothing but punctuation")
+        sentences = self.segmenter.sentences(expanded, what)
+        view = _View(stripped, None if sentences is None else clean_segments(sentences))
+        self._views.put(text, view)
+        return view
 
     def _cut_learned(self, pairs: Iterable[_Prepared], options: Options) -> None:
         """Cut what was left to the boundary model, all texts in one call."""
@@ -271,12 +312,25 @@ class Scorer:
             row += count
 
 
-def _open_segmenter(
-    segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle, device: str, threads: int | None
-) -> Segmenter:
+def _segmenter_bundle(segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle) -> tuple[Bundle, str]:
+    """The bundle whose segmenter cuts, and which of its segmenters."""
     if isinstance(segmenter, str) and segmenter in CHOICES:
-        return Segmenter.open(bundle, device, threads, use=segmenter)
-    return Segmenter.open(segmenter, device, threads)
+        return bundle, segmenter
+    return segmenter if isinstance(segmenter, Bundle) else open_bundle(segmenter), "auto"
+
+
+def _shares(
+    bundle: Bundle, cutting: Bundle, use: str, gpu_mem_gb: float | None
+) -> tuple[float | None, float | None]:
+    """What the embedder and the segmenter may take of `gpu_mem_gb`, in proportion to their weights."""
+    if gpu_mem_gb is None:
+        return None, None
+    models = ((bundle, bundle.part("embedder")), (cutting, cutting.part("segmenter")))
+    sizes = [part.weights_size(spec) if spec else 0 for part, spec in models]
+    if use == "rules" or not sizes[1]:
+        return gpu_mem_gb, None
+    share = gpu_mem_gb * sizes[1] / sum(sizes)
+    return gpu_mem_gb - share, share
 
 
 def _cosines(

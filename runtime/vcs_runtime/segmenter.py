@@ -12,7 +12,7 @@ import numpy as np
 
 from vcs_runtime.boundaries import FloatArray, cut
 from vcs_runtime.bundle import Bundle, SegmenterSpec, open_bundle
-from vcs_runtime.device import choose_device
+from vcs_runtime.engines import choose_for
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.rules import Rules, doubt
 from vcs_runtime.sat import BoundaryModel
@@ -30,7 +30,12 @@ class Segmenter:
     """
 
     def __init__(
-        self, bundle: Bundle, device: str = "auto", threads: int | None = None, use: str = "auto"
+        self,
+        bundle: Bundle,
+        device: str = "auto",
+        threads: int | None = None,
+        use: str = "auto",
+        gpu_mem_gb: float | None = None,
     ) -> None:
         self.spec = _chosen(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None
@@ -42,10 +47,10 @@ class Segmenter:
         names = [self._rules.identity] if self._rules else []
         if model := self.spec.model:
             names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
-            self._device = choose_device(device)
+            self._device = choose_for(bundle, "segmenter", device, gpu_mem_gb)
             # Beside rules the model may never be needed: it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a device that does not must fail here.
-            if not self._rules or self._device.engine != "ort-cpu":
+            if not self._rules or self._device.is_gpu:
                 self._boundary_model()
         self.identity = "+".join(names)
 
@@ -57,16 +62,19 @@ class Segmenter:
         threads: int | None = None,
         *,
         use: str = "auto",
+        gpu_mem_gb: float | None = None,
     ) -> Segmenter:
         """Open the segmenter of a bundle (a folder, or "default") on a device; nothing is downloaded.
 
         use  "auto": rules for text with sentence punctuation, the model for all other, as far as the bundle
              has them; "rules" or "learned" (the model): that one alone
+        gpu_mem_gb  GB (10^9 bytes) of a GPU's memory that the model may take; default: no limit
 
         Rules run on the CPU whatever `device` says, and a model beside rules is loaded when the first text
         needs it (on a GPU at once). Raises BundleError, DeviceError; ValueError for a bad `device` or `use`.
         """
-        return cls(bundle if isinstance(bundle, Bundle) else open_bundle(bundle), device, threads, use)
+        opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+        return cls(opened, device, threads, use, gpu_mem_gb)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Cut each text into segments, white space kept.
@@ -152,6 +160,12 @@ class Segmenter:
     def model_name(self) -> str | None:
         """The name of the model, if there is one."""
         return self.spec.model.name if self.spec.model else None
+
+    def release(self) -> None:
+        """Give the model's memory back for now; the next text that it cuts takes it again."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.release()
 
     def close(self) -> None:
         """Give the model and its memory back. The model cannot be used afterwards."""

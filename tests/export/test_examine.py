@@ -82,7 +82,7 @@ def test_the_command_tells_and_fails(bundle: Path, monkeypatch: pytest.MonkeyPat
     run = CliRunner().invoke(cli, ["export", "verify", str(bundle)])
     assert run.exit_code == 0, run.output
     assert run.stdout.count("ok ") == 5
-    monkeypatch.setattr("vcs_export.examine._TOLERANCES", {"fp32": -1.0})
+    monkeypatch.setattr("vcs_export.examine.TOLERANCES", {"fp32": -1.0})
     run = CliRunner().invoke(cli, ["export", "verify", str(bundle)])
     assert run.exit_code == 1
     assert "FAILED alone as in a batch" in run.stdout

@@ -17,7 +17,7 @@ from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_runtime import BundleError, Embedder, Segmenter, TextError
 from vcs_runtime.bundle import open_bundle
 from vcs_runtime.cache import cache_identity
-from vcs_runtime.device import import_onnxruntime, run_bound
+from vcs_runtime.device import choose_device, import_onnxruntime, open_session, run_bound
 from vcs_runtime.packing import batches
 from vcs_runtime.signature import Options, signature
 
@@ -66,12 +66,10 @@ def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener
     embedder = build("packed")
     alone = embedder.embed(TEXTS)
     sequences = embedder._tokenizer.sequences(TEXTS, "", 32).ids
-    session = embedder._session
-    assert session
     found = np.empty_like(alone)
     for batch in batches(sequences, 200, "packed", mixed=True):
         assert len({len(sequences[row]) for row in batch.rows}) > 1
-        [found[batch.rows]] = session.run(["embedding"], batch.inputs)
+        found[batch.rows] = embedder._session.run(batch.inputs)
     np.testing.assert_allclose(found, alone, atol=2e-6)
 
 
@@ -162,10 +160,10 @@ def test_an_instruction_that_is_no_text_is_refused(build: Opener) -> None:
         embedder.embed(["dog"], "\ud800")
 
 
-def test_bound_inputs_and_outputs_give_what_plain_ones_give(build: Opener) -> None:
+def test_bound_inputs_and_outputs_give_what_plain_ones_give(tmp_path: Path) -> None:
     """The way a GPU is run, here in the memory of the CPU."""
-    session = build("packed")._session
-    assert session
+    model = build_layout_bundle(tmp_path / "b", "packed") / "embedder/model.onnx"
+    session = open_session(model, choose_device("cpu"))
     [batch] = batches([[CLS, 9, SEP], [CLS, 11, SEP]], 100, "packed")
     options = import_onnxruntime().RunOptions()
     [bound] = run_bound(session, ["embedding"], batch.inputs, options, "cpu", 0)
@@ -208,8 +206,7 @@ def test_half_precision_on_a_cpu_does_not_keep_its_weights_twice(tmp_path: Path)
     ort = import_onnxruntime()
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16")
     with Embedder.open(bundle, device="cpu") as embedder:
-        assert embedder._session is not None
-        options = embedder._session.get_session_options()
+        options = embedder._session._open().get_session_options()
         assert options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         assert not options.enable_cpu_mem_arena
         assert np.isfinite(embedder.embed(["a man walks"])).all()

@@ -62,9 +62,22 @@ def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: in
 @given(st.lists(st.integers(1, 60), max_size=60), st.integers(1, 200))
 def test_mixed_batches_keep_to_the_budget_of_tokens_and_of_places(lengths: list[int], budget: int) -> None:
     seen = []
-    for rows, width in mixed_groups(lengths, budget):
+    for rows, width in mixed_groups(lengths, budget, True):
         assert width == max(lengths[row] for row in rows)
         assert len(rows) == 1 or sum(lengths[row] for row in rows) <= budget
         assert len(rows) == 1 or len(rows) * width <= 2 * budget
+        seen += rows
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+@given(st.lists(st.integers(0, 600), max_size=60), st.integers(1, 9000), st.integers(1, 20))
+def test_a_padded_batch_of_mixed_lengths_is_small_or_hardly_padded(
+    lengths: list[int], budget: int, most: int
+) -> None:
+    seen: list[int] = []
+    for rows, width in mixed_groups(lengths, budget, False, lambda length: most):
+        places, tokens = len(rows) * width, sum(lengths[row] for row in rows)
+        assert len(rows) <= most
+        assert len(rows) == 1 or (places <= budget and places <= max(2048, 1.25 * tokens))
         seen += rows
     assert sorted(seen) == list(range(len(lengths)))

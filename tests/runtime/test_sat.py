@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from support.hub_sat import Substitute, write_hub_model
-from support.stories import story
+from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
 from vcs_export.sat import build_sat_bundle
-from vcs_runtime import sat
 from vcs_runtime.bundle import MANIFEST, open_bundle
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError
@@ -29,10 +28,6 @@ ODD = [
     "👩‍👩‍👧 walks 🇫🇷 👍🏽", "他走进房间。坐下来", "دخل الرجل البيت", "a\r\nb\x0bc\u2028d\u2029e", "e\u0301x ﬁne ①", "\u2581 \u2581",
     "\U000e0001", "\ufeffa man", "a" * 300,
 ]  # fmt: skip
-
-
-def stripped(seed: int, sentences: int) -> str:
-    return story(seed, sentences).replace(".", "")
 
 
 TEXTS = [*ODD, *(stripped(i, 1 + i % 12) for i in range(40)), stripped(50, 150), stripped(51, 90)]
@@ -108,13 +103,13 @@ def test_padding_as_on_a_gpu_changes_nothing_but_rounding(
 
 def test_each_distinct_text_is_run_once(model: BoundaryModel, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
-    run = sat.run_session
+    run = model._session.run
 
-    def spy(session: Any, outputs: Any, inputs: dict[str, Any]) -> Any:
+    def spy(inputs: dict[str, Any]) -> Any:
         rows.append(len(inputs["input_ids"]))
-        return run(session, outputs, inputs)
+        return run(inputs)
 
-    monkeypatch.setattr(sat, "run_session", spy)
+    monkeypatch.setattr(model._session, "run", spy)
     first, second, third = model.probabilities(["a man walks", "a dog", "a man walks"])
     assert sum(rows) == 2
     np.testing.assert_array_equal(first, third)
@@ -132,11 +127,9 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel) -> None:
     starts = [*range(0, tokens - 510, 64), tokens - 510]
     assert len(starts) > 8
     sums, counts = np.zeros((2, tokens), np.float16)
-    session = model._session
-    assert session is not None
     for start in starts:
         ids = np.array([[0, *encoding.ids[start : start + 510], 2]])
-        [logits] = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        logits = model._session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
         sums[start : start + 510] += logits[0, 1:-1, 0]
         counts[start : start + 510] += np.float16(1)
     expected = np.zeros(len(text), np.float32)
@@ -174,14 +167,9 @@ def test_int8_runs_one_window_at_a_time(
     """Its activation ranges are those of the whole batch."""
     model = model_of(with_manifest(sat_bundle, tmp_path / "int8", precision="int8"))
     shapes: list[tuple[int, ...]] = []
-    run = sat.run_session
+    run = model._session.run
     monkeypatch.setattr(
-        sat,
-        "run_session",
-        lambda session, outputs, inputs: (
-            shapes.append(inputs["input_ids"].shape),
-            run(session, outputs, inputs),
-        )[1],
+        model._session, "run", lambda inputs: (shapes.append(inputs["input_ids"].shape), run(inputs))[1]
     )
     model.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
     assert [shape[0] for shape in shapes] == [1, 1, 1]

@@ -46,7 +46,13 @@ def everything() -> dict[str, Any]:
         "source": "s",
         "files": [
             {"path": path, "size": 5, "sha256": DIGEST, "ends": DIGEST}
-            for path in ("e/m.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt")
+            for path in ("e/m.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt", "t/m.onnx", "t/m.engine")
+        ],
+        "engines": [
+            {
+                "part": "embedder", "model": "t/m.onnx", "engine": "t/m.engine", "made_of": DIGEST, "rows": 32,
+                "tokens": 1024, "architecture": "sm90", "tensorrt": "10.16.1", "onnxruntime": "1.31.1",
+            }
         ],
         "embedder": {
             **engine,

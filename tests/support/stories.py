@@ -28,3 +28,7 @@ def write_pairs(path: Path, rows: list[Any]) -> None:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def stripped(seed: int, sentences: int) -> str:
+    return story(seed, sentences).replace(".", "")

@@ -49,7 +49,9 @@ def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) 
     counted = graph.op("Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64))
     if mask is not None:
         counted = graph.op("Mul", counted, mask)
-    count = graph.op("Mul", graph.op("CumSum", counted, graph.int_scalar(1)), counted)
+    # Counted in float32, whatever the graph's precision: TensorRT sums no integers up.
+    places = graph.op("CumSum", graph.op("Cast", counted, to=int(ir.DataType.FLOAT)), graph.int_scalar(1))
+    count = graph.op("Mul", graph.op("Cast", places, to=int(ir.DataType.INT64)), counted)
     return graph.op("Add", count, pad)
 
 

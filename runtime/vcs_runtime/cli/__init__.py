@@ -15,6 +15,7 @@ from vcs_runtime.cli.bundle import bundle
 from vcs_runtime.cli.capi import capi
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
+from vcs_runtime.cli.engine import engine
 from vcs_runtime.cli.export import export
 from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
@@ -27,7 +28,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, demo, fetch, export, bundle, capi, warm_up, doctor):
+for command in (score, demo, fetch, export, bundle, engine, capi, warm_up, doctor):
     cli.add_command(command)
 
 

@@ -12,9 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 import vcs_runtime
+from vcs_runtime import nvidia
 from vcs_runtime.bundle import Bundle, SegmenterSpec, default_bundle_path, home, open_bundle
 from vcs_runtime.cli.tables import console
-from vcs_runtime.device import available_cores, available_providers, choose_device
+from vcs_runtime.device import available_cores, available_providers, choose_device, import_onnxruntime
+from vcs_runtime.engines import fitting
 from vcs_runtime.errors import BundleError, DeviceError
 
 # Distribution, and the extra that brings it (None: the base install).
@@ -71,6 +73,7 @@ def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
         yield "providers", ", ".join(available_providers())
         device = choose_device("auto")
         yield "device auto", f"{device.engine} ({device.reason})"
+        yield from _gpu(problems)
     except DeviceError as error:
         problems.append(str(error))
     yield "home", f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
@@ -79,10 +82,38 @@ def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
         os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder",
     )
     try:
-        yield "default bundle", _describe(open_bundle("default"))
+        bundle = open_bundle("default")
+        yield "default bundle", _describe(bundle)
+        if bundle.manifest.engines:
+            engines, why = fitting(bundle, "embedder", 0)
+            yield "TensorRT engine", engines[0].model if engines else why
     except BundleError as error:
         yield "default bundle", f"none in {default_bundle_path()}"
         problems.append(str(error))
+
+
+def _gpu(problems: list[str]) -> Iterator[tuple[str, str]]:
+    """The first GPU and what ONNX Runtime needs of NVIDIA's libraries, where it was built for a GPU.
+
+    TensorRT is a matter of choice: what it lacks is said, and is no problem.
+    """
+    if "CUDAExecutionProvider" not in available_providers():
+        return
+    major = nvidia.cuda_major(import_onnxruntime())
+    try:
+        found = nvidia.gpu(0)
+        yield "GPU 0", f"{found.name}, {found.architecture}, {found.memory / 1e9:.0f} GB"
+    except DeviceError as error:
+        yield "GPU 0", "none"
+        problems.append(str(error))
+    for item in nvidia.libraries(major):
+        yield item.name, f"missing ({item.package})" if item.version is None else item.version or "found"
+    if lacking := nvidia.missing(major):
+        problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
+    if "TensorrtExecutionProvider" in available_providers():
+        version = nvidia.tensorrt_version()
+        lacking = nvidia.missing(major, tensorrt=True)
+        yield "TensorRT", f"device tensorrt:N lacks {lacking}" if lacking else f"{version}"
 
 
 def _describe(bundle: Bundle) -> str:

@@ -54,7 +54,11 @@ def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--segmenter", default="auto", metavar="auto|rules|learned|B", show_default=True,
             help="What cuts texts: as their punctuation decides, rules, the model; or another bundle's.",
         ),
-        click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N."),
+        click.option(
+            "--device", default="auto", metavar="D", show_default=True,
+            help="auto, cpu, cuda:N or tensorrt:N.",
+        ),
+        click.option("--gpu-mem-gb", type=float, metavar="GB", help="Of a GPU's memory no more than this."),
         click.option(
             "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads [default: all cores]."
         ),
@@ -92,6 +96,7 @@ def score(
     bundle: str,
     segmenter: str,
     device: str,
+    gpu_mem_gb: float | None,
     threads: int | None,
     cache: Path | None,
     **scoring: Any,
@@ -114,7 +119,9 @@ def score(
         raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
     options = _options(context, **scoring)
     try:
-        scorer = Scorer.open(bundle, device, cache=cache, threads=threads, segmenter=segmenter)
+        scorer = Scorer.open(
+            bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with scorer:

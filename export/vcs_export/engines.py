@@ -1,0 +1,293 @@
+"""TensorRT engines for a bundle: made by ONNX Runtime's TensorRT provider, listed in `bundle.json`, checked.
+
+ONNX Runtime writes a graph of one node, EPContext, and beside it the engine (its "embed mode" 0: inside the
+graph an engine could have no more than 2 GB). Options: https://onnxruntime.ai/docs/execution-providers/
+TensorRT-ExecutionProvider.html. Graphs are typed: no option lets TensorRT lower a precision.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from vcs_export.errors import ExportError
+from vcs_export.examine import TOLERANCES, Check
+from vcs_export.loss import demo_texts
+from vcs_export.tensorrt import problems
+from vcs_runtime import nvidia
+from vcs_runtime.bundle import (
+    MANIFEST,
+    BoundarySpec,
+    Bundle,
+    EmbedderSpec,
+    EngineSpec,
+    FileEntry,
+    home,
+    open_bundle,
+    sha256_of,
+)
+from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, provider_options
+from vcs_runtime.embedder import Embedder
+from vcs_runtime.engines import choose_for, fitting, trust
+from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.integrity import ends_of
+from vcs_runtime.manifest import PARTS
+from vcs_runtime.onnx_check import check_engine_graph
+from vcs_runtime.sat import BoundaryModel
+
+# The largest batch of an engine: documents of a thousand tokens, and chunks enough to keep a GPU busy. Its
+# memory is for the largest batch, whatever is run.
+_ROWS, _TOKENS = 32, 1024
+_FOLDER = "engines"
+_ROUNDS = 5
+
+Tell = Callable[[str], None]
+
+
+def build_engines(
+    bundle: Bundle,
+    device: str = "tensorrt:0",
+    shapes: Sequence[tuple[int, int]] | None = None,
+    parts: Sequence[str] = (),
+    *,
+    tell: Tell = lambda line: None,
+) -> list[Path]:
+    """Make engines of the bundle's graphs for a GPU and list them in its `bundle.json`; returns their files.
+
+    shapes  `(rows, tokens)` of the largest batch of each engine of the embedder
+    parts   "embedder", "segmenter"; none: all that the bundle has
+    tell    is told what is being made: each takes minutes
+
+    Engines of the same parts for this kind of GPU are replaced, by whatever versions they were made.
+    Raises DeviceError (no GPU, no TensorRT), ExportError (a graph that TensorRT does not take, a bundle that
+    cannot be written to); the bundle is then as it was.
+    """
+    chosen = choose_device(device)
+    if chosen.engine != "ort-tensorrt":
+        raise DeviceError(f"{device}: engines are made on a GPU named as tensorrt:N")
+    if not os.access(bundle.root, os.W_OK):
+        raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and make engines there")
+    wanted = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
+    for part in wanted:
+        if found := _refused(bundle, part):
+            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(found)}")
+    gpu = nvidia.gpu(chosen.index)
+    made: list[EngineSpec] = []
+    with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
+        for part in wanted:
+            for rows, tokens in _boxes(bundle, part, shapes):
+                tell(f"{part}, up to {rows} x {tokens} tokens, for {gpu.name} ({gpu.architecture})")
+                made.append(_build(bundle, part, chosen, gpu.architecture, (rows, tokens), Path(name)))
+        listed = _commit(bundle, wanted, gpu.architecture, made, Path(name))
+    for spec in made:
+        trust(listed, spec)
+    return [listed.path(spec.engine) for spec in made]
+
+
+def check_engines(
+    bundle: Bundle, device: str = "tensorrt:0", *, static: bool = False, tell: Tell = lambda line: None
+) -> Iterator[Check]:
+    """Check that TensorRT takes the graphs of a bundle and computes with them what CUDA does; yields each
+    check as it is done.
+
+    static  only what the graphs tell, without a GPU
+
+    Engines that are not there, or do not fit, are made. Raises as `build_engines` does.
+    """
+    parts = [part for part in PARTS if bundle.part(part)]
+    for part in parts:
+        found = _refused(bundle, part)
+        yield Check(f"{part}: operators", not found, "; ".join(found) or "all known to TensorRT 10")
+        if found and not static:
+            return
+    if static:
+        return
+    index = choose_device(device).index
+    missing = [part for part in parts if not fitting(bundle, part, index)[0]]
+    if missing:
+        started = time.perf_counter()
+        build_engines(bundle, device, parts=missing, tell=tell)
+        yield Check("built", True, f"{', '.join(missing)} in {time.perf_counter() - started:.0f} s")
+        bundle = open_bundle(bundle.root)
+    for part in parts:
+        yield from (_compare_embedder if part == "embedder" else _compare_segmenter)(bundle, device)
+
+
+def _refused(bundle: Bundle, part: str) -> list[str]:
+    spec = _spec(bundle, part)
+    found = problems(bundle.path(spec.model))
+    if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
+        found.append("its texts are packed; export it with `--target tensorrt`")
+    return found
+
+
+def _spec(bundle: Bundle, part: str) -> EmbedderSpec | BoundarySpec:
+    spec = bundle.part(part)
+    if spec is None:
+        raise BundleError(f"bundle {bundle.root}: it holds no {part}")
+    return spec
+
+
+def _boxes(bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
+    # The runtime pads windows to a multiple of 16.
+    longest = -(-_spec(bundle, part).max_tokens // 16) * 16
+    chosen = shapes if shapes and part == "embedder" else [(_ROWS, _TOKENS)]
+    return sorted({(rows, min(tokens, longest)) for rows, tokens in chosen})
+
+
+def build_options(
+    device: Device, inputs: Sequence[str], shape: tuple[int, int], context: Path, timing: Path
+) -> dict[str, str]:
+    """The TensorRT provider's options for making an engine and the graph `context` that stands for it.
+
+    inputs  of the graph, each `(rows, tokens)`; shape  of the largest batch;  timing  a folder that remembers
+    how fast kernels were, so that the next engine is made sooner
+    """
+    rows, tokens = shape
+    # Half of what is possible is near what is usual.
+    ranges = {"min": (1, 1), "opt": (max(1, rows // 2), max(1, tokens // 2)), "max": (rows, tokens)}
+    return {
+        **provider_options(device)[0][1],
+        **{
+            f"trt_profile_{which}_shapes": ",".join(f"{name}:{r}x{t}" for name in inputs)
+            for which, (r, t) in ranges.items()
+        },
+        "trt_engine_cache_enable": "1",
+        "trt_dump_ep_context_model": "1",
+        "trt_ep_context_embed_mode": "0",
+        "trt_ep_context_file_path": os.fspath(context),
+        "trt_timing_cache_enable": "1",
+        "trt_timing_cache_path": os.fspath(timing),
+    }
+
+
+def _build(
+    bundle: Bundle, part: str, device: Device, architecture: str, shape: tuple[int, int], work: Path
+) -> EngineSpec:
+    """Make one engine below `work`, in the place that it is to have in the bundle."""
+    ort = import_onnxruntime()
+    spec = _spec(bundle, part)
+    version = nvidia.tensorrt_version() or ""
+    relative = f"{_FOLDER}/{architecture}/{part}-{shape[0]}x{shape[1]}"
+    folder = work / relative
+    folder.mkdir(parents=True)
+    timing = home() / "tensorrt"
+    timing.mkdir(parents=True, exist_ok=True)
+    inputs = [str(item.name) for item in ir.load(bundle.path(spec.model)).graph.inputs]
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # TensorRT has its own
+    context = folder / "model.onnx"
+    providers = provider_options(device)
+    built = (providers[0][0], build_options(device, inputs, shape, context, timing))
+    try:
+        ort.InferenceSession(
+            os.fspath(bundle.path(spec.model)),
+            options,
+            providers=[built, *providers[1:]],
+            enable_fallback=False,
+        )
+    except Exception as error:  # see vcs_runtime.device.open_session
+        raise ExportError(f"{part}: TensorRT could not make an engine: {error}") from None
+    engines = [path for path in folder.iterdir() if path.suffix == ".engine"]
+    if not context.is_file() or len(engines) != 1:
+        raise ExportError(
+            f"{part}: TensorRT took the graph in {len(engines)} pieces, and an engine must hold all of it: "
+            "see what `vcs-runtime engine check --static` says, and ONNX Runtime's log"
+        )
+    check_engine_graph(context, engines[0].name)
+    for path in folder.iterdir():
+        if path not in (context, *engines):
+            path.unlink()  # the shapes, which the manifest has
+    return EngineSpec(
+        part=part,
+        model=f"{relative}/{context.name}",
+        engine=f"{relative}/{engines[0].name}",
+        made_of=bundle.graph_hash(spec),
+        architecture=architecture,
+        tensorrt=version,
+        onnxruntime=ort.__version__,
+        rows=shape[0],
+        tokens=shape[1],
+    )
+
+
+def _commit(
+    bundle: Bundle, parts: Sequence[str], architecture: str, made: Sequence[EngineSpec], work: Path
+) -> Bundle:
+    """Move the engines into the bundle and write its manifest anew; returns the bundle as it is now."""
+    manifest = bundle.manifest
+    old = [e for e in manifest.engines or () if e.part in parts and e.architecture == architecture]
+    gone = {path for engine in old for path in (engine.model, engine.engine)}
+    kept = tuple(engine for engine in manifest.engines or () if engine not in old)
+    new = [path for engine in made for path in (engine.model, engine.engine)]
+    entries = [
+        FileEntry(path, (work / path).stat().st_size, sha256_of(work / path), ends_of(work / path))
+        for path in new
+    ]
+    files = [entry for entry in manifest.files if entry.path not in gone] + entries
+    listed = replace(
+        manifest,
+        files=tuple(sorted(files, key=lambda entry: entry.path)),
+        engines=(*kept, *made) or None,
+    )
+    (work / MANIFEST).write_text(listed.to_json(), encoding="utf-8", newline="\n")
+    # A bundle with a file too many or too few is refused: between here and the end it is one.
+    for path in sorted({str(Path(path).parent) for path in gone}):
+        shutil.rmtree(bundle.root / path, ignore_errors=True)
+    for path in sorted({str(Path(path).parent) for path in new}):
+        shutil.rmtree(bundle.root / path, ignore_errors=True)  # left by a process that was killed
+        (bundle.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).rename(bundle.root / path)
+    (work / MANIFEST).replace(bundle.root / MANIFEST)
+    return Bundle(bundle.root, listed)
+
+
+def _compare_embedder(bundle: Bundle, device: str) -> Iterator[Check]:
+    engine = choose_for(bundle, "embedder", device)
+    texts = demo_texts()
+    texts += [chunk for text in texts for chunk in text.split(". ")]
+    with Embedder(bundle, engine) as ours, Embedder(bundle, cuda_of(engine)) as cuda:
+        tolerance = TOLERANCES.get(ours.spec.precision, 1e-3)
+        difference = float(np.abs(ours.embed(texts) - cuda.embed(texts)).max())
+        yield _like_cuda("embedder", difference, tolerance)
+        yield _faster("embedder", lambda: ours.embed(texts), lambda: cuda.embed(texts))
+
+
+def _compare_segmenter(bundle: Bundle, device: str) -> Iterator[Check]:
+    engine = choose_for(bundle, "segmenter", device)
+    spec = _spec(bundle, "segmenter")
+    assert isinstance(spec, BoundarySpec)
+    texts = demo_texts() * 4
+    ours, cuda = (BoundaryModel(bundle, spec, chosen) for chosen in (engine, cuda_of(engine)))
+    pairs = zip(ours.probabilities(texts), cuda.probabilities(texts), strict=True)
+    difference = max(float(np.abs(a - b).max()) for a, b in pairs)
+    yield _like_cuda("segmenter", difference, TOLERANCES.get(spec.precision, 1e-3))
+    yield _faster("segmenter", lambda: ours.probabilities(texts), lambda: cuda.probabilities(texts))
+    ours.close()
+    cuda.close()
+
+
+def _like_cuda(part: str, difference: float, tolerance: float) -> Check:
+    detail = f"differs from CUDA by {difference:.1e} at most, {tolerance:.0e} allowed"
+    return Check(f"{part}: parity", difference <= tolerance, detail)
+
+
+def _faster(part: str, ours: Callable[[], object], cuda: Callable[[], object]) -> Check:
+    """How much faster than CUDA, in turns; a figure, and nothing that could fail."""
+    seconds: tuple[list[float], list[float]] = [], []
+    for _ in range(_ROUNDS):
+        for side, run in zip(seconds, (ours, cuda), strict=True):
+            started = time.perf_counter()
+            run()
+            side.append(time.perf_counter() - started)
+    ratio = float(np.median(seconds[1]) / np.median(seconds[0]))
+    return Check(f"{part}: speed", True, f"{ratio:.2f} times that of CUDA")

@@ -1,0 +1,115 @@
+"""What the operator list of TensorRT 10 says of the graphs that are exported here, and of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from support.tiny_bert import build_tiny_bundle
+from support.tiny_layouts import build_layout_bundle
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from support.tiny_sat import build_tiny_sat_bundle
+from vcs_export.errors import ExportError
+from vcs_export.tensorrt import problems
+from vcs_runtime.bundle import default_bundle_path
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_nv_embed_for_tensorrt_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime="tensorrt")
+    assert problems(bundle / "embedder/model.onnx") == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_sat_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
+    bundle = build_tiny_sat_bundle(tmp_path, precision=precision)
+    assert problems(bundle / "segmenter/model.onnx") == []
+
+
+def test_encoders_have_nothing_that_it_refuses(tmp_path: Path) -> None:
+    assert problems(build_tiny_bundle(tmp_path) / "embedder/model.onnx") == []
+
+
+@pytest.mark.parametrize("part", ["embedder", "segmenter"])
+def test_the_default_has_nothing_that_it_refuses(part: str) -> None:
+    assert problems(default_bundle_path() / part / "model.onnx") == []
+
+
+def test_a_packed_graph_is_refused_for_its_lengths(tmp_path: Path) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path)
+    found = problems(bundle / "embedder/model.onnx")
+    assert "Attention takes no past_key, past_value or nonpad_kv_seqlen" in found
+    assert "Attention takes Q, K, V and a mask of 4 dimensions only" in found
+
+
+def test_a_graph_with_ort_operators_is_refused(tmp_path: Path) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="int8")
+    assert "com.microsoft.MatMulNBits is no standard operator" in problems(bundle / "embedder/model.onnx")
+
+
+def test_dynamic_int8_is_refused(tmp_path: Path) -> None:
+    bundle = build_tiny_sat_bundle(tmp_path, precision="int8")
+    found = problems(bundle / "segmenter/model.onnx")
+    assert {"DynamicQuantizeLinear is not supported", "MatMulInteger is not supported"} <= set(found)
+
+
+def _save(path: Path, nodes: list[onnx.NodeProto], opset: int = 17, **initializers: np.ndarray) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in initializers.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
+    return path
+
+
+def test_types_and_opsets_beyond_the_list_are_named(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["b"], to=TensorProto.BOOL),
+        helper.make_node("Cast", ["b"], ["u"], to=TensorProto.UINT8),
+        helper.make_node("Identity", ["u"], ["v"]),
+        helper.make_node("Cast", ["v"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert problems(_save(tmp_path / "a.onnx", nodes)) == [
+        "Identity does not take UINT8",
+        "Cast does not take UINT8",
+    ]
+    assert problems(_save(tmp_path / "b.onnx", [helper.make_node("Relu", ["x"], ["y"])], 25)) == [
+        "opset 25, beyond 9 to 24"
+    ]
+
+
+def test_axes_must_be_constant_and_zero_points_zero(tmp_path: Path) -> None:
+    axes = [
+        helper.make_node("Shape", ["x"], ["s"], start=1, end=2),
+        helper.make_node("Sub", ["s", "three"], ["axes"]),
+        helper.make_node("Unsqueeze", ["x", "axes"], ["y"]),
+    ]
+    assert problems(_save(tmp_path / "a.onnx", axes, three=np.array([3]))) == [
+        "Unsqueeze takes constant axes only"
+    ]
+    quantised = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    scale = np.array(0.5, np.float32)
+    for zero, count in ((0, 0), (3, 2)):
+        path = _save(tmp_path / f"{zero}.onnx", quantised, scale=scale, zero=np.array(zero, np.int8))
+        assert len(problems(path)) == count
+
+
+def test_what_is_no_graph_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_bytes(b"no graph")
+    with pytest.raises(ExportError, match=r"x\.onnx: its types cannot be inferred"):
+        problems(tmp_path / "x.onnx")
+
+
+def test_a_layout_for_cuda_is_not_mistaken(tmp_path: Path) -> None:
+    """The plain graph of the packed layout has only operators that TensorRT knows; its inputs are another matter."""
+    assert problems(build_layout_bundle(tmp_path / "b", "packed") / "embedder/model.onnx") == []

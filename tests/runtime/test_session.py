@@ -1,0 +1,440 @@
+"""Sessions: options of a GPU, memory that does not suffice, release; on a stand-in, and on the CPU."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support import stand_in
+from support.stories import story, stripped
+from support.tiny_layouts import build_layout_bundle
+from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
+from vcs_runtime.device import Device, choose_device, provider_options
+from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.session import Budget, ahead, run_batches
+
+TEXTS = [" ".join(story(i).split()[: 1 + i % 9]) for i in range(40)]
+NO_MEMORY = "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested buffer of size 9"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> stand_in.Machine:
+    return stand_in.put_in(monkeypatch)
+
+
+@pytest.fixture(scope="module", params=["packed", "masked"])
+def layout_bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_layout_bundle(tmp_path_factory.mktemp("layouts") / request.param, request.param)
+
+
+def test_a_gpu_session_grows_by_what_it_needs_keeps_float32_and_has_its_weights_apart(
+    tiny_bundle: Path, machine: stand_in.Machine
+) -> None:
+    Embedder.open(tiny_bundle, "cuda:0", gpu_mem_gb=1.5).close()
+    [session] = machine.sessions
+    assert session.providers == {
+        "CUDAExecutionProvider": {
+            "device_id": "0",
+            "arena_extend_strategy": "kSameAsRequested",
+            "use_tf32": "0",
+            "gpu_mem_limit": "1500000000",
+        }
+    }
+    key = "session.use_device_allocator_for_initializers"
+    assert session.options.get_session_config_entry(key) == "1"
+    assert not session.options.enable_mem_pattern
+
+
+def test_what_onnx_runtimes_loader_prints_does_not_reach_the_output(
+    tiny_bundle: Path, machine: stand_in.Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Embedder.open(tiny_bundle, "cuda:0").close()
+    assert capsys.readouterr().out == ""
+
+
+def test_both_models_share_the_memory_that_may_be_taken(
+    mixed_bundle: Path, tiny_bundle: Path, machine: stand_in.Machine
+) -> None:
+    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, gpu_mem_gb=2):
+        limits = [int(s.providers["CUDAExecutionProvider"]["gpu_mem_limit"]) for s in machine.sessions]
+    assert len(limits) == 2
+    assert sum(limits) == pytest.approx(2e9, abs=2)
+    sizes = [
+        next((bundle / part).glob("*.data")).stat().st_size
+        for bundle, part in ((tiny_bundle, "embedder"), (mixed_bundle, "segmenter"))
+    ]
+    assert limits[0] / limits[1] == pytest.approx(sizes[0] / sizes[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_refused(tiny_bundle: Path, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="^gpu_mem_gb must be a number of GB above 0"):
+        Embedder.open(tiny_bundle, "cpu", gpu_mem_gb=wrong)
+
+
+def test_a_gpu_computes_what_the_cpu_does(layout_bundle: Path, machine: stand_in.Machine) -> None:
+    with Embedder.open(layout_bundle, "cuda:0") as gpu:
+        found = gpu.embed(TEXTS)
+    assert machine.runs
+    with Embedder.open(layout_bundle, "cpu") as cpu:
+        np.testing.assert_allclose(found, cpu.embed(TEXTS), atol=2e-6)
+
+
+def test_batches_that_memory_does_not_suffice_for_are_halved(
+    layout_bundle: Path, machine: stand_in.Machine
+) -> None:
+    """The stand-in has memory for five texts at a time, and fails as ONNX Runtime does."""
+
+    failed: list[int] = []
+
+    def fail(inputs: dict[str, Any]) -> None:
+        rows = len(inputs["lengths" if "lengths" in inputs else "input_ids"])
+        if rows > 5:
+            failed.append(rows)
+            raise RuntimeError(NO_MEMORY)
+
+    with Embedder.open(layout_bundle, "cuda:0") as embedder:
+        whole = embedder.embed(TEXTS)
+        machine.before = fail
+        np.testing.assert_allclose(embedder.embed(TEXTS), whole, atol=2e-6)
+        assert len(failed) > 1
+        failed.clear()
+        embedder.embed(TEXTS)
+        assert not failed  # what fits is remembered
+        machine.before = lambda inputs: fail({"lengths": [0] * 6})
+        with pytest.raises(DeviceMemoryError, match="Failed to allocate memory"):
+            embedder.embed(TEXTS[:1])
+
+
+def test_a_boundary_model_halves_its_batches_too(sat_bundle: Path, machine: stand_in.Machine) -> None:
+    texts = [stripped(i, 8) for i in range(6)]
+
+    def fail(inputs: dict[str, Any]) -> None:
+        if len(inputs["input_ids"]) > 2:
+            raise RuntimeError("CUDA failure 2: out of memory ; GPU=0")
+
+    with Segmenter.open(sat_bundle, "cuda:0") as segmenter:
+        whole = segmenter.boundary_probabilities(texts)
+        machine.before = fail
+        for found, wanted in zip(segmenter.boundary_probabilities(texts), whole, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_another_failure_is_no_lack_of_memory(layout_bundle: Path, machine: stand_in.Machine) -> None:
+    def fail(inputs: dict[str, Any]) -> None:
+        raise RuntimeError("Non-zero status code returned while running Gather node")
+
+    with Embedder.open(layout_bundle, "cuda:0") as embedder:
+        machine.before = fail
+        with pytest.raises(DeviceError, match="Gather node") as error:
+            embedder.embed(TEXTS)
+    assert not isinstance(error.value, DeviceMemoryError)
+    assert len(machine.runs) == 1
+
+
+_STARVED = """
+import resource, sys
+from vcs_runtime import Embedder, packing, session
+
+packing.TOKEN_BUDGET["ort-cpu"] = 1 << 30
+texts = [" ".join(["dog", "car", str(i)] * 8) for i in range(4096)]
+run = session.run_session
+
+def starved(*arguments, **options):
+    taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (40 << 20), resource.RLIM_INFINITY))
+    try:
+        return run(*arguments, **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+with Embedder.open(sys.argv[1], "cpu", threads=1) as embedder:
+    wanted = embedder.embed(texts[::512])
+    session.run_session = starved
+    assert (embedder.embed(texts)[::512] == wanted).all()
+    print(embedder._budget.tokens)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited as Linux does it")
+def test_a_processor_without_memory_halves_its_batches(tiny_bundle: Path, tmp_path: Path) -> None:
+    """ONNX Runtime's own failure, in a process that may not grow."""
+    done = subprocess.run(
+        [sys.executable, "-c", _STARVED, str(tiny_bundle)], capture_output=True, text=True, check=False,
+        env={**os.environ, "VCS_RUNTIME_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert 1 <= int(done.stdout) < 1 << 20
+
+
+def test_a_released_scorer_holds_no_session_and_scores_the_same_afterwards(
+    tiny_bundle: Path, mixed_bundle: Path, machine: stand_in.Machine
+) -> None:
+    pairs = [(stripped(1, 3), stripped(2, 3)), (story(3), story(4))]
+    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, memory_mb=0) as scorer:
+        first = scorer.score_many(pairs)
+        assert machine.open_sessions == 2
+        scorer.release()
+        scorer.release()
+        gc.collect()
+        assert machine.open_sessions == 0
+        assert [result.scores for result in scorer.score_many(pairs)] == [r.scores for r in first]
+        assert machine.open_sessions == 2
+    gc.collect()
+    assert machine.open_sessions == 0
+    with pytest.raises(RuntimeError, match="the embedder is closed"):
+        scorer.embedder.embed(["dog"])
+
+
+def test_release_on_the_cpu_gives_memory_back() -> None:
+    """By resident memory, in a process of its own, of the default's 90 MB."""
+    script = """
+import sys
+from vcs_runtime import Embedder
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+texts = ["a man opens a door"] + [f"a man {i} " * 9 for i in range(64)]
+embedder = Embedder.open("default", "cpu")
+vectors = embedder.embed(texts)
+held = resident()
+embedder.release()
+print(held - resident())
+assert (embedder.embed(texts) == vectors).all()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 30e6
+
+
+def test_a_session_may_be_released_while_threads_use_it(tiny_bundle: Path) -> None:
+    with Embedder.open(tiny_bundle, "cpu") as embedder:
+        wanted = embedder.embed(TEXTS)
+        stop = threading.Event()
+        wrong: list[Any] = []
+
+        def use() -> None:
+            while not stop.is_set():
+                if not np.array_equal(embedder.embed(TEXTS), wanted):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=use) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            embedder.release()
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_the_arena_gives_back_now_and_then_what_it_does_not_use(
+    layout_bundle: Path, machine: stand_in.Machine
+) -> None:
+    with Embedder.open(layout_bundle, "cuda:0") as embedder:
+        for text in TEXTS * 2:
+            embedder.embed([text])
+    entries = [options for _, options in machine.runs]
+    assert entries[31] == {"memory.enable_memory_arena_shrinkage": "gpu:0"}
+    assert [bool(options) for options in entries] == [run % 32 == 31 for run in range(len(entries))]
+
+
+def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Machine) -> None:
+    cuda = choose_device("cuda:0")
+    assert Budget(cuda, 4096).tokens == 16384
+    machine.free = 1 << 30
+    budget = Budget(cuda, 4096)
+    assert 512 < budget.tokens < 1600
+    machine.free = 0
+    assert budget.tokens > 512  # asked once
+    budget.forget()
+    assert budget.tokens == 512
+    machine.libraries.discard("cudart")
+    budget.forget()
+    assert budget.tokens == 16384  # nobody knows
+    machine.libraries.add("cudart")
+    machine.free = 100 << 30
+    assert 512 < Budget(choose_device("cuda:0", 3.0), 4096, weights=2_000_000_000).tokens < 1600
+
+
+def test_a_model_that_does_not_fit_is_not_opened_again_and_again(
+    tiny_bundle: Path, machine: stand_in.Machine
+) -> None:
+    """Smaller batches would not help there."""
+    with Embedder.open(tiny_bundle, "cuda:0") as embedder:
+        embedder.release()
+        opened = len(machine.sessions)
+
+        def fail(model: Path, options: dict[str, str]) -> None:
+            raise RuntimeError(NO_MEMORY)
+
+        machine.built = fail
+        with pytest.raises(DeviceError, match="memory does not suffice for") as error:
+            embedder.embed(TEXTS)
+        assert not isinstance(error.value, DeviceMemoryError)
+        assert len(machine.sessions) == opened + 1
+
+
+def test_what_rules_cut_is_remembered(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
+        cut: list[str] = []
+        sentences = scorer.segmenter.sentences
+        monkeypatch.setattr(
+            scorer.segmenter, "sentences", lambda text, what: (cut.append(text), sentences(text, what))[1]
+        )
+        first = [scorer.score(story(1), story(i)) for i in (2, 3)]
+        assert len(cut) == 3
+        assert [scorer.score(story(1), story(i)).to_dict() for i in (2, 3)] == [r.to_dict() for r in first]
+        assert scorer.score(story(1), story(2), chunk_size=3).n_ref == 2
+        assert len(cut) == 3
+
+
+class _FixedBudget(Budget):
+    def __init__(self, tokens: int) -> None:
+        super().__init__(Device("ort-cpu", "CPUExecutionProvider", "test"), 1)
+        self._tokens = tokens
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("capacity", [1, 3, 10, 64])
+def test_every_row_is_run_once_however_little_fits(capacity: int, at_once: int) -> None:
+    lengths = [1 + (7 * i) % 5 for i in range(30)]
+    finished: list[int] = []
+
+    def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], None]]:
+        size = max(1, tokens // 5)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], None
+
+    def run(rows: list[int], _: None) -> None:
+        if len(rows) > capacity:
+            raise DeviceMemoryError("no memory")
+        finished.extend(rows)
+
+    run_batches(lengths, _FixedBudget(1000), cut, run, at_once)
+    assert sorted(finished) == list(range(30))
+
+
+def test_a_failure_in_one_of_two_batches_at_a_time_is_raised() -> None:
+    def run(rows: list[int], _: None) -> None:
+        if 3 in rows:
+            raise KeyError("the third")
+
+    budget = _FixedBudget(10)
+    for at_once in (1, 2):
+        with pytest.raises(KeyError, match="the third"):
+            run_batches([1] * 6, budget, lambda rows, _: (([row], None) for row in rows), run, at_once)
+
+
+def test_two_batches_run_at_a_time_where_all_cores_are_taken(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And vectors are those of one at a time, to the bit."""
+    monkeypatch.setattr("vcs_runtime.embedder.available_cores", lambda: 2)
+    both = threading.Barrier(2, timeout=20)
+    with Embedder.open(tiny_bundle, "cpu", threads=1) as one, Embedder.open(tiny_bundle, "cpu") as two:
+        run = two._session.run
+        met: list[int] = []
+
+        def meet(inputs: dict[str, Any]) -> Any:
+            if len(met) < 2:
+                met.append(both.wait())
+            return run(inputs)
+
+        monkeypatch.setattr(two._session, "run", meet)
+        assert np.array_equal(two.embed(TEXTS), one.embed(TEXTS))
+        assert sorted(met) == [0, 1]
+
+
+def test_ahead_keeps_order_works_ahead_by_one_and_passes_errors_on() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for i in range(4):
+            made.append(i)
+            yield i
+        raise KeyError("the end")
+
+    stream = ahead(items())
+    assert next(stream) == 0
+    got = [0]
+    for item in islice(stream, 3):
+        got.append(item)
+        assert len(made) <= item + 2
+    with pytest.raises(KeyError, match="the end"):
+        next(stream)
+    assert got == [0, 1, 2, 3]
+
+
+def test_the_next_batch_is_laid_out_while_a_gpu_works(
+    layout_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of the first batch waits until the second one has been laid out."""
+    from vcs_runtime import packing
+
+    laid_out = threading.Semaphore(0)
+    for name, lay_out in packing._LAYOUTS.items():
+        monkeypatch.setitem(
+            packing._LAYOUTS, name, lambda *arguments, _f=lay_out: (laid_out.release(), _f(*arguments))[1]
+        )
+    waited: list[bool] = []
+
+    def wait(inputs: dict[str, Any]) -> None:
+        if not waited:
+            waited.append(laid_out.acquire(timeout=20) and laid_out.acquire(timeout=20))
+
+    with Embedder.open(layout_bundle, "cuda:0") as embedder:
+        embedder._budget.shorten(24)
+        machine.before = wait
+        embedder.embed(TEXTS)
+    assert waited == [True]
+
+
+def test_a_provider_that_does_not_start_is_named_with_the_packages_that_are_missing(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = stand_in.put_in(monkeypatch, starts=False)
+    machine.libraries -= {"cublas", "cudnn"}
+    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider") as error:
+        Embedder.open(tiny_bundle, "cuda:0")
+    assert "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+
+
+def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = stand_in.put_in(monkeypatch)
+    assert choose_device("auto").engine == "ort-cuda"
+    machine.libraries.discard("curand")
+    device = choose_device("auto")
+    assert device.engine == "ort-cpu"
+    assert device.reason == "auto: CUDA cannot start: missing: libcurand.so.10 (nvidia-curand)"
+    machine.libraries.add("curand")
+    machine.gpus = 0
+    assert "there is no such GPU, the driver shows 0" in choose_device("auto").reason
+    machine.available = ["CPUExecutionProvider"]
+    assert choose_device("auto").reason == "auto: the installed ONNX Runtime has no CUDAExecutionProvider"
+    with pytest.raises(DeviceError, match=r"tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
+        choose_device("tensorrt:0")
+
+
+def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = stand_in.put_in(monkeypatch)
+    machine.libraries -= {"nvinfer", "cudnn"}
+    with pytest.raises(DeviceError, match=r"libnvinfer\.so\.10 \(tensorrt-cu13>=10,<11") as error:
+        choose_device("tensorrt:0")
+    assert "libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+
+
+def test_inputs_of_an_engine_lie_in_cudas_memory(machine: stand_in.Machine) -> None:
+    names = [name for name, _ in provider_options(choose_device("tensorrt:1", 3))]
+    assert names == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
+    assert {options["device_id"] for _, options in provider_options(choose_device("tensorrt:1"))} == {"1"}

@@ -1,0 +1,212 @@
+"""A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA and TensorRT, and
+computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that border all is real."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import onnx
+import onnxruntime as real
+import pytest
+from onnx import helper
+
+from vcs_runtime import nvidia
+
+PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand", "cudnn", "nvinfer", "nvonnxparser")
+
+
+@dataclass
+class Machine:
+    """What the stand-in shows, and what was done with it.
+
+    sessions  the model, the options and the providers of each session that was opened
+    runs      the shapes of `input_ids` of each run, with its run options
+    before    called with the inputs of a run before it; may raise what ONNX Runtime would
+    """
+
+    libraries: set[str] = field(default_factory=lambda: {*LIBRARIES, "nvinfer_plugin"})
+    architecture: tuple[int, int] = (9, 0)
+    tensorrt: int = 101601
+    gpus: int = 1
+    free: int = 100 << 30
+    available: list[str] = field(default_factory=lambda: list(PROVIDERS))
+    starts: bool = True
+    sessions: list[SimpleNamespace] = field(default_factory=list)
+    runs: list[tuple[tuple[int, ...], dict[str, str]]] = field(default_factory=list)
+    before: Callable[[dict[str, Any]], None] = lambda inputs: None
+    built: Callable[[Path, dict[str, str]], None] = lambda model, options: None
+    """Called with the model and the first provider's options when a session is opened: engines are made then."""
+
+    @property
+    def open_sessions(self) -> int:
+        return sum(session.alive() is not None for session in self.sessions)
+
+
+class _RunOptions:
+    def __init__(self) -> None:
+        self.real = real.RunOptions()
+        self.entries: dict[str, str] = {}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        self.entries[key] = value
+
+    @property
+    def log_severity_level(self) -> int:
+        return int(self.real.log_severity_level)
+
+    @log_severity_level.setter
+    def log_severity_level(self, level: int) -> None:
+        self.real.log_severity_level = level
+
+
+class _Binding:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.real = session.io_binding()
+        self.inputs: dict[str, Any] = {}
+
+    def bind_ortvalue_input(self, name: str, value: Any) -> None:
+        self.inputs[name] = value
+        self.real.bind_ortvalue_input(name, value)
+
+    def bind_output(self, name: str, kind: str, index: int) -> None:
+        assert kind == "cuda"
+        self.real.bind_output(name, "cpu", 0)
+
+    def copy_outputs_to_cpu(self) -> Any:
+        return self.real.copy_outputs_to_cpu()
+
+
+def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
+    """Put the stand-in in the place of ONNX Runtime and of NVIDIA's libraries for one test."""
+    import weakref
+
+    machine = Machine(**shows)
+
+    class Session:
+        def __init__(
+            self, model: str, options: Any, providers: list[tuple[str, dict[str, str]]], enable_fallback: bool
+        ) -> None:
+            self._providers = providers if machine.starts else [("CPUExecutionProvider", {})]
+            entry = SimpleNamespace(model=Path(model), options=options, providers=dict(providers))
+            entry.alive = weakref.ref(self)
+            machine.sessions.append(entry)
+            machine.built(Path(model), dict(providers[0][1]))
+            graph = _graph(Path(model))
+            self._real = real.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+        def get_providers(self) -> list[str]:
+            return [name for name, _ in self._providers]
+
+        def get_provider_options(self) -> dict[str, dict[str, str]]:
+            return dict(self._providers)
+
+        def get_inputs(self) -> Any:
+            return self._real.get_inputs()
+
+        def get_outputs(self) -> Any:
+            return self._real.get_outputs()
+
+        def run(self, outputs: list[str], inputs: dict[str, Any], options: _RunOptions) -> Any:
+            assert self.get_providers() == ["CPUExecutionProvider"]
+            return self._real.run(outputs, inputs, options.real)
+
+        def io_binding(self) -> _Binding:
+            return _Binding(self._real)
+
+        def run_with_iobinding(self, binding: _Binding, options: _RunOptions) -> None:
+            inputs = {name: value.numpy() for name, value in binding.inputs.items()}
+            machine.runs.append((inputs["input_ids"].shape, options.entries))
+            machine.before(inputs)
+            self._real.run_with_iobinding(binding.real, options.real)
+
+    class OrtValue:
+        @staticmethod
+        def ortvalue_from_numpy(array: Any, kind: str, index: int) -> Any:
+            assert kind == "cuda"
+            return real.OrtValue.ortvalue_from_numpy(array)
+
+    module = ModuleType("onnxruntime")
+    for name in ("SessionOptions", "GraphOptimizationLevel", "ExecutionOrder"):
+        setattr(module, name, getattr(real, name))
+    module.__dict__.update(
+        InferenceSession=Session,
+        RunOptions=_RunOptions,
+        OrtValue=OrtValue,
+        __version__="1.31.1",
+        cuda_version="13.0",
+        get_available_providers=lambda: machine.available,
+        preload_dlls=lambda: print("Failed to load libnonsense.so"),
+    )
+    monkeypatch.setitem(sys.modules, "onnxruntime", module)
+    monkeypatch.setattr(nvidia, "_load", lambda name: _library(machine, name))
+    return machine
+
+
+def write_engine(context: Path, graph: Path, pieces: int = 1, **attributes: Any) -> None:
+    """What ONNX Runtime leaves where TensorRT makes an engine: of a graph of which `_graph` knows the way back."""
+    for piece in range(pieces):
+        engine = context.with_name(f"TRTKernel_{piece}_sm90.engine")
+        engine.write_text(str(graph))
+    context.with_name("TRTKernel_0.profile").write_text("shapes")
+    told = {"embed_mode": 0, "ep_cache_context": "TRTKernel_0_sm90.engine", "hardware_architecture": "90"}
+    node = helper.make_node(
+        "EPContext", ["input_ids"], ["embedding"], domain="com.microsoft", **{**told, **attributes}
+    )
+    onnx.save(helper.make_model(helper.make_graph([node], "engine", [], [])), context)
+
+
+def _graph(model: Path) -> Path:
+    """The graph that an engine was made of; any other is its own."""
+    engines = list(model.parent.glob("*.engine"))
+    return Path(engines[0].read_text()) if engines else model
+
+
+def _library(machine: Machine, name: str) -> Any:
+    stem = name.partition(".")[0].removeprefix("lib")
+    if stem not in machine.libraries:
+        return None
+
+    def give(reference: Any, value: int) -> int:
+        reference._obj.value = value
+        return 0
+
+    def memory(free: Any, total: Any) -> int:
+        free._obj.value, total._obj.value = machine.free, 141 << 30
+        return 0
+
+    def named(buffer: Any, size: int, device: Any) -> None:
+        buffer.value = b"NVIDIA H200"
+
+    functions = {
+        "cuda": {
+            "cuInit": lambda flags: 0,
+            "cuDriverGetVersion": lambda out: give(out, 13000),
+            "cuDeviceGet": lambda out, index: give(out, index) if index < machine.gpus else 101,
+            "cuDeviceGetCount": lambda out: give(out, machine.gpus),
+            "cuDeviceGetName": named,
+            "cuDeviceGetAttribute": lambda out, which, device: give(out, machine.architecture[which - 75]),
+            "cuDeviceTotalMem_v2": lambda out, device: give(out, 141 << 30),
+        },
+        "cudart": {
+            "cudaRuntimeGetVersion": lambda out: give(out, 13000),
+            "cudaSetDevice": lambda index: 0,
+            "cudaMemGetInfo": memory,
+        },
+        "cudnn": {"cudnnGetVersion": _number(91400)},
+        "nvinfer": {"getInferLibVersion": _number(machine.tensorrt)},
+    }
+    return SimpleNamespace(**functions.get(stem, {}))
+
+
+def _number(value: int) -> Callable[[], int]:
+    def get() -> int:  # a function, because the caller sets its `restype`
+        return value
+
+    return get
