@@ -14,6 +14,7 @@ import vcs_runtime
 from vcs_runtime.cli.bundle import bundle
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
+from vcs_runtime.cli.experiment import experiment
 from vcs_runtime.cli.export import export
 from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
@@ -26,7 +27,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, demo, fetch, export, bundle, warm_up, doctor):
+for command in (score, experiment, demo, fetch, export, bundle, warm_up, doctor):
     cli.add_command(command)
 
 
