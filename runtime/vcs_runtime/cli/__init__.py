@@ -12,6 +12,7 @@ import click
 
 import vcs_runtime
 from vcs_runtime.cli.bundle import bundle
+from vcs_runtime.cli.compare import compare
 from vcs_runtime.cli.demo import demo
 from vcs_runtime.cli.doctor import doctor
 from vcs_runtime.cli.experiment import experiment
@@ -27,7 +28,7 @@ def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 
 
-for command in (score, experiment, demo, fetch, export, bundle, warm_up, doctor):
+for command in (score, compare, experiment, demo, fetch, export, bundle, warm_up, doctor):
     cli.add_command(command)
 
 

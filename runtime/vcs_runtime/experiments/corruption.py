@@ -9,6 +9,7 @@ import numpy as np
 
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import TABLE_1_INVALID, Case, Problems
+from vcs_runtime.experiments.plots import plot_all
 from vcs_runtime.experiments.results import Cell, Results, Table, means_table, write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
 
@@ -27,8 +28,13 @@ def run(
     overwrite: bool = False,
     progress: bool = True,
     threshold: float = 0.5,
+    plots: str | None = None,
 ) -> Results:
-    """Score every case, and write pairs.csv, the tables and results.json into `out`."""
+    """Score every case, and write pairs.csv, the tables and results.json into `out`.
+
+    threshold  a score from here on says "valid"
+    plots      a column of `metrics`, of which plots are drawn into `out`; None: no plots
+    """
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
     found = run_jobs(
         jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
@@ -45,6 +51,8 @@ def run(
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.found)
     results.tables += tables(scored, found, published, metrics, threshold)
     results.write(out)
+    if plots:
+        plot_all(scored, found, published, plots, out)
     return results
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import multiprocessing
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vcs_numba import Params
 from vcs_runtime.errors import InputError, TextError
@@ -20,6 +19,9 @@ from vcs_runtime.jobs import OutputFile
 from vcs_runtime.progress import progress_bar
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 Scored = dict[str, float] | TextError
 # Pairs that are scored and written at a time: what a job that is stopped may lose.
@@ -54,9 +56,7 @@ class Lexical:
         self.meteor = meteor_is_there()
         self.columns = (*METRICS[:2], METEOR, *METRICS[2:]) if self.meteor else METRICS
         self.signature = identity(self.meteor)
-        self._pool = (
-            ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) if workers > 1 else None
-        )
+        self._pool = _processes(workers) if workers > 1 else None
 
     def start(self, jobs: Sequence[Job]) -> Iterator[dict[str, float]]:
         """The scores of each job, computed while the caller does something else."""
@@ -68,6 +68,24 @@ class Lexical:
         """End the processes."""
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
+
+
+def _processes(count: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Spawned: a fork would copy the threads' locks of ONNX Runtime.
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
+
+
+def merge(single: Sequence[Scored], others: dict[str, float]) -> Scored:
+    """The best of what each reference gave, by column, beside the scores of `others`; or the first error."""
+    scores: list[dict[str, float]] = []
+    for found in single:
+        if isinstance(found, TextError):
+            return found
+        scores.append(found)
+    return others | {name: max(found[name] for found in scores) for name in scores[0]}
 
 
 class LongMetrics:
@@ -100,24 +118,26 @@ class LongMetrics:
         self.signature = f"{line}|lcts:{','.join(format(lct, 'g') for lct in lcts)}|{lexical.signature}"
 
     def score(self, jobs: Sequence[Job]) -> list[Scored]:
-        """The scores of each job (one reference each) by column, or why it has none."""
+        """The scores of each job by column, or why it has none; of several references each metric's best."""
         known = self._lexical.start(jobs)
-        matrices = self._cut_and_embed([(job.references[0], job.generated) for job in jobs])
+        pairs = [(reference, job.generated) for job in jobs for reference in job.references]
+        matrices = self._cut_and_embed(pairs)
         good = [matrix for matrix in matrices if isinstance(matrix, Matrix)]
         rows: dict[str, Iterator[Any]] = {
             name: iter(vcs(good, params)) for name, params in self._params.items()
         }
-        found: list[Scored] = []
-        for matrix, scores in zip(matrices, known, strict=True):
+        single: list[Scored] = []
+        for matrix in matrices:
             if isinstance(matrix, TextError):
-                found.append(matrix)
+                single.append(matrix)
                 continue
             records = {name: next(row) for name, row in rows.items()}
             first = next(iter(records.values()))
-            scores |= {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
+            scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
             scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
-            found.append(scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()})
-        return found
+            single.append(scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()})
+        return [merge(list(islice(results, len(job.references))), others)
+                for results in [iter(single)] for job, others in zip(jobs, known, strict=True)]  # fmt: skip
 
     def _cut_and_embed(self, pairs: Sequence[tuple[str, str]]) -> list[Matrix | TextError]:
         found: list[Matrix | TextError] = []

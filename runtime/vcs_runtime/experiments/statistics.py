@@ -5,6 +5,7 @@ Every draw comes from a seed that is given, so the same scores give the same num
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,3 +123,32 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
         "F1": 2 * precision * recall / (precision + recall) if hits else 0.0,
         "AUC": u / (int(valid.sum()) * int((~valid).sum())) if both else float("nan"),
     }
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A correlation with ratings: the mean over raters, its 95 % bootstrap interval, and each rater's own."""
+
+    mean: float
+    low: float
+    high: float
+    by_rater: tuple[float, ...]
+
+
+def rated(
+    measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
+    *, resamples: int = RESAMPLES, seed: int = SEED,
+) -> Rated:  # fmt: skip
+    """`measure` of scores `(n,)` against each column of ratings `(n, raters)`; resamples whole `groups`."""
+    rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
+    draw = np.random.default_rng(seed)
+
+    def of(chosen: npt.NDArray[np.intp]) -> list[float]:
+        return [measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])]
+
+    single = of(np.arange(len(scores)))
+    means = [
+        float(np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))]))))
+        for _ in range(resamples)
+    ]
+    return Rated(float(np.mean(single)), *_interval(np.array(means)), tuple(single))
