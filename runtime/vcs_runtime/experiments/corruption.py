@@ -114,8 +114,10 @@ def _agreement(cases: Sequence[Case], found: Found, published: Published, metric
             (found[c.id][metric], published[c.id][metric]) for c in cases if metric in published.get(c.id, ())
         ]
         ours, theirs = np.array(both).T if both else np.empty((2, 0))
-        equal = int((np.round(ours, 3) == theirs).sum())
-        off = float(np.abs(np.round(ours, 3) - theirs).max()) if both else float("nan")
+        # Python's `round` is exact where NumPy's is not: it multiplies first.
+        rounded = np.array([round(value, 3) for value in ours.tolist()])
+        equal = int((rounded == theirs).sum())
+        off = float(np.abs(rounded - theirs).max()) if both else float("nan")
         rho, tau = statistics.spearman(ours, theirs), statistics.kendall(ours, theirs)
         rows.append((metric, len(both), equal, off, rho, tau))
     columns = ("metric", "pairs", "equal to 3 decimals", "largest difference", "Spearman", "Kendall tau-b")

@@ -20,7 +20,7 @@ from vcs_runtime.text import check_text
 POSITIONS = ("beginning", "middle", "end", "random")
 SERIES = ("addition", "deletion", "chronology")
 # The authors keep what is scored in `data/mpii/KIND/aug_dataset` (a hundred scenes, or all, beside it).
-_FOLDERS = ("{}", "{}/aug_dataset", "data/mpii/{}/aug_dataset", "exp/data/mpii/{}/aug_dataset")
+_FOLDERS = ("{}/aug_dataset", "data/mpii/{}/aug_dataset", "exp/data/mpii/{}/aug_dataset", "{}")
 _SIZES = ("", "_full", "_100")
 _RESULTS = "results/mpii/{}/individual_results"
 _PUBLISHED = ("{}-published", _RESULTS, f"exp/{_RESULTS}")

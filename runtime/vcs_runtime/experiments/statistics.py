@@ -79,6 +79,10 @@ def _bootstrap_means(values: Values, resamples: int, seed: int) -> Values:
 
 
 def _interval(means: Values) -> tuple[float, float]:
+    """What is undefined in a resample (a rater who gave one mark to all of it) does not count."""
+    means = means[np.isfinite(means)]
+    if not len(means):
+        return float("nan"), float("nan")
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
