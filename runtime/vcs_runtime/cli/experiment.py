@@ -30,7 +30,7 @@ from vcs_runtime.segmenter import Segmenter
 from vcs_runtime.signature import Options, signature
 
 _PATH = click.Path(path_type=Path)
-_WIDEST = 9  # columns of a table that is printed; the files have them all
+_WIDEST = 12  # columns of a table that is printed; the files have them all
 _Decorated = Callable[..., Any]
 
 _out = click.option("--out", type=_PATH, required=True, metavar="DIR", help="Where the results go.")
@@ -285,14 +285,15 @@ def _finish(results: Results, out: Path) -> None:
     import rich.table
 
     for table in results.tables:
-        view = rich.table.Table(*table.columns[:_WIDEST], title=table.title, box=None, pad_edge=False,
-                                title_justify="left")  # fmt: skip
+        kept = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")][:_WIDEST]
+        view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")
+        for i in kept:
+            view.add_column(table.columns[i], no_wrap=not i)
         for row in table.rows:
-            view.add_row(*map(shown, row[:_WIDEST]))
+            view.add_row(*(shown(row[i]) for i in kept))
         console().print(view, "")
-    click.echo(
-        f"{', '.join(f'{name}: {value}' for name, value in results.counts.items())}\n{results.signature}"
-    )
+    click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
+    click.echo(results.signature)
     click.echo(f"all columns and pairs: {out}")
     _exit(results.problems)
 
