@@ -32,18 +32,20 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     ranking.write_text("\n".join(RANKING) + "\n")
     texts = work / "references.jsonl"
     with texts.open("w", encoding="utf-8") as file:
-        for path in sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem)):
+        scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
+        for path in scenes[::10]:
             scene = json.loads(path.read_text("utf-8"))
             file.write(json.dumps({"id": path.stem, "text": scene["ground_truth"]}) + "\n")
     return {
         "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
         "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
         "make-corruptions": ["make-corruptions", "--references", f"{texts}"],
-        "authors": ["authors", "--data", f"{vcs}/authors/authors.json"],
+        "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
+                    "--published", f"{vcs}/authors-published/authors.csv"],
         "parameters": ["parameters", "--data", f"{vcs}"],
         "rank": ["rank", "--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
                  "--ranking", f"{ranking}"],
-        # As made by the third: 9 cases and 120 texts of graded series a scene.
+        # As made by the third, of every tenth scene: 9 cases and 120 texts of graded series each.
         "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],
     }  # fmt: skip
 

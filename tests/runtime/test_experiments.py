@@ -226,9 +226,16 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
     write_json(
         tmp_path / "a.json", {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)}
     )
+    (tmp_path / "p.csv").write_text("scene,Comparison,LAS,BLEU-1\n0,A1-A2,2.0,\n1,A1-A2,1.0,0.5\n")
     out = tmp_path / "out"
-    done = experiment("authors", "--data", tmp_path / "a.json")
-    assert done.exit_code == 0, done.output
+    done = experiment("authors", "--data", tmp_path / "a.json", "--published", tmp_path / "p.csv")
+    assert done.exit_code == 1
+    assert "0/A1-A2, BLEU-1: '' is no number: left out" in done.stderr
+    published = {row["metric"]: row for row in table(out, "published")}
+    assert (published["LAS"]["pairs"], published["BLEU-1"]["pairs"]) == (2, 1)
+    means = {row["authors"]: row for row in table(out, "published_means")}
+    assert means["A1-A2"]["LAS published"] == 1.5
+    assert means["A2-A1"]["LAS"] is None
     rows = table(out, "authors")
     assert [row["authors"] for row in rows] == ["A1-A2", "A1-A3", "A2-A1", "A2-A3", "A3-A1", "A3-A2"]
     expected = [scorer.score(story(10 * i + 3), story(10 * i + 1)).vcs for i in range(2)]

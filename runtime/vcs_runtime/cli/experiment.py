@@ -104,18 +104,23 @@ def corruption(
 @experiment.command()
 @click.option("--data", type=_PATH, required=True, metavar="FILE",
               help="{scene: {author: text}}; or a folder of authorN.json, {scene: text}.")  # fmt: skip
+@click.option("--published", "source", type=_PATH, metavar="FILE", help="Scores to compare with: scene, "
+              "Comparison, then metrics.")  # fmt: skip
 @_lcts(0.0, 1.0)
 @_chunk_size
 @_scored
 def authors(
-    data: Path, lcts: tuple[float, ...], chunk_size: int,
+    data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int,
     out: Path, resume: bool, overwrite: bool, **engine: Any,
 ) -> None:  # fmt: skip
     """Score all ordered pairs of authors who described the same scenes."""
     problems = _problems()
     texts = layouts.read_authors(data, problems)
+    published = layouts.read_published_authors(source, problems) if source else {}
     with _metrics(engine, out, lcts, chunk_size) as metrics:
-        results = authors_study.run(texts, metrics, out, problems, resume=resume, overwrite=overwrite)
+        results = authors_study.run(
+            texts, published, metrics, out, problems, resume=resume, overwrite=overwrite
+        )
     _finish(results, out)
 
 

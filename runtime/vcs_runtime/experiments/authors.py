@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
 
+from vcs_runtime.experiments.agreement import Found, agreement
 from vcs_runtime.experiments.layouts import Problems
 from vcs_runtime.experiments.results import Cell, Results, means_table, write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
@@ -13,6 +14,7 @@ from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
 
 def run(
     texts: Mapping[str, Mapping[str, str]],
+    published: Found,
     metrics: Metrics,
     out: Path,
     problems: Problems,
@@ -31,12 +33,15 @@ def run(
         jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
     )
     write_pairs(out, found, metrics.columns)
+    both = {name: name.rsplit("/", 1)[1] for name in sorted(found, key=lambda name: name.rsplit("/", 1)[1])}
     groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
-    for name in sorted(found, key=lambda name: name.rsplit("/", 1)[1]):
-        groups.setdefault((name.rsplit("/", 1)[1],), []).append(found[name])
+    for name, authors in both.items():
+        groups.setdefault((authors,), []).append(found[name])
     counts = {"pairs": len(jobs), "scored": len(found), "scenes": len(texts)}
     title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
-    table = means_table("authors", title, groups, ("authors",), metrics)
-    results = Results("authors", metrics.signature, {}, counts, problems.found, tables=[table])
+    tables = [means_table("authors", title, groups, ("authors",), metrics)]
+    if published:
+        tables += agreement(both, found, published, metrics, "authors")
+    results = Results("authors", metrics.signature, {}, counts, problems.found, tables=tables)
     results.write(out)
     return results

@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments.agreement import Found, agreement
 from vcs_runtime.experiments.layouts import TABLE_1_INVALID, Case, Problems
 from vcs_runtime.experiments.plots import plot_all
 from vcs_runtime.experiments.results import Cell, Results, Table, means_table, write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
 
-Found = Mapping[str, Mapping[str, float]]
-Published = Mapping[str, Mapping[str, float]]
-
 
 def run(
     cases: Sequence[Case],
-    published: Published,
+    published: Found,
     metrics: Metrics,
     out: Path,
     problems: Problems,
@@ -57,7 +55,7 @@ def run(
 
 
 def tables(
-    cases: Sequence[Case], found: Found, published: Published, metrics: Metrics, threshold: float = 0.5
+    cases: Sequence[Case], found: Found, published: Found, metrics: Metrics, threshold: float = 0.5
 ) -> list[Table]:
     """The experiment's tables, of the cases that have scores."""
     single = [case for case in cases if "/" not in case.name]
@@ -83,7 +81,7 @@ def tables(
             )
         )
     if published:
-        kept += _agreement(single, found, published, metrics)
+        kept += agreement({case.id: case.name for case in single}, found, published, metrics, "case")
     return kept
 
 
@@ -104,37 +102,6 @@ def _classification(cases: Sequence[Case], found: Found, metrics: Metrics, thres
         "text scores above an invalid one. Of Table 1: the kinds of rewrite that the papers' table shows."
     )
     return Table("classification", "Valid against invalid", columns, rows, note)
-
-
-def _agreement(cases: Sequence[Case], found: Found, published: Published, metrics: Metrics) -> list[Table]:
-    rows: list[tuple[Cell, ...]] = []
-    common = [metric for metric in metrics.columns if any(metric in scores for scores in published.values())]
-    for metric in common:
-        both = [
-            (found[c.id][metric], published[c.id][metric]) for c in cases if metric in published.get(c.id, ())
-        ]
-        ours, theirs = np.array(both).T if both else np.empty((2, 0))
-        # Python's `round` is exact where NumPy's is not: it multiplies first.
-        rounded = np.array([round(value, 3) for value in ours.tolist()])
-        equal = int((rounded == theirs).sum())
-        off = float(np.abs(rounded - theirs).max()) if both else float("nan")
-        rho, tau = statistics.spearman(ours, theirs), statistics.kendall(ours, theirs)
-        rows.append((metric, len(both), equal, off, rho, tau))
-    columns = ("metric", "pairs", "equal to 3 decimals", "largest difference", "Spearman", "Kendall tau-b")
-    agreement = Table("published", "Against the published scores, pair by pair", columns, rows)
-    rows = []
-    for name in dict.fromkeys(case.name for case in cases):
-        row: list[Cell] = [name]
-        for metric in common:
-            chosen = [c.id for c in cases if c.name == name and metric in published.get(c.id, ())]
-            row += [float(np.mean([source[i][metric] for i in chosen])) if chosen else None
-                    for source in (found, published)]  # fmt: skip
-        rows.append(tuple(row))
-    names = ("case", *(part for metric in common for part in (metric, f"{metric} published")))
-    return [
-        agreement,
-        Table("published_means", "Means of ours and of the published scores, by case", names, rows),
-    ]
 
 
 def _word(valid: bool | None) -> str:

@@ -195,6 +195,21 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
     return found
 
 
+def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
+    """Published scores by "SCENE/A1-A2", then by metric, from a CSV file: `scene`, `Comparison`, metrics."""
+    found: dict[str, dict[str, float]] = {}
+    for row in read_csv(path):
+        if not {"scene", "Comparison"} <= row.keys():
+            raise InputError(f"{path}: unknown layout: no columns 'scene' and 'Comparison'")
+        name = f"{row.pop('scene')}/{row.pop('Comparison')}"
+        for metric, text in row.items():
+            if (value := _number(text)) is not None:
+                found.setdefault(name, {})[metric] = value
+            else:
+                problems.add(f"{path}, {name}, {metric}: {text!r} is no number: left out")
+    return found
+
+
 def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
     """Texts by scene, then by author: `{scene: {author: text}}` in one file, or a folder of the authors' own
     `authorN.json` files, `{scene: text}` each (authors are then called A1, A2, ...).

@@ -43,7 +43,7 @@ def meteor_is_there() -> bool:
     """Whether METEOR's corpora are on this machine: NLTK looks in `NLTK_DATA` and its usual folders."""
     try:
         _meteor("a dog runs", ["a dog runs"])
-    except LookupError:
+    except (LookupError, OSError):  # not there, or not whole
         return False
     return True
 
