@@ -3,8 +3,9 @@
     python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
 
 DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/experiments.md describes them. Everything goes to
-WORK/NAME; the tables (figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line
-with the time and the peak memory of the largest process to benchmarks/results/runs.csv.
+WORK/NAME (`parameters` takes every third scene, `rank` every fourth video, `series` two scenes); the tables
+(figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line with the time and the peak
+memory of the largest process to benchmarks/results/runs.csv, but for a run that was resumed.
 """
 
 from __future__ import annotations
@@ -30,22 +31,28 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     vcs, clip = data / "vcs-eval", data / "clip-cc"
     ranking = work / "ranking.txt"
     ranking.write_text("\n".join(RANKING) + "\n")
-    texts = work / "references.jsonl"
-    with texts.open("w", encoding="utf-8") as file:
-        scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
-        for path in scenes[::10]:
-            scene = json.loads(path.read_text("utf-8"))
-            file.write(json.dumps({"id": path.stem, "text": scene["ground_truth"]}) + "\n")
+    scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
+    third = work / "third"
+    for path in scenes[::3]:
+        for folder, suffix in (("comparison", ".json"), ("comparison-published", ".csv")):
+            (third / folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(vcs / folder / f"{path.stem}{suffix}", third / folder)
+    texts = work / "references.json"
+    texts.write_text(
+        json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::20]})
+    )
+    quarter = work / "quarter.json"
+    quarter.write_text(json.dumps(json.loads((clip / "references.json").read_text("utf-8"))[::4]))
     return {
         "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
         "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
         "make-corruptions": ["make-corruptions", "--references", f"{texts}"],
         "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
                     "--published", f"{vcs}/authors-published/authors.csv"],
-        "parameters": ["parameters", "--data", f"{vcs}"],
-        "rank": ["rank", "--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
+        "parameters": ["parameters", "--data", f"{third}"],
+        "rank": ["rank", "--references", f"{quarter}", "--predictions", f"{clip}/predictions",
                  "--ranking", f"{ranking}"],
-        # As made by the third, of every tenth scene: 9 cases and 120 texts of graded series each.
+        # As made by the third, of every twentieth scene: 9 cases and 120 texts of graded series each.
         "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],
     }  # fmt: skip
 
@@ -60,7 +67,7 @@ def run(name: str, arguments: list[str], out: Path, log: Path) -> tuple[int, flo
     return os.waitstatus_to_exitcode(status), time.perf_counter() - started, usage.ru_maxrss / 1024
 
 
-def keep(name: str, out: Path, row: list[object]) -> None:
+def keep(name: str, out: Path, row: list[object] | None) -> None:
     """Copy the tables, and note the run."""
     target = RESULTS / name
     shutil.rmtree(target, ignore_errors=True)
@@ -68,6 +75,8 @@ def keep(name: str, out: Path, row: list[object]) -> None:
     for path in sorted(out.iterdir()):
         if path.suffix in {".md", ".png"} or path.name == "results.json":
             shutil.copy(path, target)
+    if row is None:
+        return
     runs = RESULTS / "runs.csv"
     header = ["experiment", "exit code", "seconds", "peak MB"]
     rows = list(csv.reader(runs.open(newline=""))) if runs.exists() else [header]
@@ -95,7 +104,7 @@ def main() -> None:
         code, seconds, peak = run(name, [*arguments, *more], out, options.work / f"{name}.log")
         print(f"{name:18} exit code {code}, {seconds:7.1f} s, peak {peak:.0f} MB", flush=True)
         if name != "make-corruptions" and code in (0, 1):
-            keep(name, out, [name, code, round(seconds, 1), round(peak)])
+            keep(name, out, None if resumable else [name, code, round(seconds, 1), round(peak)])
 
 
 if __name__ == "__main__":

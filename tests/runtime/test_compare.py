@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +121,20 @@ def test_one_pair_has_no_interval(tmp_path: Path) -> None:
         write_pairs(tmp_path / name, lines([0.5 if name == "a" else 0.75]))
     found = json.loads(run(tmp_path / "a", tmp_path / "b", "--json").stdout)
     assert (found["difference"], found["ci95"], found["p_permutation"]) == (0.25, [None, None], None)
+
+
+def test_neither_a_model_nor_the_other_metrics_are_needed(pair: tuple[Path, Path]) -> None:
+    script = (
+        "import sys\n"
+        "for name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'sentencex'): sys.modules[name] = None\n"
+        "from vcs_runtime.cli import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "compare", *map(str, pair)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "difference +0.0875" in done.stdout

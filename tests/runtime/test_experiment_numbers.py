@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +18,7 @@ from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.lexical import lexical_scores, meteor_is_there
+from vcs_runtime.experiments.lexical import lexical_scores
 from vcs_runtime.experiments.matrices import Matrices, Matrix, vcs
 from vcs_runtime.experiments.scoring import Job, Lexical, LongMetrics
 
@@ -58,11 +62,41 @@ def test_texts_without_a_word_score_zero() -> None:
     assert set(scores("a dog", "...").values()) == {0.0}
 
 
-def test_meteor_where_its_corpora_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import nltk
+def meteor(data: Path) -> str:
+    """What a process makes of METEOR with the corpora in `data`: NLTK keeps what it has loaded."""
+    script = (
+        "from vcs_runtime.experiments import lexical\n"
+        "there = lexical.meteor_is_there()\n"
+        "print(there, lexical.lexical_scores(['The dogs ran. Rain fell.'], 'the dog ran', meteor=there))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "NLTK_DATA": str(data), "HOME": str(data)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
 
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    assert not meteor_is_there()
+
+def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
+    wordnet, punkt = tmp_path / "corpora/wordnet", tmp_path / "tokenizers/punkt_tab/english"
+    kinds = [f"{kind}.{part}" for kind in ("data", "index") for part in ("noun", "verb", "adj", "adv")]
+    exceptions = [f"{part}.exc" for part in ("noun", "verb", "adj", "adv")]
+    for folder, names in (
+        (wordnet, [*kinds, *exceptions, "cntlist.rev", "index.sense", "lexnames"]),
+        (punkt, ["collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab"]),
+    ):
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).touch()
+    found = meteor(tmp_path)
+    assert found.startswith("True")
+    # Without a word in WordNet: stems. 3 words of 3, and of 7 ("." counts), match in one chunk.
+    # NLTK weighs recall by .9: P R / (.9 P + .1 R).
+    mean = (3 / 3) * (3 / 7) / (0.9 * 3 / 3 + 0.1 * 3 / 7)
+    expected = mean * (1 - 0.5 * (1 / 3) ** 3)
+    assert ast.literal_eval(found.removeprefix("True"))["METEOR"] == pytest.approx(expected)
+    (wordnet / "index.noun").unlink()
+    assert meteor(tmp_path).startswith("False")
+    assert meteor(tmp_path / "nowhere").startswith("False")
 
 
 def test_lexical_scores_are_the_same_in_other_processes() -> None:
@@ -86,7 +120,7 @@ def test_matrices_are_those_of_the_scorer_to_the_bit(
             matrices = Matrices(engine)
             cut = [pieces for pieces in matrices.cut(texts) if not isinstance(pieces, TextError)]
             for chunk_size, lct in itertools.product((1, 2, 4), (0.0, 0.5)):
-                found = vcs(matrices.get(texts, cut, chunk_size), Params(lct=lct))
+                found = vcs(matrices.get(texts, cut, [chunk_size, 7])[chunk_size], Params(lct=lct))
                 expected = engine.score_many(texts, chunk_size=chunk_size, params=Params(lct=lct))
                 assert [tuple(row) for row in found.tolist()] == [
                     tuple(result.scores or ()) for result in expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -45,18 +46,26 @@ class Matrices:
         return cut_pairs(self._segmenter, pairs)
 
     def get(
-        self, pairs: Sequence[Pair], segments: Sequence[tuple[list[str], list[str]]], chunk_size: int = 1
-    ) -> list[Matrix]:
-        """The matrices of pairs from their segments. Raises TextError for a text that the model refuses."""
-        chunks = [tuple(join_chunks(side, chunk_size) for side in pair) for pair in segments]
-        texts = (
-            text for pair, sides in zip(pairs, chunks, strict=True) for text in (*pair, *sides[0], *sides[1])
-        )
-        vectors = self._store.get(texts)
-        return [
-            Matrix(_cosines(sides[0], sides[1], vectors), float(_cosines(pair[:1], pair[1:], vectors)[0, 0]))
-            for pair, sides in zip(pairs, chunks, strict=True)
-        ]
+        self,
+        pairs: Sequence[Pair],
+        segments: Sequence[tuple[list[str], list[str]]],
+        chunk_sizes: Sequence[int] = (1,),
+    ) -> dict[int, list[Matrix]]:
+        """The matrices of pairs from their segments, by chunk size; all texts are embedded in one call.
+
+        Raises TextError for a text that the model refuses.
+        """
+        chunks = {
+            size: [(join_chunks(left, size), join_chunks(right, size)) for left, right in segments]
+            for size in chunk_sizes
+        }
+        pieces = (text for cut in chunks.values() for sides in cut for side in sides for text in side)
+        vectors = self._store.get(chain(chain.from_iterable(pairs), pieces))
+        gas = [float(_cosines([reference], [generated], vectors)[0, 0]) for reference, generated in pairs]
+        return {
+            size: [Matrix(_cosines(*sides, vectors), cosine) for sides, cosine in zip(cut, gas, strict=True)]
+            for size, cut in chunks.items()
+        }
 
     def close(self) -> None:
         """Drop the vectors and close the cache."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.progress import progress_bar
 
 _BLOCK = 64
+Cut = tuple[list[str], list[str]]
 
 
 def run(
@@ -66,20 +67,37 @@ def _embed(
     with progress_bar(len(cases), enabled=progress) as advance:
         for start in range(0, len(cases), _BLOCK):
             block = cases[start : start + _BLOCK]
-            pairs = [(case.reference, case.generated) for case in block]
-            for case, pair, cut in zip(block, pairs, matrices.cut(pairs), strict=True):
-                try:
-                    if isinstance(cut, TextError):
-                        raise cut
-                    found = {size: matrices.get([pair], [cut], size)[0] for size in chunk_sizes}
-                except TextError as error:
-                    problems.add(f"{case.id}: {error}: not scored")
-                    continue
+            cuts = matrices.cut([(case.reference, case.generated) for case in block])
+            good = [
+                (case, cut) for case, cut in zip(block, cuts, strict=True) if not isinstance(cut, TextError)
+            ]
+            for case, cut in zip(block, cuts, strict=True):
+                if isinstance(cut, TextError):
+                    problems.add(f"{case.id}: {cut}: not scored")
+            for case, found in _block(good, matrices, chunk_sizes, problems):
                 kept.append(case)
                 for size, matrix in found.items():
                     grids[size].append(matrix)
             advance(len(block))
     return kept, grids
+
+
+def _block(
+    good: Sequence[tuple[Case, Cut]], matrices: Matrices, chunk_sizes: Sequence[int], problems: Problems
+) -> Iterator[tuple[Case, dict[int, Matrix]]]:
+    """Each case that the model takes, with its matrix by chunk size."""
+    pairs = [(case.reference, case.generated) for case, _ in good]
+    try:
+        found = matrices.get(pairs, [cut for _, cut in good], chunk_sizes)
+    except TextError as error:  # one text that the model refuses must not take the others with it
+        if len(good) == 1:
+            problems.add(f"{good[0][0].id}: {error}: not scored")
+            return
+        for single in good:
+            yield from _block([single], matrices, chunk_sizes, problems)
+        return
+    for i, (case, _) in enumerate(good):
+        yield case, {size: of_size[i] for size, of_size in found.items()}
 
 
 Scores = Mapping[tuple[int, float], statistics.Values]

@@ -82,7 +82,7 @@ def against_published(cases: Sequence[Case], found: Found, published: Found, met
         axes.scatter([theirs], [ours], color="tab:blue" if chosen[0].valid else "tab:red")
         axes.annotate(name, (theirs, ours), fontsize=5, xytext=(3, 2), textcoords="offset points")
     axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
-    axes.set(xlabel=f"{metric}, published mean", ylabel=f"{metric}, mean here")
+    axes.set(xlabel=f"{metric}, published mean", ylabel=f"{metric}, mean here", title="blue: valid, red: not")
     return _save(figure, path)
 
 

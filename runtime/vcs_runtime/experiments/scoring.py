@@ -146,7 +146,8 @@ class LongMetrics:
             (pair, cut) for pair, cut in zip(pairs, segments, strict=True) if not isinstance(cut, TextError)
         ]
         try:
-            matrices = iter(self._matrices.get([g[0] for g in good], [g[1] for g in good], self._chunk_size))
+            size = self._chunk_size
+            matrices = iter(self._matrices.get([g[0] for g in good], [g[1] for g in good], [size])[size])
         except TextError as error:  # one text that the model refuses must not take the others with it
             if len(pairs) == 1:
                 return [error]
