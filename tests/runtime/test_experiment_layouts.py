@@ -64,6 +64,18 @@ def test_graded_series_are_cases_by_kind_position_and_level(tmp_path: Path) -> N
     assert names == [f"{kind}/end/{level}" for kind in ("7/deletion", "8/chronology") for level in (1, 2, 10)]
 
 
+def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_path: Path) -> None:
+    comparison(tmp_path, 1)
+    write_json(tmp_path / "addition/end/0.json", {"ground_truth": "a.", "iterations": {"1": "b.", "x": "c."}})
+    edit(
+        tmp_path / "comparison/0.json", lambda v: v["categories"][0]["test_cases"][0].update(name="add/end/2")
+    )
+    problems = Problems()
+    cases = layouts.read_cases(tmp_path, problems)
+    assert [case.series for case in cases] == [None] * 4 + [("addition", "end", 1)]
+    assert "iteration 'x' is no whole number" in problems.found[0]
+
+
 def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
     comparison(tmp_path, 5)
     folder = tmp_path / "comparison"
@@ -167,6 +179,9 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
     assert "ratings [1, nan, 3] of candidate 1" in problems.found[0]
     path.write_text('{"id": 1}\n')
     with pytest.raises(InputError, match="line 1: unknown layout"):
+        layouts.read_vatex(path, Problems())
+    path.write_text('{"vid": 1, "refs": "text", "cands": [], "scores": []}\n')
+    with pytest.raises(InputError, match="must be lists"):
         layouts.read_vatex(path, Problems())
 
 

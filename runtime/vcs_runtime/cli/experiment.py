@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from vcs_numba.threads import thread_count
 from vcs_runtime.cli.score import engine_options
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import InputError
@@ -266,7 +266,7 @@ def _metrics(
 @contextmanager
 def _engine(engine: dict[str, Any], out: Path) -> Iterator[tuple[Scorer, Lexical]]:
     need("scipy")
-    workers = engine.pop("workers") or len(os.sched_getaffinity(0))
+    workers = engine.pop("workers") or thread_count()
     with _scorer(engine) as scorer, closing(Lexical(workers)) as lexical:
         if not lexical.meteor:
             click.echo("vcs-runtime: METEOR is left out: NLTK has no wordnet and punkt_tab here "

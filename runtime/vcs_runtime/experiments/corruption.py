@@ -41,7 +41,7 @@ def run(
     for name in sorted(published.keys() - {case.id for case in cases}):
         problems.add(f"{name}: published, but there is no such text here")
     for name in sorted(
-        {case.id for case in scored if "/" not in case.name} - published.keys() if published else ()
+        {case.id for case in scored if not case.series} - published.keys() if published else ()
     ):
         problems.add(f"{name}: no published score")
     write_pairs(out, {case.id: found[case.id] for case in scored}, metrics.columns)
@@ -58,8 +58,8 @@ def tables(
     cases: Sequence[Case], found: Found, published: Found, metrics: Metrics, threshold: float = 0.5
 ) -> list[Table]:
     """The experiment's tables, of the cases that have scores."""
-    single = [case for case in cases if "/" not in case.name]
-    series = [case for case in cases if "/" in case.name]
+    single = [case for case in cases if not case.series]
+    series = [(case.series, case) for case in cases if case.series]
     kept = []
     if single:
         groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
@@ -71,9 +71,8 @@ def tables(
         kept.append(_classification(single, found, metrics, threshold))
     if series:
         groups = {}
-        for case in series:
-            kind, position, level = case.name.split("/")
-            groups.setdefault((kind, position, int(level)), []).append(found[case.id])
+        for place, case in series:
+            groups.setdefault(place, []).append(found[case.id])
         keys = ("kind", "position", "level")
         kept.append(
             means_table(

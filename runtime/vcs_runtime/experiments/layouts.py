@@ -43,13 +43,18 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A rewrite of a scene's description. `valid`: whether it tells the same story; None: not said."""
+    """A rewrite of a scene's description.
+
+    valid   whether it tells the same story; None: not said
+    series  kind, position and level, of a text of a graded series
+    """
 
     scene: str
     name: str
     reference: str
     generated: str
     valid: bool | None = None
+    series: tuple[str, str, int] | None = None
 
     @property
     def id(self) -> str:
@@ -138,8 +143,11 @@ def _series(path: Path, kind: str, position: str, problems: Problems) -> Iterato
     scene = _scene(path, "iterations", dict, problems)
     if scene:
         for level in sorted(scene["iterations"], key=scene_key):
-            name = f"{kind}/{position}/{level}"
-            yield Case(path.stem, name, scene["ground_truth"], scene["iterations"][level])
+            if not level.isdecimal():
+                problems.add(f"{path}: iteration {level!r} is no whole number: left out")
+                continue
+            name, series = f"{kind}/{position}/{level}", (kind, position, int(level))
+            yield Case(path.stem, name, scene["ground_truth"], scene["iterations"][level], series=series)
 
 
 def _scene(path: Path, key: str, kind: type, problems: Problems) -> dict[str, Any] | None:
@@ -271,6 +279,8 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
             raise InputError(
                 f"{place}: unknown layout: an object with vid, refs, cands and scores was expected"
             )
+        if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
+            raise InputError(f"{place}: unknown layout: refs, cands and scores must be lists")
         references = row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
         references = [text for text in references if isinstance(text, str) and text.strip()]
         if not references:
@@ -278,7 +288,7 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
             continue
         kept: list[tuple[str, list[float]]] = []
         for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
-            numbers = [_number(rating) for rating in ratings]
+            numbers = [_number(rating) for rating in ratings] if isinstance(ratings, list) else [None]
             good = [value for value in numbers if value is not None]
             raters = raters or len(good)
             if not isinstance(text, str) or not text.strip():

@@ -24,14 +24,12 @@ def need_matplotlib() -> None:
 
 def plot_all(cases: Sequence[Case], found: Found, published: Found, metric: str, folder: Path) -> list[Path]:
     """Every plot that the data allow: distribution, series, means against the published ones."""
-    single = [case for case in cases if "/" not in case.name]
+    single = [case for case in cases if not case.series]
     made = []
     if any(case.valid is not None for case in single):
         made.append(distribution(single, found, metric, folder / "distribution.png"))
     if len(single) < len(cases):
-        made.append(
-            severity([case for case in cases if "/" in case.name], found, metric, folder / "severity.png")
-        )
+        made.append(severity(cases, found, metric, folder / "severity.png"))
     if any(metric in scores for scores in published.values()):
         made.append(against_published(single, found, published, metric, folder / "published.png"))
     return made
@@ -53,9 +51,10 @@ def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Pa
     """The mean score by level, a panel a kind of corruption, a line a position."""
     groups: dict[str, dict[str, dict[int, list[float]]]] = {}
     for case in cases:
-        kind, position, level = case.name.split("/")
-        by_level = groups.setdefault(kind, {}).setdefault(position, {})
-        by_level.setdefault(int(level), []).append(found[case.id][metric])
+        if case.series:
+            kind, position, level = case.series
+            by_level = groups.setdefault(kind, {}).setdefault(position, {})
+            by_level.setdefault(level, []).append(found[case.id][metric])
     figure, panels = _figure(len(groups))
     for axes, (kind, positions) in zip(panels, groups.items(), strict=True):
         for position, by_level in positions.items():
