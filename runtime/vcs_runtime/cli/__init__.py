@@ -20,7 +20,6 @@ from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError, TextError
 
-
 # Each in a module of its name; imported when asked for, so that `score` starts without them.
 _LATE = ("compare", "experiment")
 
