@@ -3,7 +3,7 @@
     python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
 
 DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/experiments.md describes them. Everything goes to
-WORK/NAME (`parameters` takes every third scene, `rank` every fourth video, `series` two scenes); the tables
+WORK/NAME (`parameters` takes every third scene, `rank` every tenth video, `series` two scenes); the tables
 (figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line with the time and the peak
 memory of the largest process to benchmarks/results/runs.csv, but for a run that was resumed.
 """
@@ -41,8 +41,8 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     texts.write_text(
         json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::20]})
     )
-    quarter = work / "quarter.json"
-    quarter.write_text(json.dumps(json.loads((clip / "references.json").read_text("utf-8"))[::4]))
+    tenth = work / "tenth.json"
+    tenth.write_text(json.dumps(json.loads((clip / "references.json").read_text("utf-8"))[::10]))
     return {
         "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
         "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
@@ -50,7 +50,7 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
                     "--published", f"{vcs}/authors-published/authors.csv"],
         "parameters": ["parameters", "--data", f"{third}"],
-        "rank": ["rank", "--references", f"{quarter}", "--predictions", f"{clip}/predictions",
+        "rank": ["rank", "--references", f"{tenth}", "--predictions", f"{clip}/predictions",
                  "--ranking", f"{ranking}"],
         # As made by the third, of every twentieth scene: 9 cases and 120 texts of graded series each.
         "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],
