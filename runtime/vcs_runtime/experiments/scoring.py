@@ -136,8 +136,11 @@ class LongMetrics:
             scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
             scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
             single.append(scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()})
-        return [merge(list(islice(results, len(job.references))), others)
-                for results in [iter(single)] for job, others in zip(jobs, known, strict=True)]  # fmt: skip
+        results = iter(single)
+        return [
+            merge(list(islice(results, len(job.references))), others)
+            for job, others in zip(jobs, known, strict=True)
+        ]
 
     def _cut_and_embed(self, pairs: Sequence[tuple[str, str]]) -> list[Matrix | TextError]:
         found: list[Matrix | TextError] = []
