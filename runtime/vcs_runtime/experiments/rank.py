@@ -33,8 +33,8 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
         }
         for name in sorted(references.keys() - texts.keys()):
             problems.add(f"{path}: no prediction for {name}")
-        for name in sorted(texts.keys() - models[path.stem].keys()):
-            problems.add(f"{path}: {name}: no reference, or not one text: left out")
+        if rest := sorted(texts.keys() - models[path.stem].keys()):
+            problems.add(f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)")
     if not models:
         raise InputError(f"{folder}: no predictions (MODEL.json) in it")
     return models
