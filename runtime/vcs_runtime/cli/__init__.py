@@ -7,6 +7,7 @@ something; 130 interrupted. Errors are one line on standard error.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
@@ -21,8 +22,24 @@ from vcs_runtime.cli.fetch import fetch, warm_up
 from vcs_runtime.cli.score import score
 from vcs_runtime.errors import BuildError, BundleError, CacheError, DeviceError, InputError, TextError
 
+# Each in a module of its name; imported when asked for, so that `score` starts without them.
+_LATE = ("compare", "experiment")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_LATE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _LATE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"vcs_runtime.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(vcs_runtime.__version__, prog_name="vcs-runtime")
 def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""

@@ -45,7 +45,7 @@ def _scoring_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option(
             "--bundle", default="default", metavar="B", show_default=True, help="A bundle's folder."
@@ -81,7 +81,7 @@ def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary (or the pair's scores) as JSON.")
 @_scoring_options
-@_engine_options
+@engine_options
 @click.pass_context
 def score(
     context: click.Context,

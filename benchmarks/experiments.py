@@ -1,0 +1,111 @@
+"""Run every experiment on the authors' data with one bundle, and keep its tables, time and peak memory.
+
+    python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
+
+DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/experiments.md describes them. Everything goes to
+WORK/NAME (`parameters` takes every third scene, `rank` every tenth video, `series` two scenes); the tables
+(figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line with the time and the peak
+memory of the largest process to benchmarks/results/runs.csv, but for a run that was resumed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+# CLIP-CC-Bench's ranking, best first, under the names of the prediction files.
+RANKING = """videollama3 mplug llava_one_vision vilamp longvu Qwen2.5-72B Qwen2.5-32B videochatflash minicpm
+video_xl sharegpt4 internvl timechat llava_next_video ts_llava oryx longva""".split()
+
+
+def commands(data: Path, work: Path) -> dict[str, list[str]]:
+    """The arguments of `vcs-runtime experiment`, without --out, by name."""
+    vcs, clip = data / "vcs-eval", data / "clip-cc"
+    ranking = work / "ranking.txt"
+    ranking.write_text("\n".join(RANKING) + "\n")
+    scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
+    third = work / "third"
+    for path in scenes[::3]:
+        for folder, suffix in (("comparison", ".json"), ("comparison-published", ".csv")):
+            (third / folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(vcs / folder / f"{path.stem}{suffix}", third / folder)
+    texts = work / "references.json"
+    texts.write_text(
+        json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::20]})
+    )
+    tenth = work / "tenth.json"
+    tenth.write_text(json.dumps(json.loads((clip / "references.json").read_text("utf-8"))[::10]))
+    return {
+        "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
+        "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
+        "make-corruptions": ["make-corruptions", "--references", f"{texts}"],
+        "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
+                    "--published", f"{vcs}/authors-published/authors.csv"],
+        "parameters": ["parameters", "--data", f"{third}"],
+        "rank": ["rank", "--references", f"{tenth}", "--predictions", f"{clip}/predictions",
+                 "--ranking", f"{ranking}"],
+        # As made by the third, of every twentieth scene: 9 cases and 120 texts of graded series each.
+        "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],
+    }  # fmt: skip
+
+
+def run(name: str, arguments: list[str], out: Path, log: Path) -> tuple[int, float, float]:
+    """Run one experiment; returns its exit code, seconds, and the peak MB of its largest process."""
+    started = time.perf_counter()
+    with log.open("w") as file:
+        command = [sys.executable, "-m", "vcs_runtime", "experiment", *arguments, "--out", str(out)]
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+    return os.waitstatus_to_exitcode(status), time.perf_counter() - started, usage.ru_maxrss / 1024
+
+
+def keep(name: str, out: Path, row: list[object] | None) -> None:
+    """Copy the tables, and note the run."""
+    target = RESULTS / name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for path in sorted(out.iterdir()):
+        if path.suffix in {".md", ".png"} or path.name == "results.json":
+            shutil.copy(path, target)
+    if row is None:
+        return
+    runs = RESULTS / "runs.csv"
+    header = ["experiment", "exit code", "seconds", "peak MB"]
+    rows = list(csv.reader(runs.open(newline=""))) if runs.exists() else [header]
+    with runs.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([*(old for old in rows if old[0] != name), row])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--bundle", default="default")
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    for name, arguments in commands(options.data, options.work).items():
+        if options.only and name not in options.only:
+            continue
+        out = options.work / name
+        resumable = options.resume and name not in {"make-corruptions", "parameters"}
+        more = ["--bundle", options.bundle, *(["--resume"] if resumable else [])]
+        code, seconds, peak = run(name, [*arguments, *more], out, options.work / f"{name}.log")
+        print(f"{name:18} exit code {code}, {seconds:7.1f} s, peak {peak:.0f} MB", flush=True)
+        if name != "make-corruptions" and code in (0, 1):
+            keep(name, out, None if resumable else [name, code, round(seconds, 1), round(peak)])
+
+
+if __name__ == "__main__":
+    main()

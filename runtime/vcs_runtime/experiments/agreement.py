@@ -1,0 +1,47 @@
+"""Our scores against the published ones of the same pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments.results import Cell, Table
+from vcs_runtime.experiments.scoring import Metrics
+
+Found = Mapping[str, Mapping[str, float]]
+
+
+def agreement(
+    groups: Mapping[str, str], found: Found, published: Found, metrics: Metrics, group: str
+) -> list[Table]:
+    """Two tables, of the metrics that both have: pair by pair, and the means by group.
+
+    groups  the group (a kind of rewrite, two authors) of each id in `found`; `group` is what they are called
+    """
+    rows: list[tuple[Cell, ...]] = []
+    common = [metric for metric in metrics.columns if any(metric in scores for scores in published.values())]
+    ids = {metric: [i for i in groups if metric in published.get(i, ())] for metric in common}
+    for metric in common:
+        ours, theirs = (np.array([source[i][metric] for i in ids[metric]]) for source in (found, published))
+        # Python's `round` is exact; NumPy's multiplies first.
+        rounded = np.array([round(value, 3) for value in ours.tolist()])
+        off = float(np.abs(rounded - theirs).max()) if len(ours) else float("nan")
+        rho, tau = statistics.spearman(ours, theirs), statistics.kendall(ours, theirs)
+        rows.append((metric, len(ours), int((rounded == theirs).sum()), off, rho, tau))
+    columns = ("metric", "pairs", "equal to 3 decimals", "largest difference", "Spearman", "Kendall tau-b")
+    single = Table("published", "Against the published scores, pair by pair", columns, rows)
+    rows = []
+    for name in dict.fromkeys(groups.values()):
+        row: list[Cell] = [name]
+        for metric in common:
+            chosen = [i for i in ids[metric] if groups[i] == name]
+            for source in (found, published):
+                row.append(float(np.mean([source[i][metric] for i in chosen])) if chosen else None)
+        rows.append(tuple(row))
+    names = (group, *(part for metric in common for part in (metric, f"{metric} published")))
+    return [
+        single,
+        Table("published_means", f"Means of ours and of the published scores, by {group}", names, rows),
+    ]

@@ -1,0 +1,99 @@
+"""Plots of the corruption experiment, as PNG files without dates: the same bytes again (extra `report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcs_runtime.errors import DeviceError
+from vcs_runtime.experiments.layouts import Case
+
+Found = Mapping[str, Mapping[str, float]]
+
+
+def need_matplotlib() -> None:
+    """Raise DeviceError naming the extra, if matplotlib is not there."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise DeviceError(f"plots need `vcs-runtime[report]` ({error})") from None
+
+
+def plot_all(cases: Sequence[Case], found: Found, published: Found, metric: str, folder: Path) -> list[Path]:
+    """Every plot that the data allow: distribution, series, means against the published ones."""
+    single = [case for case in cases if not case.series]
+    made = []
+    if any(case.valid is not None for case in single):
+        made.append(distribution(single, found, metric, folder / "distribution.png"))
+    if len(single) < len(cases):
+        made.append(severity(cases, found, metric, folder / "severity.png"))
+    if any(metric in scores for scores in published.values()):
+        made.append(against_published(single, found, published, metric, folder / "published.png"))
+    return made
+
+
+def distribution(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
+    """Histograms of the scores of valid and of invalid texts."""
+    figure, [axes] = _figure(1)
+    bins = np.linspace(0, 1, 41)
+    for valid, name, colour in ((True, "valid", "tab:blue"), (False, "invalid", "tab:red")):
+        values = [found[case.id][metric] for case in cases if case.valid is valid]
+        axes.hist(values, bins=bins, alpha=0.6, color=colour, label=f"{name} ({len(values)})")
+    axes.set(xlabel=metric, ylabel="texts")
+    axes.legend()
+    return _save(figure, path)
+
+
+def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
+    """The mean score by level, a panel a kind of corruption, a line a position."""
+    groups: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for case in cases:
+        if case.series:
+            kind, position, level = case.series
+            by_level = groups.setdefault(kind, {}).setdefault(position, {})
+            by_level.setdefault(level, []).append(found[case.id][metric])
+    figure, panels = _figure(len(groups))
+    for axes, (kind, positions) in zip(panels, groups.items(), strict=True):
+        for position, by_level in positions.items():
+            levels = sorted(by_level)
+            axes.plot(
+                levels, [float(np.mean(by_level[level])) for level in levels], marker="o", label=position
+            )
+        axes.set(title=kind, xlabel="level", ylabel=metric, ylim=(-0.02, 1.02))
+        axes.legend()
+    return _save(figure, path)
+
+
+def against_published(cases: Sequence[Case], found: Found, published: Found, metric: str, path: Path) -> Path:
+    """A point a kind of rewrite: our mean against the published one."""
+    figure, [axes] = _figure(1)
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        if metric in published.get(case.id, ()):
+            groups.setdefault(case.name, []).append(case)
+    for name, chosen in groups.items():
+        ours, theirs = (
+            float(np.mean([source[case.id][metric] for case in chosen])) for source in (found, published)
+        )
+        axes.scatter([theirs], [ours], color="tab:blue" if chosen[0].valid else "tab:red")
+        axes.annotate(name, (theirs, ours), fontsize=5, xytext=(3, 2), textcoords="offset points")
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
+    axes.set(xlabel=f"{metric}, published mean", ylabel=f"{metric}, mean here", title="blue: valid, red: not")
+    return _save(figure, path)
+
+
+def _figure(panels: int) -> tuple[Any, list[Any]]:
+    # `Figure` itself, not pyplot: no global state, and no display is looked for.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5 * panels, 4.5), layout="constrained")
+    return figure, list(np.atleast_1d(figure.subplots(1, panels)))
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+    return path

@@ -1,0 +1,155 @@
+"""Which of several models describes best, and which differences are more than chance?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments.layouts import Problems, read_descriptions
+from vcs_runtime.experiments.results import Cell, Results, Table, write_pairs
+from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
+
+Texts = Mapping[str, str | list[str]]
+
+
+def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str, dict[str, str]]:
+    """Predictions by model, then by id, from `MODEL.json` or `MODEL.jsonl` files.
+
+    What a model lacks, or has beyond the references, is a problem. Raises InputError where there is no file.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    models: dict[str, dict[str, str]] = {}
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
+        if path.stem in models:
+            raise InputError(f"{path}: model {path.stem} is there twice")
+        texts = read_descriptions(path, problems)
+        models[path.stem] = {
+            name: text for name, text in texts.items() if name in references and isinstance(text, str)
+        }
+        for name in sorted(references.keys() - texts.keys()):
+            problems.add(f"{path}: no prediction for {name}")
+        if rest := sorted(texts.keys() - models[path.stem].keys()):
+            problems.add(f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)")
+    if not models:
+        raise InputError(f"{folder}: no predictions (MODEL.json) in it")
+    return models
+
+
+def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -> list[str]:
+    """A ranking that the user gives: a model's name a line, best first; case does not matter."""
+    known = {name.lower(): name for name in models}
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from None
+    for line in lines:
+        if line.lower() not in known:
+            problems.add(f"{path}: {line}: no such model in the predictions")
+    ranking = [known[line.lower()] for line in lines if line.lower() in known]
+    if len(set(ranking)) != len(ranking):
+        raise InputError(f"{path}: a model is there twice")
+    if len(ranking) < 2:
+        raise InputError(f"{path}: fewer than two of the models are in it")
+    return ranking
+
+
+def run(
+    references: Texts,
+    models: Mapping[str, Mapping[str, str]],
+    metrics: Metrics,
+    by: str,
+    out: Path,
+    problems: Problems,
+    *,
+    ranking: Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    resamples: int = statistics.RESAMPLES,
+    seed: int = statistics.SEED,
+) -> Results:
+    """Score all models, rank them by the mean of the column `by`, and write the results.
+
+    Means are over the ids that every model has a score for: else a model that leaves out the hard ones would
+    gain. `ranking`: models, best first, to be compared with.
+    """
+    jobs = [
+        Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])
+        for model in models
+        for name, text in references.items()
+        if name in models[model]
+    ]
+    found = run_jobs(
+        jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
+    )
+    write_pairs(out, found, metrics.columns)
+    common = [name for name in references if all(f"{model}/{name}" in found for model in models)]
+    if not common:
+        raise InputError("no id that every model has a score for: nothing to rank by")
+    values = {
+        column: {m: np.array([found[f"{m}/{name}"][column] for name in common]) for m in models}
+        for column in metrics.columns
+    }
+    order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
+    tables = [_ranking(order, values, by, resamples, seed)]
+    if ranking:
+        tables.append(_agreement(ranking, values))
+    counts = {
+        "models": len(models),
+        "pairs": len(jobs),
+        "scored": len(found),
+        "ids of all models": len(common),
+    }
+    options = {"by": by, "resamples": resamples, "seed": seed}
+    results = Results("rank", metrics.signature, options, counts, problems.found, tables=tables)
+    results.write(out)
+    return results
+
+
+def _ranking(
+    order: Sequence[str],
+    values: Mapping[str, Mapping[str, statistics.Values]],
+    by: str,
+    resamples: int,
+    seed: int,
+) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for place, model in enumerate(order, 1):
+        mine = values[by][model]
+        row: list[Cell] = [
+            place,
+            model,
+            float(mine.mean()),
+            *statistics.mean_interval(mine, resamples=resamples, seed=seed),
+        ]
+        if place < len(order):
+            below = values[by][order[place]]
+            d = statistics.paired_difference(mine, below, resamples=resamples, seed=seed)
+            row += [d.mean, d.low, d.high, d.p_bootstrap, d.p_permutation]
+        else:
+            row += [None] * 5
+        rows.append((*row, *(float(values[column][model].mean()) for column in values if column != by)))
+    columns = ("rank", "model", by, "low", "high", "to the next", "to the next low", "to the next high",
+               "p bootstrap", "p permutation", *(column for column in values if column != by))  # fmt: skip
+    note = (
+        "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the model "
+        "below, with the p-values of a paired bootstrap and a permutation test, not corrected for number."
+    )
+    return Table("ranking", f"Models by {by}", columns, rows, note)
+
+
+def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, statistics.Values]]) -> Table:
+    theirs = -np.arange(len(ranking), dtype=np.float64)
+    rows: list[tuple[Cell, ...]] = []
+    for column, by_model in values.items():
+        ours = np.array([by_model[model].mean() for model in ranking])
+        rows.append(
+            (column, len(ranking), statistics.kendall(ours, theirs), statistics.spearman(ours, theirs))
+        )
+    columns = ("metric", "models", "Kendall tau-b", "Spearman rho")
+    return Table("agreement", "Agreement with the ranking that was given", columns, rows)

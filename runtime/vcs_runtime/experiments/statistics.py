@@ -1,0 +1,158 @@
+"""The statistics of the experiments, by SciPy: intervals, tests, correlations, classification.
+
+Every draw comes from a seed that is given, so the same scores give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.float64]
+RESAMPLES = 2000
+SEED = 20250101
+# Resamples that are drawn at a time: memory stays at this many rows.
+_BATCH = 100
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the paired differences, its 95 % percentile-bootstrap interval, and two two-sided p-values."""
+
+    mean: float
+    low: float
+    high: float
+    p_bootstrap: float
+    p_permutation: float
+
+
+def mean_interval(values: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> tuple[float, float]:
+    """The 95 % percentile-bootstrap interval of the mean; of fewer than two values, NaN."""
+    means = _bootstrap_means(values, resamples, seed)
+    return _interval(means)
+
+
+def paired_difference(
+    first: Values, second: Values, *, resamples: int = RESAMPLES, seed: int = SEED
+) -> Difference:
+    """`first - second`, pair by pair: both `(n,)`, of the same pairs in the same order.
+
+    The bootstrap's p-value is that of sacrebleu's paired test: how often a resample, centred on zero, lies as
+    far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.
+    """
+    from scipy.stats import permutation_test
+
+    differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
+    mean = float(differences.mean())
+    if len(differences) < 2:
+        return Difference(mean, np.nan, np.nan, np.nan, np.nan)
+    if not differences.any():
+        return Difference(0.0, 0.0, 0.0, 1.0, 1.0)
+    means = _bootstrap_means(differences, resamples, seed)
+    # Within rounding: a sum depends on its order, a tie must stay one.
+    far = np.abs(means - means.mean()) >= abs(mean) * (1 - 1e-12)
+    test = permutation_test(
+        (differences,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", vectorized=True,
+        n_resamples=resamples, batch=_BATCH, rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return Difference(mean, *_interval(means), float((far.sum() + 1) / (resamples + 1)), float(test.pvalue))
+
+
+def _bootstrap_means(values: Values, resamples: int, seed: int) -> Values:
+    from scipy.stats import bootstrap
+
+    if len(values) < 2 or np.ptp(values) == 0:
+        return np.full(resamples, values.mean() if len(values) else np.nan)
+    found = bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=resamples,
+        batch=_BATCH,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    )
+    return np.asarray(found.bootstrap_distribution)
+
+
+def _interval(means: Values) -> tuple[float, float]:
+    """What is undefined in a resample (a rater who gave one mark to all of it) does not count."""
+    means = means[np.isfinite(means)]
+    if not len(means):
+        return float("nan"), float("nan")
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def kendall(first: Values, second: Values) -> float:
+    """Kendall's tau-b; NaN where one side does not vary."""
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second).statistic) if _vary(first, second) else float("nan")
+
+
+def spearman(first: Values, second: Values) -> float:
+    """Spearman's rho; NaN where one side does not vary."""
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(first, second).statistic) if _vary(first, second) else float("nan")
+
+
+def _vary(*sides: Values) -> bool:
+    return all(len(side) > 1 and np.ptp(side) > 0 for side in sides)
+
+
+def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
+    """How well `scores >= threshold` tells valid texts: accuracy, and of "valid" precision, recall and F1.
+
+    `auc`: how often a valid text scores above an invalid one (ties half), whatever the threshold.
+    """
+    from scipy.stats import mannwhitneyu
+
+    positive = scores >= threshold
+    hits = int((positive & valid).sum())
+    precision = hits / int(positive.sum()) if positive.any() else 0.0
+    recall = hits / int(valid.sum()) if valid.any() else 0.0
+    both = bool(valid.any() and not valid.all())
+    u = float(mannwhitneyu(scores[valid], scores[~valid]).statistic) if both else float("nan")
+    return {
+        "valid": int(valid.sum()),
+        "invalid": int((~valid).sum()),
+        "accuracy": float((positive == valid).mean()),
+        "precision": precision,
+        "recall": recall,
+        "F1": 2 * precision * recall / (precision + recall) if hits else 0.0,
+        "AUC": u / (int(valid.sum()) * int((~valid).sum())) if both else float("nan"),
+    }
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A correlation with ratings: the mean over raters, its 95 % bootstrap interval, and each rater's own."""
+
+    mean: float
+    low: float
+    high: float
+    by_rater: tuple[float, ...]
+
+
+def rated(
+    measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
+    *, resamples: int = RESAMPLES, seed: int = SEED,
+) -> Rated:  # fmt: skip
+    """`measure` of scores `(n,)` against each column of ratings `(n, raters)`; resamples whole `groups`."""
+    rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
+    draw = np.random.default_rng(seed)
+
+    def of(chosen: npt.NDArray[np.intp]) -> list[float]:
+        return [measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])]
+
+    single = of(np.arange(len(scores)))
+    means = [
+        float(np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))]))))
+        for _ in range(resamples)
+    ]
+    return Rated(float(np.mean(single)), *_interval(np.array(means)), tuple(single))

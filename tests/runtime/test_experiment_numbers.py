@@ -1,0 +1,228 @@
+"""The numbers of the experiments: known metrics by hand, statistics by brute force, matrices by the scorer."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.stories import story
+from vcs_numba import Params
+from vcs_runtime import Scorer
+from vcs_runtime.errors import TextError
+from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments.lexical import lexical_scores
+from vcs_runtime.experiments.matrices import Matrices, Matrix, vcs
+from vcs_runtime.experiments.scoring import Job, Lexical, LongMetrics
+
+
+def scores(reference: str, generated: str) -> dict[str, float]:
+    return lexical_scores([reference], generated, meteor=False)
+
+
+def test_bleu_by_hand() -> None:
+    # 3 of 4 words are in the reference, 5 words long: precision 3/4, brevity penalty exp(1 - 5/4).
+    found = scores("The dog, runs home fast!", "the DOG runs away.")
+    assert found["BLEU-1"] == pytest.approx(3 / 4 * math.exp(1 - 5 / 4))
+    # n-grams that match: 3/4, 2/3, 1/2, and none of one: method1 counts 0.1.
+    expected = math.exp(1 - 5 / 4) * (3 / 4 * 2 / 3 * 1 / 2 * 0.1) ** 0.25
+    assert found["BLEU-4"] == pytest.approx(expected)
+
+
+def test_a_dash_within_words_is_no_word_of_its_own() -> None:
+    # As NLTK cut before 3.10, when the scores were published: "door—she" is one token.
+    assert scores("at the door—she waits", "at the door she waits")["BLEU-1"] == pytest.approx(3 / 5 * 1.0)
+    assert scores("it ’s here", "it’s here")["BLEU-1"] > 0.5  # quotes are cut off, as ever
+
+
+def test_rouge_by_hand_with_stems_and_lines() -> None:
+    found = scores("The dogs ran home. A cat sleeps.", "A cat slept. The dog ran home.")
+    # Stemmed unigrams: the dog ran home a cat are shared (6 of 7); "sleep" and "slept" differ.
+    assert found["ROUGE-1"] == pytest.approx(6 / 7)
+    assert found["ROUGE-L"] == pytest.approx(4 / 7)  # in one line the order counts
+    assert found["ROUGE-Lsum"] == pytest.approx(6 / 7)  # line by line it does not
+    assert found["ROUGE-4"] == pytest.approx(1 / 4)
+
+
+def test_of_several_references_bleu_takes_all_and_rouge_the_best() -> None:
+    references = ["a dog runs", "the cat sleeps here"]
+    found = lexical_scores(references, "the cat runs", meteor=False)
+    assert found["BLEU-1"] == pytest.approx(1.0)  # each word is in one of them; the nearest length is 3
+    assert found["ROUGE-1"] == max(scores(text, "the cat runs")["ROUGE-1"] for text in references)
+
+
+def test_texts_without_a_word_score_zero() -> None:
+    assert set(scores("a dog", "...").values()) == {0.0}
+
+
+def meteor(data: Path) -> str:
+    """What a process makes of METEOR with the corpora in `data`: NLTK keeps what it has loaded."""
+    script = (
+        "from vcs_runtime.experiments import lexical\n"
+        "there = lexical.meteor_is_there()\n"
+        "print(there, lexical.lexical_scores(['The dogs ran. Rain fell.'], 'the dog ran', meteor=there))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "NLTK_DATA": str(data), "HOME": str(data)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
+    wordnet, punkt = tmp_path / "corpora/wordnet", tmp_path / "tokenizers/punkt_tab/english"
+    kinds = [f"{kind}.{part}" for kind in ("data", "index") for part in ("noun", "verb", "adj", "adv")]
+    exceptions = [f"{part}.exc" for part in ("noun", "verb", "adj", "adv")]
+    for folder, names in (
+        (wordnet, [*kinds, *exceptions, "cntlist.rev", "index.sense", "lexnames"]),
+        (punkt, ["collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab"]),
+    ):
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).touch()
+    found = meteor(tmp_path)
+    assert found.startswith("True")
+    # Without a word in WordNet: stems. 3 words of 3, and of 7 ("." counts), match in one chunk.
+    # NLTK weighs recall by .9: P R / (.9 P + .1 R).
+    mean = (3 / 3) * (3 / 7) / (0.9 * 3 / 3 + 0.1 * 3 / 7)
+    expected = mean * (1 - 0.5 * (1 / 3) ** 3)
+    assert ast.literal_eval(found.removeprefix("True"))["METEOR"] == pytest.approx(expected)
+    shutil.rmtree(wordnet)
+    assert meteor(tmp_path).startswith("False")
+    assert meteor(tmp_path / "nowhere").startswith("False")
+
+
+def test_lexical_scores_are_the_same_in_other_processes() -> None:
+    jobs = [Job(str(i), (story(i),), story(i + 50)) for i in range(5)]
+    alone, beside = Lexical(1), Lexical(2)
+    try:
+        assert list(alone.start(jobs)) == list(beside.start(jobs))
+        assert alone.signature == beside.signature
+        assert "bleu:nltk@" in alone.signature
+    finally:
+        beside.close()
+
+
+def test_matrices_are_those_of_the_scorer_to_the_bit(
+    scorer: Scorer, tiny_bundle: Path, mixed_bundle: Path
+) -> None:
+    pairs = [(story(i), story(i + 50)) for i in range(6)]
+    bare = [(story(i).replace(".", ""), story(i + 50)) for i in range(3)]
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as both:
+        for engine, texts in ((scorer, pairs), (both, pairs + bare)):
+            matrices = Matrices(engine)
+            cut = [pieces for pieces in matrices.cut(texts) if not isinstance(pieces, TextError)]
+            for chunk_size, lct in itertools.product((1, 2, 4), (0.0, 0.5)):
+                found = vcs(matrices.get(texts, cut, [chunk_size, 7])[chunk_size], Params(lct=lct))
+                expected = engine.score_many(texts, chunk_size=chunk_size, params=Params(lct=lct))
+                assert [tuple(row) for row in found.tolist()] == [
+                    tuple(result.scores or ()) for result in expected
+                ]
+
+
+def test_a_pair_that_cannot_be_cut_is_an_error_and_the_others_are_scored(scorer: Scorer) -> None:
+    lexical = Lexical(1)
+    metrics = LongMetrics(scorer, lexical, lcts=(0.0, 1.0))
+    jobs = [
+        Job("1", (story(1),), story(2)),
+        Job("2", (story(1),), "no end of a sentence"),
+        Job("3", (story(1),), "..."),
+    ]
+    first, second, third = metrics.score(jobs)
+    assert isinstance(first, dict)
+    assert tuple(sorted(first)) == tuple(sorted(metrics.columns))
+    assert isinstance(second, TextError)
+    assert "no sentence punctuation" in str(second)
+    assert isinstance(third, TextError)
+    result = scorer.score(story(1), story(2), params=Params(lct=1.0))
+    assert first["VCS_LCT1"] == result.vcs
+    assert first["Cosine"] == result.scores.gas  # type: ignore[union-attr]
+
+
+def test_of_several_references_each_metrics_best_counts(scorer: Scorer) -> None:
+    metrics = LongMetrics(scorer, Lexical(1), lcts=(0.0,))
+    references = tuple(story(i) for i in range(4))
+    [found] = metrics.score([Job("1", references, story(9))])
+    single = [scorer.score(reference, story(9)) for reference in references]
+    assert isinstance(found, dict)
+    assert found["VCS_LCT0"] == max(result.vcs for result in single)
+    assert found["LAS"] == max(result.scores.las for result in single if result.scores)
+
+
+def test_classification_by_hand() -> None:
+    found = statistics.classification(
+        np.array([0.9, 0.4, 0.5, 0.2, 0.4]), np.array([True, True, False, False, False])
+    )
+    assert found == {
+        "valid": 2, "invalid": 3, "accuracy": 3 / 5, "precision": 1 / 2, "recall": 1 / 2, "F1": 1 / 2,
+        "AUC": pytest.approx((3 + 0 + 1 + 0.5) / 6),
+    }  # fmt: skip
+    none = statistics.classification(np.array([0.1, 0.2]), np.array([True, True]))
+    assert (none["precision"], none["F1"]) == (0.0, 0.0)
+    assert math.isnan(none["AUC"])
+
+
+def test_the_permutation_test_is_exact_where_all_signs_can_be_tried() -> None:
+    draw = np.random.default_rng(1)
+    first, second = draw.normal(0.3, 1, 8), draw.normal(0, 1, 8)
+    d = first - second
+    all_signs = np.array(list(itertools.product((1, -1), repeat=8)))
+    means = (all_signs * d).mean(axis=1)
+    # SciPy's two-sided p-value: twice the smaller tail.
+    tail = min((means >= d.mean() - 1e-12).mean(), (means <= d.mean() + 1e-12).mean())
+    found = statistics.paired_difference(first, second)
+    assert found.p_permutation == pytest.approx(min(1.0, 2 * tail))
+    assert found.mean == pytest.approx(d.mean())
+    assert found.low < d.mean() < found.high
+
+
+def test_a_clear_difference_is_significant_and_none_is_not() -> None:
+    draw = np.random.default_rng(2)
+    base = draw.normal(0, 1, 60)
+    clear = statistics.paired_difference(base + 0.5 + draw.normal(0, 0.1, 60), base)
+    assert clear.p_bootstrap < 0.01
+    assert clear.p_permutation < 0.01
+    assert clear.low > 0.4
+    noise = statistics.paired_difference(base + draw.normal(0, 0.1, 60), base)
+    assert min(noise.p_bootstrap, noise.p_permutation) > 0.05
+    same = statistics.paired_difference(base, base)
+    assert (same.mean, same.p_bootstrap, same.p_permutation) == (0.0, 1.0, 1.0)
+    assert statistics.paired_difference(base + 1, base, seed=3) == statistics.paired_difference(
+        base + 1, base, seed=3
+    )
+    assert math.isnan(statistics.paired_difference(base[:1], base[1:2]).low)
+
+
+def test_kendall_and_spearman_by_hand() -> None:
+    first, second = np.array([1.0, 2.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0, 4.0])
+    # 6 pairs: 5 concordant, 1 tied on one side: tau-b = 5 / sqrt(5 * 6).
+    assert statistics.kendall(first, second) == pytest.approx(5 / math.sqrt(30))
+    assert statistics.spearman(first, second) == pytest.approx(
+        np.corrcoef([1, 2.5, 2.5, 4], [1, 3, 2, 4])[0, 1]
+    )
+    assert math.isnan(statistics.kendall(first, np.ones(4)))
+
+
+def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
+    scores_ = np.arange(12.0)
+    ratings = np.stack([scores_, -scores_, np.r_[scores_[:6], scores_[:6]]], axis=1)
+    groups = [str(i // 2) for i in range(12)]
+    found = statistics.rated(statistics.kendall, scores_, ratings, groups, resamples=50)
+    assert found.by_rater[:2] == (pytest.approx(1.0), pytest.approx(-1.0))
+    assert found.mean == pytest.approx(np.mean(found.by_rater))
+    assert found.low <= found.mean <= found.high
+    alone = statistics.rated(statistics.kendall, scores_, ratings, ["one"] * 12, resamples=20)
+    assert alone.low == alone.high == pytest.approx(alone.mean)  # one group: each resample is the whole
+
+
+def test_matrix_holds_what_alignment_needs() -> None:
+    matrix = Matrix(np.eye(3), 0.9)
+    assert vcs([matrix], Params())["vcs"][0] > 0.8

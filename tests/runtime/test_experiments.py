@@ -1,0 +1,349 @@
+"""The experiments as wholes: their files, resuming, the same bytes again, and their commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from support.experiments import CASES, comparison, sentences, write_json
+from support.stories import read_lines, story, write_pairs
+from vcs_numba import Params
+from vcs_runtime import Scorer
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import DeviceError, InputError
+from vcs_runtime.experiments import corruptions, lexical, plots
+from vcs_runtime.experiments.layouts import POSITIONS, SERIES
+
+METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum", "VCS_LCT0", "VCS_LCT1"]
+
+
+@pytest.fixture
+def experiment(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs `vcs-runtime experiment` in this process, on the tiny bundle; returns click's result."""
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])  # METEOR's corpora, if this machine has them, stay out of it
+
+    def run(command: str, *arguments: object, out: Path = tmp_path / "out") -> Result:
+        engine = ["--bundle", tiny_bundle, "--device", "cpu"]
+        if command not in {"parameters", "make-corruptions"}:
+            engine += ["--workers", 1]
+        return CliRunner().invoke(
+            cli, ["experiment", command, *map(str, arguments), "--out", str(out), *map(str, engine)]
+        )
+
+    return run
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def table(folder: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["tables"][name]
+    return found
+
+
+def test_corruption_leaves_pairs_tables_and_plots(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+    data, out = comparison(tmp_path / "data"), tmp_path / "out"
+    done = experiment("corruption", "--data", data, "--plots")
+    assert done.exit_code == 0, done.output
+    with (out / "pairs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:10] == ["scene", "case", *METRICS]
+    assert [(row["scene"], row["case"]) for row in rows] == [
+        (str(s), case) for s in range(3) for case in CASES
+    ]
+    for row in rows:
+        scene = int(row["scene"])
+        if row["case"] == "Reverse Segments Order":
+            parts = sentences(scene)
+            result = scorer.score(" ".join(parts), " ".join(parts[::-1]), params=Params(lct=1.0))
+            assert float(row["VCS_LCT1"]) == result.vcs
+    cases = table(out, "cases")
+    assert [(row["case"], row["valid"], row["n"]) for row in cases[:2]] == [
+        ("Synonym Substitution", "valid", 3), ("Deletion (~50%)", "invalid", 3),
+    ]  # fmt: skip
+    assert cases[0]["VCS_LCT0"] == pytest.approx(1.0)
+    values = [float(row["BLEU-1"]) for row in rows if row["case"] == CASES[1]]
+    assert cases[1]["BLEU-1"] == pytest.approx(np.mean(values))
+    assert cases[1]["BLEU-1 sd"] == pytest.approx(np.std(values, ddof=1))
+    [bleu] = [row for row in table(out, "published") if row["metric"] == "BLEU-1"]
+    assert bleu["pairs"] == 12
+    assert bleu["equal to 3 decimals"] >= 6  # the copy and the reversal score 1.000 in both
+    results = json.loads((out / "results.json").read_text())
+    assert results["signature"].startswith("vcs|def:1.0.0|chunk:1|lct:0|")
+    assert "|lcts:0,1|bleu:nltk@" in results["signature"]
+    assert results["signature"] in (out / "results.md").read_text()
+    assert {"distribution.png", "published.png", "classification.csv"} <= set(files(out))
+
+
+def test_the_same_data_give_the_same_bytes_resumed_or_not(experiment: Any, tmp_path: Path) -> None:
+    data = comparison(tmp_path / "data")
+    outs = [tmp_path / "a", tmp_path / "b"]
+    for out in outs:
+        assert experiment("corruption", "--data", data, "--plots", out=out).exit_code == 0
+    whole = files(outs[0])
+    assert files(outs[1]) == whole
+    lines = (outs[1] / "pairs.jsonl").read_bytes().splitlines(keepends=True)
+    (outs[1] / "pairs.jsonl").write_bytes(b"".join(lines[:5]) + lines[5][:20])
+    refused = experiment("corruption", "--data", data, out=outs[1])
+    assert isinstance(refused.exception, InputError)
+    assert "--resume" in str(refused.exception)
+    assert experiment("corruption", "--data", data, "--plots", "--resume", out=outs[1]).exit_code == 0
+    assert files(outs[1]) == whole
+
+
+def test_resuming_refuses_other_options_and_other_data(experiment: Any, tmp_path: Path) -> None:
+    data, out = comparison(tmp_path / "data"), tmp_path / "out"
+    assert experiment("corruption", "--data", data).exit_code == 0
+    other = experiment("corruption", "--data", data, "--lct", 0.5, "--resume")
+    assert "line 1: 0/Synonym Substitution" in str(other.exception)
+    (data / "comparison" / "0.json").unlink()
+    other = experiment("corruption", "--data", data, "--resume")
+    assert "of another run" in str(other.exception)
+    assert experiment("corruption", "--data", data, "--overwrite").exit_code == 1  # published, but not here
+    assert len(read_lines(out / "pairs.jsonl")) == 8
+
+
+def test_what_is_left_out_is_counted_and_the_exit_code_is_1(experiment: Any, tmp_path: Path) -> None:
+    data, out = comparison(tmp_path / "data"), tmp_path / "out"
+    path = data / "comparison" / "1.json"
+    scene = json.loads(path.read_text())
+    scene["categories"][0]["test_cases"][0]["description"] = "no sentence ends here"
+    scene["categories"][0]["test_cases"][1]["description"] = ""
+    path.write_text(json.dumps(scene))
+    (data / "comparison" / "2.json").unlink()
+    done = experiment("corruption", "--data", data)
+    assert done.exit_code == 1
+    problems = json.loads((out / "results.json").read_text())["problems"]
+    assert len(problems) == 7
+    assert f"scene 1, {CASES[1]}: description: the text is empty: left out" in problems
+    assert any(
+        f"1/{CASES[0]}: generated: the text has no sentence punctuation" in problem for problem in problems
+    )
+    assert f"2/{CASES[0]}: published, but there is no such text here" in problems
+    assert all(problem in done.stderr for problem in problems)
+    assert "7 left out" in done.stderr
+    assert table(out, "cases")[0]["n"] == 1
+
+
+def test_corruptions_of_ones_own_are_made_scored_and_made_again(experiment: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    write_pairs(
+        texts,
+        [{"id": i, "text": story(i, sentences=10)} for i in (2, 1, 10)] + [{"id": 3, "text": "Short text."}],
+    )
+    made, again, other = tmp_path / "made", tmp_path / "again", tmp_path / "other"
+    done = experiment("make-corruptions", "--references", texts, "--seed", 1, out=made)
+    assert done.exit_code == 1
+    assert "description 3: 1 segments, 4 are needed: left out" in done.stderr
+    write_pairs(texts, read_lines(texts)[::-1])
+    experiment("make-corruptions", "--references", texts, "--seed", 1, out=again)
+    experiment("make-corruptions", "--references", texts, "--seed", 2, out=other)
+    assert files(made) == files(again)
+    assert files(made).keys() == files(other).keys()
+    assert files(made) != files(other)
+    assert len(files(made)) == 3 * (1 + len(SERIES) * len(POSITIONS))
+    assert "it exists" in str(experiment("make-corruptions", "--references", texts, out=made).exception)
+    out = tmp_path / "scored"
+    done = experiment("corruption", "--data", made, "--plots", out=out)
+    assert done.exit_code == 0, done.output
+    assert len(read_lines(out / "pairs.jsonl")) == 3 * (len(corruptions.CASES) + 120)
+    assert (out / "severity.png").stat().st_size > 1000
+    deletion = [
+        row["VCS_LCT0"]
+        for row in table(out, "series")
+        if (row["kind"], row["position"]) == ("deletion", "end")
+    ]
+    assert len(deletion) == 10
+    assert deletion[0] > deletion[-1]
+
+
+def source(count: int, seed: int = 0) -> corruptions.Source:
+    others = [f"other {i}" for i in range(50)]
+    return corruptions.Source([f"s{i}" for i in range(count)], others, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("count", [4, 5, 12, 31])
+def test_every_corruption_does_what_its_name_says(count: int) -> None:
+    own = source(count).segments
+    omitted = corruptions.omission(source(count), 0.5)
+    assert len(omitted) == count - round(count * 0.5)
+    assert omitted == [segment for segment in own if segment in omitted]
+    assert corruptions.inversion(source(count)) == own[::-1]
+    assert corruptions.rotation(source(count)) == own[-(-count // 2) :] + own[: -(-count // 2)]
+    local = corruptions.local_permutation(source(count))
+    assert local[:4] == ["s2", "s1", "s0", *(["s3"] if count < 5 else ["s5" if count > 5 else "s4"])]
+    assert sorted(local) == sorted(own)
+    for seed in range(5):
+        jumbled = corruptions.global_permutation(source(count, seed))
+        assert jumbled != own
+        assert sorted(jumbled) == sorted(own)
+    added = corruptions.hallucination(source(count), 0.8)
+    foreign = [segment for segment in added if segment.startswith("other")]
+    assert len(foreign) == len(set(foreign)) == round(count * 0.8)
+    assert [segment for segment in added if segment in own] == own
+    repeated = corruptions.repetition(source(count), 0.5)
+    assert len(repeated) == count + round(count * 0.5)
+    assert set(repeated) == set(own)
+
+
+@pytest.mark.parametrize("count", [4, 12, 31])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_graded_series_grow_step_by_step(count: int, position: str) -> None:
+    own = source(count).segments
+    added = corruptions.addition(source(count), position)
+    gone = corruptions.deletion(source(count), position)
+    moved = corruptions.chronology(source(count), position)
+    assert len(added) == len(gone) == len(moved) == 10
+    assert [len(level) for level in added] == sorted(len(level) for level in added)
+    assert len(added[-1]) == 2 * count
+    assert [len(level) for level in gone] == sorted((len(level) for level in gone), reverse=True)
+    assert len(gone[-1]) == 1
+    for before, after in pairwise(gone):
+        assert set(after) <= set(before)
+    for level in moved:
+        assert level != own
+        assert sorted(level) == sorted(own)
+    assert moved[-1] == own[::-1]
+    assert [segment for segment in added[4] if segment in own] == own
+    if position in {"beginning", "end"}:
+        at = 0 if position == "beginning" else -1
+        assert added[0][at].startswith("other")
+        assert own[at] not in gone[0]
+        assert moved[0][at] != own[at]
+
+
+def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+    write_json(
+        tmp_path / "a.json", {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)}
+    )
+    (tmp_path / "p.csv").write_text("scene,Comparison,LAS,BLEU-1\n0,A1-A2,2.0,\n1,A1-A2,1.0,0.5\n")
+    out = tmp_path / "out"
+    done = experiment("authors", "--data", tmp_path / "a.json", "--published", tmp_path / "p.csv")
+    assert done.exit_code == 1
+    assert "0/A1-A2, BLEU-1: '' is no number: left out" in done.stderr
+    published = {row["metric"]: row for row in table(out, "published")}
+    assert (published["LAS"]["pairs"], published["BLEU-1"]["pairs"]) == (2, 1)
+    means = {row["authors"]: row for row in table(out, "published_means")}
+    assert means["A1-A2"]["LAS published"] == 1.5
+    assert means["A2-A1"]["LAS"] is None
+    rows = table(out, "authors")
+    assert [row["authors"] for row in rows] == ["A1-A2", "A1-A3", "A2-A1", "A2-A3", "A3-A1", "A3-A2"]
+    expected = [scorer.score(story(10 * i + 3), story(10 * i + 1)).vcs for i in range(2)]
+    assert rows[4]["VCS_LCT0"] == pytest.approx(np.mean(expected))
+    assert rows[0]["LAS"] == pytest.approx(rows[2]["LAS"])  # LAS does not care which is the reference
+
+
+def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+    videos = [
+        {
+            "vid": f"v{i}",
+            "refs": [[story(100 * i + k, 1) for k in range(9)]],
+            "cands": [story(100 * i + k, 1) for k in (0, 8, 20)],
+            "scores": [[5, 4, 5], [4, 4, 3], [1, 2, float("nan") if i == 2 else 1]],
+        }
+        for i in range(4)
+    ]
+    write_pairs(tmp_path / "v.jsonl", videos)
+    done = experiment("vatex", "--data", tmp_path / "v.jsonl", "--resamples", 100)
+    assert done.exit_code == 1
+    assert "ratings [1, 2, nan] of candidate 2" in done.stderr
+    lines = {line["id"]: line for line in read_lines(tmp_path / "out" / "pairs.jsonl")}
+    assert len(lines) == 11
+    references, candidate = videos[1]["refs"][0], videos[1]["cands"][1]  # type: ignore[index]
+    single = [scorer.score_short(reference, candidate) for reference in references]
+    assert lines["v1/1"]["VCS 1ref"] == single[0].vcs
+    assert lines["v1/1"]["VCS 9ref"] == max(result.vcs for result in single)
+    assert lines["v1/1"]["LAS 9ref"] == max(result.scores.las for result in single if result.scores)
+    assert lines["v1/1"]["ROUGE-1 9ref"] == 1.0
+    rows = {(row["metric"], row["references"]): row for row in table(tmp_path / "out", "correlation")}
+    row = rows["ROUGE-1", "9ref"]
+    assert row["Kendall tau-b low"] <= row["Kendall tau-b"] <= row["Kendall tau-b high"]
+    assert row["Kendall tau-b"] == pytest.approx(
+        np.mean([row[f"Kendall tau-b rater {i}"] for i in (1, 2, 3)])
+    )
+
+
+def test_rank_orders_models_over_what_all_have(experiment: Any, tmp_path: Path) -> None:
+    references = {str(i): story(i) for i in range(8)}
+    write_json(tmp_path / "references.json", references)
+    folder = tmp_path / "predictions"
+    write_json(folder / "copy.json", references)
+    write_json(
+        folder / "Half.json",
+        {i: text if int(i) % 2 else story(50 + int(i)) for i, text in references.items()},
+    )
+    write_json(folder / "noise.json", {i: story(90 + int(i)) for i in references if i != "3"} | {"77": "x."})
+    (tmp_path / "ranking.txt").write_text("half\ncopy\nunheard\nNoise\n")
+    out = tmp_path / "out"
+    arguments = ("--references", tmp_path / "references.json", "--predictions", folder)
+    done = experiment("rank", *arguments, "--ranking", tmp_path / "ranking.txt", "--resamples", 200)
+    assert done.exit_code == 1
+    for part in ("noise.json: no prediction for 3", "noise.json: 77: no reference", "unheard: no such model"):
+        assert part in done.stderr
+    rows = table(out, "ranking")
+    assert [row["model"] for row in rows] == ["copy", "Half", "noise"]
+    assert rows[0]["VCS_LCT0"] == pytest.approx(1.0)
+    lines = {line["id"]: line["VCS_LCT0"] for line in read_lines(out / "pairs.jsonl")}
+    common = [i for i in references if i != "3"]
+    half, noise = (np.array([lines[f"{model}/{i}"] for i in common]) for model in ("Half", "noise"))
+    assert rows[1]["VCS_LCT0"] == pytest.approx(half.mean())
+    assert rows[1]["to the next"] == pytest.approx((half - noise).mean())
+    assert rows[2]["to the next"] is None
+    [agreement] = [row for row in table(out, "agreement") if row["metric"] == "VCS_LCT0"]
+    assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)  # of three pairs one is the other way round
+    wrong = experiment("rank", *arguments, "--by", "nonsense", out=tmp_path / "o2")
+    assert wrong.exit_code == 2
+    assert "--by must be one of BLEU-1" in wrong.output
+
+
+def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: Any, tmp_path: Path) -> None:
+    data, out = comparison(tmp_path / "data"), tmp_path / "out"
+    done = experiment(
+        "parameters", "--data", data, "--chunk-size", 1, "--chunk-size", 2, "--lct", 0, "--lct", 1
+    )
+    assert done.exit_code == 0, done.output
+    assert "12 pairs: cut and embedded in" in done.stderr
+    first = files(out)
+    for chunk_size in (1, 2):
+        other = tmp_path / f"c{chunk_size}"
+        assert experiment("corruption", "--data", data, "--chunk-size", chunk_size, out=other).exit_code == 0
+        measures = {row["metric"]: row for row in table(other, "classification") if row["cases"] == "all"}
+        means = {row["case"]: row for row in table(other, "cases")}
+        for row in table(out, "settings"):
+            if row["chunk size"] == chunk_size:
+                expected = measures[f"VCS_LCT{row['LCT']:g}"]
+                assert all(
+                    row[name] == expected[name] for name in ("accuracy", "precision", "recall", "F1", "AUC")
+                )
+        for row in table(out, "cases"):
+            assert row[f"chunk {chunk_size}, LCT 1"] == pytest.approx(means[row["case"]]["VCS_LCT1"])
+    assert (
+        experiment(
+            "parameters", "--data", data, "--chunk-size", 1, "--chunk-size", 2, "--lct", 0, "--lct", 1
+        ).exit_code
+        == 0
+    )
+    assert {name: data for name, data in files(out).items() if "vectors" not in name} == {
+        name: data for name, data in first.items() if "vectors" not in name
+    }
+
+
+def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(DeviceError, match=r"vcs-runtime\[experiments\]"):
+        lexical.need("scipy")
+    with pytest.raises(DeviceError, match=r"vcs-runtime\[report\]"):
+        plots.need_matplotlib()
