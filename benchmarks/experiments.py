@@ -3,9 +3,9 @@
     python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
 
 DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/experiments.md describes them. Everything goes to
-WORK/NAME (`parameters` takes every third scene, `rank` every tenth video, `series` two scenes); the tables
-(figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line with the time and the peak
-memory of the largest process to benchmarks/results/runs.csv, but for a run that was resumed.
+WORK/NAME (`series` takes two scenes); the tables (figures and names of cases, no text) are copied to
+benchmarks/results/NAME, and a line with the time and the peak memory of the largest process to
+benchmarks/results/runs.csv, but for a run that was resumed.
 """
 
 from __future__ import annotations
@@ -32,25 +32,18 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     ranking = work / "ranking.txt"
     ranking.write_text("\n".join(RANKING) + "\n")
     scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
-    third = work / "third"
-    for path in scenes[::3]:
-        for folder, suffix in (("comparison", ".json"), ("comparison-published", ".csv")):
-            (third / folder).mkdir(parents=True, exist_ok=True)
-            shutil.copy(vcs / folder / f"{path.stem}{suffix}", third / folder)
     texts = work / "references.json"
     texts.write_text(
         json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::20]})
     )
-    tenth = work / "tenth.json"
-    tenth.write_text(json.dumps(json.loads((clip / "references.json").read_text("utf-8"))[::10]))
     return {
         "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
         "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
         "make-corruptions": ["make-corruptions", "--references", f"{texts}"],
         "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
                     "--published", f"{vcs}/authors-published/authors.csv"],
-        "parameters": ["parameters", "--data", f"{third}"],
-        "rank": ["rank", "--references", f"{tenth}", "--predictions", f"{clip}/predictions",
+        "parameters": ["parameters", "--data", f"{vcs}"],
+        "rank": ["rank", "--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
                  "--ranking", f"{ranking}"],
         # As made by the third, of every twentieth scene: 9 cases and 120 texts of graded series each.
         "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],

@@ -100,13 +100,27 @@ _FORMULA = re.compile(
     r"|^(?:Next|Then|Finally|Meanwhile|Afterwards?|Subsequently|As the (?:video|scene) [a-z]+),\s+"
 )
 # Comment that a language model hangs on to a sentence.
-_COMMENT = re.compile(
-    r",\s+(?:suggesting|indicating|creating|adding|emphasizing|highlighting|possibly|likely|implying|conveying)\b.*"
+_COMMENTING = (
+    r"(?:suggesting|indicating|creating|adding|emphasizing|highlighting|implying|conveying|showing|including|"
+    r"capturing|causing|giving|making|leading)\b"
 )
-_PLACE = re.compile(
-    r",?\s+((?:in|on|at|inside|outside|near|behind|across|beside|under)\s+(?:the|a|an|his|her|their)\s+"
-    r"[a-z-]+(?:\s+[a-z-]+)?)(?=[.!?]?$)"
+_COMMENT = re.compile(rf",\s+(?:{_COMMENTING}|(?:possibly|likely)\b).*")
+_PREPOSITION = (
+    "in|on|at|inside|outside|near|behind|across|beside|under|with|from|through|over|around|along|during|amid"
 )
+# What can end a sentence and as well begin it: a clause of time, a participle, a place.
+_MOVABLE = re.compile(
+    rf",?\s+((?:as|while|when|before|after)\s+{_SUBJECT}[^,]+?|"
+    rf"(?<=,\s)(?!{_COMMENTING})[a-z]+ing\s[^,]+?|"
+    rf"(?:{_PREPOSITION})\s+(?:the|an?|his|her|their|another|one)\s+"
+    r"(?:(?!(?:and|or|who|that|which|is|are|to|as|while|where)\b)[a-z'-]+\s?){1,4}?)(?=[.!?]?$)"
+)
+# A beginning that is no sentence, though there may be a verb in it.
+_FRONTED = re.compile(
+    rf"(?:{_PREPOSITION}|to|into|by|for|as|while|when|before|after|if|once|since|until|despite|throughout|[a-z]+ing)\b",
+    re.IGNORECASE,
+)
+_SCENERY = re.compile(rf"\b(?:{_PREPOSITION})\s+(?:the|an?|his|her|their)\s+[a-z-]+\b(?!\s+of\b)")
 _OPENINGS = (
     "Later", "Now", "Outside", "Inside", "Upstairs", "At night", "In the morning", "Elsewhere", "Back home",
     "At last", "Suddenly", "Nearby", "Downstairs", "In the distance", "A moment later", "On set", "At school",
@@ -123,18 +137,18 @@ def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
     if rng.random() < 0.7:
         rate = rng.choice([0.3, 0.6, 0.9])
         result = [clause for sentence in result for clause in _clauses(sentence, rng, rate)]
-    if rng.random() < 0.5:
-        result = [_reopen(sentence, rng) for sentence in result]
+    if rng.random() < 0.75:
+        result = _reopen(result, rng)
     return result
 
 
 def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> list[str]:
-    """Words as they are (half of the time), in lower case, or with some capitals lost.
+    """Words as they are or in lower case (each almost half of the time), or with some capitals lost.
 
     ends  1 for a word that ends a sentence, else 0
     """
     draw = rng.random()
-    if draw < 0.5:
+    if draw < 0.42:
         return list(words)
     if draw < 0.9:
         return [word.lower() for word in words]
@@ -199,7 +213,8 @@ def _clauses(sentence: str, rng: random.Random, rate: float) -> list[str]:
     start = 0
     for match in _CLAUSE.finditer(sentence):
         before, after = sentence[start : match.start()], sentence[match.end() :]
-        if min(len(before.split()), len(after.split())) >= _MIN_CLAUSE_WORDS and rng.random() < rate:
+        long_enough = min(len(before.split()), len(after.split())) >= _MIN_CLAUSE_WORDS
+        if long_enough and not _FRONTED.match(before) and rng.random() < rate:
             pieces.append(before)
             start = match.end()
     pieces.append(sentence[start:])
@@ -216,7 +231,8 @@ def _terse(sentence: str, rng: random.Random) -> str:
         sentence = _COMMENT.sub("", sentence)
     if rng.random() < 0.6:
         sentence = _PROGRESSIVE.sub(_simple_present, sentence)
-    if rng.random() < 0.35 and _FINITE.search(head := sentence.split(",")[0]):
+    head = sentence.split(",")[0]
+    if rng.random() < 0.35 and _FINITE.search(head) and not _FRONTED.match(head):
         sentence = head
     return _capital(sentence)
 
@@ -230,14 +246,21 @@ def _simple_present(match: re.Match[str]) -> str:
     return f"{verb[:-1]}ies" if verb.endswith("ry") else f"{verb}s"
 
 
-def _reopen(sentence: str, rng: random.Random) -> str:
-    """A sentence that begins with its place, or with a word of time or place, now and then."""
-    draw = rng.random()
-    if draw < 0.5 and (match := _PLACE.search(sentence)) and len(sentence[: match.start()].split()) > 2:
-        return f"{_capital(match[1])}, {_lower_start(sentence[: match.start()])}"
-    if draw > 0.93:
-        return f"{rng.choice(_OPENINGS)}, {_lower_start(sentence)}"
-    return sentence
+def _reopen(sentences: Sequence[str], rng: random.Random) -> list[str]:
+    """Sentences that begin with what stood at their end ("As she speaks", "On the table"), or with a place
+    that another one mentions: where the comma is gone, these look like the end of the sentence before."""
+    rate = rng.choice([0.1, 0.25, 0.5])
+    openings = [*_OPENINGS, *(match[0] for sentence in sentences for match in _SCENERY.finditer(sentence))]
+    result = []
+    for sentence in sentences:
+        draw = rng.random()
+        match = _MOVABLE.search(sentence) if draw < rate else None
+        if match and len(sentence[: match.start()].split()) > 2:
+            sentence = f"{_capital(match[1])}, {_lower_start(sentence[: match.start()])}"
+        elif draw > 0.94:
+            sentence = f"{_capital(rng.choice(openings))}, {_lower_start(sentence)}"
+        result.append(sentence)
+    return result
 
 
 def _capital(text: str) -> str:
@@ -248,4 +271,5 @@ def _lower_start(text: str) -> str:
     """The text with a small first letter, where its first word is one that is no name."""
     first = text.split(" ", 1)[0]
     common = {"The", "A", "An", "He", "She", "They", "It", "His", "Her", "Their", "Two", "Another", "Some"}
+    common |= {"One", "There", "This", "These", "Both", "Its", "Several", "Someone"}
     return text[:1].lower() + text[1:] if first in common else text

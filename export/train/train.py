@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # sums, and so the model, would depend on how many there are
     torch.manual_seed(arguments.seed)
     rng = random.Random(arguments.seed)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
-from vcs_runtime.device import Device, available_cores
+from vcs_runtime.device import Device
 from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError
 from vcs_runtime.packing import INPUTS, Batch, batches
@@ -42,11 +42,6 @@ class Embedder:
                 f"which are not those of a {self.spec.layout} graph"
             )
         self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec))
-        # The products of a batch are small: its threads wait for each other, most of all where other programs
-        # want the cores too. A second batch fills the gaps; vectors are the same to the bit.
-        alone = device.is_gpu or threads is not None or available_cores() == 1
-        # (In half precision a CPU widens the weights for each run: two would widen them twice.)
-        self._at_once = 1 if alone or self.spec.precision == "fp16" else 2
 
     @classmethod
     def open(
@@ -141,7 +136,7 @@ class Embedder:
                 )
             vectors[rows] = found
 
-        run_batches([len(ids) for ids in sequences.ids], self._budget, cut, run, self._at_once)
+        run_batches([len(ids) for ids in sequences.ids], self._budget, cut, run)
         if not np.isfinite(vectors).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return vectors

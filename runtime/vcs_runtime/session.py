@@ -8,10 +8,8 @@ on a GPU and scores now and then needs the memory in between. Where memory does 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,46 +130,26 @@ def run_batches(
     budget: Budget,
     cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
     run: Callable[[list[int], T], None],
-    at_once: int = 1,
 ) -> None:
     """Run sequences of `lengths` tokens in the batches into which `cut` cuts them.
 
-    cut      given rows and the tokens of a batch: batches, each the rows in it and what `run` wants of it
-    run      given those two; may be called for a row again if it raised DeviceMemoryError
-    at_once  batches that run at a time, by threads; 1: in order
+    cut  given rows and the tokens of a batch: batches, each the rows in it and what `run` wants of it
+    run  given those two; may be called for a row again if it raised DeviceMemoryError
 
     Where memory does not suffice, what was not run yet is cut anew, to half the tokens of the batch that
     failed, and so on down to one row. Raises what `run` raises.
     """
-    done = [False] * len(lengths)
-
-    def land(rows: list[int], finished: Callable[[], None]) -> bool:
-        try:
-            finished()
-        except DeviceMemoryError:
-            if len(rows) == 1:
-                raise
-            budget.shorten(sum(lengths[row] for row in rows))
-            return False
-        for row in rows:
-            done[row] = True
-        return True
-
-    while todo := [row for row, ran in enumerate(done) if not ran]:
-        batches = cut(todo, budget.tokens)
-        if at_once == 1:
-            all(land(rows, partial(run, rows, batch)) for rows, batch in batches)
-            continue
-        with ThreadPoolExecutor(at_once) as pool:
-            flying: deque[tuple[list[int], Future[None]]] = deque()
-            for rows, batch in batches:
-                flying.append((rows, pool.submit(run, rows, batch)))
-                if len(flying) == at_once:
-                    rows, future = flying.popleft()
-                    if not land(rows, future.result):
-                        break
-            for rows, future in flying:
-                land(rows, future.result)
+    todo = set(range(len(lengths)))
+    while todo:
+        for rows, batch in cut(sorted(todo), budget.tokens):
+            try:
+                run(rows, batch)
+            except DeviceMemoryError:
+                if len(rows) == 1:
+                    raise
+                budget.shorten(sum(lengths[row] for row in rows))
+                break
+            todo.difference_update(rows)
 
 
 _END: Any = object()

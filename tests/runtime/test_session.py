@@ -305,9 +305,8 @@ class _FixedBudget(Budget):
         self._tokens = tokens
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
 @pytest.mark.parametrize("capacity", [1, 3, 10, 64])
-def test_every_row_is_run_once_however_little_fits(capacity: int, at_once: int) -> None:
+def test_every_row_is_run_once_however_little_fits(capacity: int) -> None:
     lengths = [1 + (7 * i) % 5 for i in range(30)]
     finished: list[int] = []
 
@@ -321,39 +320,17 @@ def test_every_row_is_run_once_however_little_fits(capacity: int, at_once: int) 
             raise DeviceMemoryError("no memory")
         finished.extend(rows)
 
-    run_batches(lengths, _FixedBudget(1000), cut, run, at_once)
+    run_batches(lengths, _FixedBudget(1000), cut, run)
     assert sorted(finished) == list(range(30))
 
 
-def test_a_failure_in_one_of_two_batches_at_a_time_is_raised() -> None:
+def test_another_failure_ends_it() -> None:
     def run(rows: list[int], _: None) -> None:
         if 3 in rows:
             raise KeyError("the third")
 
-    budget = _FixedBudget(10)
-    for at_once in (1, 2):
-        with pytest.raises(KeyError, match="the third"):
-            run_batches([1] * 6, budget, lambda rows, _: (([row], None) for row in rows), run, at_once)
-
-
-def test_two_batches_run_at_a_time_where_all_cores_are_taken(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And vectors are those of one at a time, to the bit."""
-    monkeypatch.setattr("vcs_runtime.embedder.available_cores", lambda: 2)
-    both = threading.Barrier(2, timeout=20)
-    with Embedder.open(tiny_bundle, "cpu", threads=1) as one, Embedder.open(tiny_bundle, "cpu") as two:
-        run = two._session.run
-        met: list[int] = []
-
-        def meet(inputs: dict[str, Any]) -> Any:
-            if len(met) < 2:
-                met.append(both.wait())
-            return run(inputs)
-
-        monkeypatch.setattr(two._session, "run", meet)
-        assert np.array_equal(two.embed(TEXTS), one.embed(TEXTS))
-        assert sorted(met) == [0, 1]
+    with pytest.raises(KeyError, match="the third"):
+        run_batches([1] * 6, _FixedBudget(10), lambda rows, _: (([row], None) for row in rows), run)
 
 
 def test_ahead_keeps_order_works_ahead_by_one_and_passes_errors_on() -> None:
