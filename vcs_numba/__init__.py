@@ -5,6 +5,7 @@ from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
 from vcs_numba.jit import warm_up
 from vcs_numba.params import Params
+from vcs_numba.recombine import recombine
 from vcs_numba.scores import REFERENCE_NAMES, Scores, score_similarity
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Params",
     "Scores",
     "align",
+    "recombine",
     "score_batch",
     "score_embeddings",
     "score_similarity",

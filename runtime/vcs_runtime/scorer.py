@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words, strip_punctuation
+
+if TYPE_CHECKING:
+    from vcs_runtime.explain import Explanation
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
@@ -63,6 +66,19 @@ class _View:
 
     def size(self) -> int:
         return len(self.stripped) + sum(map(len, self.segments or ()))
+
+
+class Evidence(NamedTuple):
+    """What a pair's scores were computed from: of several references, with the one that won.
+
+    chunks      of the reference, and of the generated text
+    similarity  `(n_ref, n_gen)` float64, the cosines of the chunks
+    gas         the cosine of the whole texts
+    """
+
+    chunks: tuple[list[str], list[str]]
+    similarity: npt.NDArray[np.float64]
+    gas: float
 
 
 class Scorer:
@@ -180,8 +196,36 @@ class Scorer:
                 advance(1)
         return results
 
+    def explain(
+        self,
+        reference: Reference,
+        generated: str,
+        *,
+        chunk_size: int = 1,
+        params: Params = _DEFAULTS,
+        short: bool = False,
+    ) -> Explanation:
+        """Why a pair scores as it does (docs/explain.md); of several references, against the best.
+
+        Arguments and errors as for `score`; `short` as for `score_short`. `iter_evidence` and
+        `explain.explain` do the same for many pairs, with thresholds of one's own.
+        """
+        from vcs_runtime.explain import explain
+
+        options = Options(chunk_size, params, short=short)
+        [(result, evidence)] = self._score_block([self._prepare((reference, generated), options)], options)
+        if evidence is None:
+            raise TextError(result.error)
+        return explain(result, evidence, params)
+
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
         """Score a stream of pairs in flat memory: one Result a pair, in order, a block at a time."""
+        return (result for result, _ in self.iter_evidence(pairs, options))
+
+    def iter_evidence(
+        self, pairs: Iterable[Pair], options: Options = Options()
+    ) -> Iterator[tuple[Result, Evidence | None]]:
+        """`iter_scores`, each Result with what it was computed from; None with an `error`."""
         block: list[_Prepared | TextError] = []
         characters = 0
         for pair in pairs:
@@ -217,7 +261,7 @@ class Scorer:
         self.close()
 
     def _one(self, reference: Reference, generated: str, options: Options) -> Result:
-        [result] = self._score_block([self._prepare((reference, generated), options)], options)
+        [(result, _)] = self._score_block([self._prepare((reference, generated), options)], options)
         if result.error:
             raise TextError(result.error)
         return result
@@ -285,7 +329,9 @@ class Scorer:
             pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.stripped]
             pair.stripped = []
 
-    def _score_block(self, block: Sequence[_Prepared | TextError], options: Options) -> Iterator[Result]:
+    def _score_block(
+        self, block: Sequence[_Prepared | TextError], options: Options
+    ) -> Iterator[tuple[Result, Evidence | None]]:
         good = [item for item in block if isinstance(item, _Prepared)]
         line = signature(options, self.embedder, self.segmenter)
         self._cut_learned(good, options)
@@ -294,7 +340,7 @@ class Scorer:
         except TextError as error:
             # One text that the model refuses must not take the others with it.
             if len(block) == 1:
-                yield Result(None, 0, 0, line, error=str(error))
+                yield Result(None, 0, 0, line, error=str(error)), None
             else:
                 for item in block:
                     yield from self._score_block([item], options)
@@ -305,10 +351,13 @@ class Scorer:
         row = 0
         for item in block:
             if isinstance(item, TextError):
-                yield Result(None, 0, 0, line, error=str(item))
+                yield Result(None, 0, 0, line, error=str(item)), None
                 continue
             count = len(item.texts) - 1
-            yield _result(item, rows[row : row + count], options, line)
+            result = _result(item, rows[row : row + count], options, line)
+            won = row + result.reference_index
+            chunks = (item.chunks[result.reference_index], item.chunks[-1])
+            yield result, Evidence(chunks, grids[won], float(gas[won]))
             row += count
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "tabl
 _FILE = click.Path(path_type=Path)
 
 
-def _scoring_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def scoring_options(function: Callable[..., Any]) -> Callable[..., Any]:
     defaults = Params()
     options = [
         click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
@@ -69,18 +69,27 @@ def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """One pair from text files, in place of a file of pairs."""
+    function = click.option(
+        "--generated", type=_FILE, metavar="FILE", help="One pair: a text file of the generated text."
+    )(function)
+    return click.option(
+        "--reference", "references", type=_FILE, multiple=True, metavar="FILE",
+        help="One pair: a text file of the reference; several may be given.",
+    )(function)  # fmt: skip
+
+
 @click.command()
 @click.argument("pairs", type=_FILE, required=False)
 @click.option(
     "-o", "--output", type=_FILE, metavar="FILE", help="JSONL: one line a pair, in the pairs' order."
 )
-@click.option("--reference", "references", type=_FILE, multiple=True, metavar="FILE",
-              help="One pair: a text file of the reference; several may be given.")  # fmt: skip
-@click.option("--generated", type=_FILE, metavar="FILE", help="One pair: a text file of the generated text.")
+@pair_options
 @click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary (or the pair's scores) as JSON.")
-@_scoring_options
+@scoring_options
 @engine_options
 @click.pass_context
 def score(
@@ -93,13 +102,7 @@ def score(
     resume: bool,
     overwrite: bool,
     as_json: bool,
-    bundle: str,
-    segmenter: str,
-    device: str,
-    gpu_mem_gb: float | None,
-    threads: int | None,
-    cache: Path | None,
-    **scoring: Any,
+    **options_given: Any,
 ) -> None:
     """Score the pairs of PAIRS, a JSONL, CSV or Parquet file with `reference` (a text; in JSONL and Parquet
     also a list of texts), `generated` and optionally `id`; or one pair, by --reference and --generated.
@@ -107,34 +110,19 @@ def score(
     A summary goes to standard output, the scores of every pair to --output. Pairs that cannot be scored are
     named on standard error and have an `error` in the output; the exit code is then 1.
     """
-    if (pairs is None) == (not references and generated is None):
-        raise click.UsageError("give either PAIRS, or --reference and --generated")
-    if pairs is None and (not references or generated is None):
-        raise click.UsageError("--reference and --generated belong together")
+    check_source(pairs, references, generated)
     if output is None and (resume or overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other")
     if pairs is None and output is not None:
         raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
-    options = _options(context, **scoring)
-    try:
-        scorer = Scorer.open(
-            bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    with scorer:
-        if device == "auto":
-            click.echo(
-                f"vcs-runtime: {scorer.embedder.device.engine} ({scorer.embedder.device.reason})", err=True
-            )
+    engine = engine_of(options_given)
+    options = chosen_options(context, **options_given)
+    with open_scorer(engine) as scorer:
         if pairs is None:
             assert generated is not None
-            texts = [_read_text(path) for path in references]
-            [result] = scorer.iter_scores(
-                [(texts[0] if len(texts) == 1 else texts, _read_text(generated))], options
-            )
+            [result] = scorer.iter_scores([one_pair(references, generated)], options)
             if as_json and not result.error:
                 click.echo(json.dumps(result.to_dict()))
             elif not result.error:
@@ -155,7 +143,42 @@ def score(
     context.exit(1 if failed else 0)
 
 
-def _options(context: click.Context, *, preset: str, aggregate: str, short: bool, **numbers: Any) -> Options:
+def engine_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what `engine_options` gave out of a command's options."""
+    names = ("bundle", "segmenter", "device", "gpu_mem_gb", "threads", "cache")
+    return {name: options.pop(name) for name in names}
+
+
+def open_scorer(engine: dict[str, Any]) -> Scorer:
+    """A scorer as `engine_options` ask for it; what `auto` chose is said on standard error."""
+    try:
+        scorer = Scorer.open(**engine)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if engine["device"] == "auto":
+        click.echo(
+            f"vcs-runtime: {scorer.embedder.device.engine} ({scorer.embedder.device.reason})", err=True
+        )
+    return scorer
+
+
+def one_pair(references: Sequence[Path], generated: Path) -> tuple[str | list[str], str]:
+    """The pair in text files, as the scorer takes it."""
+    texts = [read_text(path) for path in references]
+    return (texts[0] if len(texts) == 1 else texts), read_text(generated)
+
+
+def check_source(pairs: Path | None, references: Sequence[Path], generated: Path | None) -> None:
+    """Raise UsageError unless there is either a file of pairs or both texts of one."""
+    if (pairs is None) == (not references and generated is None):
+        raise click.UsageError("give either PAIRS, or --reference and --generated")
+    if pairs is None and (not references or generated is None):
+        raise click.UsageError("--reference and --generated belong together")
+
+
+def chosen_options(
+    context: click.Context, *, preset: str, aggregate: str, short: bool, **numbers: Any
+) -> Options:
     """The preset's values, overridden by what was given explicitly."""
     for name, value in zip(("chunk_size", "lct"), PRESETS[preset], strict=True):
         if context.get_parameter_source(name) is ParameterSource.DEFAULT:
@@ -170,7 +193,7 @@ def _options(context: click.Context, *, preset: str, aggregate: str, short: bool
         raise click.UsageError(str(error)) from None
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
