@@ -302,7 +302,7 @@ LABELS: Final = {
     "vcs": "VCS", "gas": "GAS", "las": "LAS", "las_precision": "LAS precision", "las_recall": "LAS recall",
     "sas": "SAS", "nas": "NAS", "nas_f1": "NAS F1", "nas_d": "NAS-D", "nas_d_precision": "NAS-D precision",
     "nas_d_recall": "NAS-D recall", "nas_l": "NAS-L", "nas_l_precision": "NAS-L precision",
-    "nas_l_recall": "NAS-L recall", "window_regularizer": "the regulariser",
+    "nas_l_recall": "NAS-L recall", "window_regularizer": "regulariser",
 }  # fmt: skip
 
 

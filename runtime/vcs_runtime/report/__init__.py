@@ -1,0 +1,7 @@
+"""Reports: one HTML file, or a PDF, about one pair or many (docs/explain.md)."""
+
+from vcs_runtime.report.html import HtmlReport
+from vcs_runtime.report.pdf import write_pdf
+from vcs_runtime.report.systems import Systems
+
+__all__ = ["HtmlReport", "Systems", "write_pdf"]

@@ -1,0 +1,59 @@
+"""The page around a report: one file, nothing fetched, nothing run but the script that is in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import zlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_SCRIPTS = ("tools.js", "pair.js", "index.js")
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("vcs_runtime.report").joinpath(name).read_text("utf-8")
+
+
+def head(title: str) -> str:
+    """Everything before the first block. The policy lets only this style and this script run, and no request."""
+    style, script = _asset("page.css"), _script()
+    policy = (
+        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        "<main><noscript>This report is drawn by a script that is part of it.</noscript></main>\n"
+    )
+
+
+def block(name: str, value: Any) -> str:
+    """A value for the script to read: JSON, deflated, in base64, so that no text in it can be markup.
+
+    A browser neither runs nor draws it before it is asked for.
+    """
+    packed = zlib.compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), 6)
+    return f'<script type="application/octet-stream" id="{name}">{base64.b64encode(packed).decode()}</script>\n'
+
+
+def tail() -> str:
+    """The script, behind all blocks."""
+    return f"<script>{_script()}</script>\n</body>\n</html>\n"
+
+
+@cache
+def _script() -> str:
+    return "{\n" + "\n".join(_asset(name).replace('"use strict";\n', "") for name in _SCRIPTS) + "}\n"
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,116 @@
+"""What a report is made from: pairs that are explained, or lines of score files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest, nsmallest
+from pathlib import Path
+from typing import Any
+
+from vcs_numba import Scores
+from vcs_runtime.errors import InputError
+from vcs_runtime.explain import Thresholds, explain_pairs
+from vcs_runtime.pairs import InputPair, read_pairs
+from vcs_runtime.report.html import HtmlReport
+from vcs_runtime.report.systems import Systems
+from vcs_runtime.scorer import Scorer
+from vcs_runtime.signature import Options, signature
+
+Advance = Callable[[int], None]
+
+
+def is_scores(path: Path) -> bool:
+    """Whether a file's first line is one of `vcs-runtime score -o`. Raises InputError if it cannot be read."""
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return False
+    try:
+        with path.open("rb") as file:
+            row = json.loads(file.readline())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
+
+
+def read_scores(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a score file, one at a time. Raises InputError naming the line.
+
+    All must be of one signature: scores of several cannot be put beside each other.
+    """
+    line_signature = None
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            place = f"{path} line {number}"
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict) or not {"id", "signature"} <= row.keys():
+                raise InputError(f"{place}: no line of a score file (`vcs-runtime score -o`)")
+            if line_signature is not None and row["signature"] != line_signature:
+                raise InputError(f"{place}: scored as {row['signature']}, the lines before as {line_signature}")
+            line_signature = row["signature"]
+            for name in Scores._fields if "error" not in row else ():
+                value = row.get(name)
+                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                    raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+            yield row
+
+
+def report_pairs(
+    scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport | None, name: str, options: Options,
+    thresholds: Thresholds, advance: Advance = lambda count: None,
+) -> Systems:  # fmt: skip
+    """Explain every pair, give each a page of `report`, and return what is to be said of all."""
+    systems = Systems()
+    systems.begin(name, signature(options, scorer.embedder, scorer.segmenter))
+    for pair, result, explanation in explain_pairs(scorer, pairs, options, thresholds):
+        page = report.add(explanation, str(pair.name)) if report and explanation else None
+        systems.add(pair.name, result.to_dict(), page)
+        advance(1)
+    return systems
+
+
+def report_scores(
+    files: Sequence[Path], pairs: Sequence[Path], scorer: Scorer | None, report: HtmlReport | None,
+    options: Options, thresholds: Thresholds, *, pages: int = 50, advance: Advance = lambda count: None,
+) -> Systems:  # fmt: skip
+    """Read score files, a system each; with `pairs`, a pairs file for each, explain the worst and best `pages`.
+
+    Raises InputError: unreadable files, or scores of another signature than the scorer's.
+    """
+    systems = Systems()
+    names = [path.stem for path in files]
+    for number, path in enumerate(files):
+        name = path.stem if names.count(path.stem) == 1 else str(path)
+        made: dict[Any, int] = {}
+        first = next(read_scores(path))
+        if scorer and report:
+            ours = signature(options, scorer.embedder, scorer.segmenter)
+            if first["signature"] != ours:
+                raise InputError(
+                    f"{path}: scored as {first['signature']}, this run is {ours}: give the same options"
+                )
+            wanted = _extremes(path, pages)
+            chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in wanted)
+            for pair, result, explanation in explain_pairs(scorer, chosen, options, thresholds):
+                if explanation is None or result.vcs != wanted[pair.name]:
+                    raise InputError(
+                        f"{path}: id {pair.name!r} scored {wanted[pair.name]}, but its texts in {pairs[number]} "
+                        f"score {result.vcs}: they are not those that were scored"
+                    )
+                made[pair.name] = report.add(explanation, f"{name}: {pair.name}" if number or len(files) > 1 else str(pair.name))
+                advance(1)
+        systems.begin(name, first["signature"])
+        for row in read_scores(path):
+            systems.add(row["id"], row, made.get(row["id"]))
+    return systems
+
+
+def _extremes(path: Path, count: int) -> dict[Any, float]:
+    """The ids of the pairs that scored lowest and highest, with their VCS."""
+    scored = [(float(row["vcs"]), number, row["id"]) for number, row in enumerate(read_scores(path)) if "error" not in row]
+    return {name: vcs for vcs, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}

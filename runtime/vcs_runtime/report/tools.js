@@ -1,0 +1,74 @@
+"use strict";
+// What both views need. Text reaches the page as text nodes only, never as markup.
+
+const NAMESPACE = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+
+const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const draw = (tag, attributes, ...children) => fill(document.createElementNS(NAMESPACE, tag), attributes, children);
+const number = (value, digits = 3) => value.toFixed(digits);
+const signed = (value) => (value > 0 ? "+" : "\u2212") + Math.abs(value);
+
+function bytes(base64) {
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+// A block of this file: JSON, deflated, in base64.
+async function block(id) {
+  const packed = new Blob([bytes(document.getElementById(id).textContent)]);
+  const stream = packed.stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+// One page of a long list at a time; `show(first, last)` draws it.
+function pager(total, size, show) {
+  const box = make("div", { class: "pager" });
+  const label = make("span", { "aria-live": "polite" });
+  let at = 0;
+  const back = make("button", { type: "button", onclick: () => turn(at - 1) }, "\u2190 back");
+  const on = make("button", { type: "button", onclick: () => turn(at + 1) }, "on \u2192");
+  function turn(page) {
+    at = Math.max(0, Math.min(page, Math.ceil(total / size) - 1));
+    const [first, last] = [at * size, Math.min(total, (at + 1) * size)];
+    back.disabled = at === 0;
+    on.disabled = last >= total;
+    label.textContent = `${first + 1} to ${last} of ${total}`;
+    show(first, last);
+  }
+  box.append(back, on, label);
+  box.hidden = total <= size;
+  return { box, turn, reach: (i) => { if (Math.floor(i / size) !== at) turn(Math.floor(i / size)); },
+    resize: (count) => { total = count; box.hidden = total <= size; turn(0); }, again: () => turn(at) };
+}
+
+// A chart of x by y units with ticks; returns the svg and the two scales.
+function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", format = String, down = false } = {}) {
+  const [left, top, right, bottom] = [46, 8, width - 8, height - 34];
+  const x = (value) => left + (value / columns) * (right - left);
+  const y = (value) => (down ? top + (value / rows) * (bottom - top) : bottom - (value / rows) * (bottom - top));
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  svg.append(draw("path", { class: "axis", fill: "none", d: `M${left} ${top}V${bottom}H${right}` }));
+  const text = (px, py, value, anchor) => svg.append(draw("text", { x: px, y: py, "text-anchor": anchor }, value));
+  for (const tick of ticks(columns)) text(x(tick), bottom + 14, format(tick, "x"), "middle");
+  for (const tick of ticks(rows)) text(left - 5, y(tick) + 4, format(tick, "y"), "end");
+  text((left + right) / 2, height - 5, xlabel, "middle");
+  svg.append(draw("text", { x: 0, y: 0, transform: `translate(11 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, ylabel));
+  return { svg, x, y, bottom, top, left, right };
+}
+
+function ticks(end) {
+  const rough = end / 5;
+  const power = 10 ** Math.floor(Math.log10(rough || 1));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
+  const found = [];
+  for (let k = 0; k * step <= end * (1 + 1e-9); k += 1) found.push(k * step);
+  return found;
+}
