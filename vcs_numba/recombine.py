@@ -14,8 +14,8 @@ from vcs_numba.scores import Scores
 
 #: The scores that the others follow from.
 PARTS: Final = (
-    "gas", "las_precision", "las_recall", "nas_d_precision", "nas_d_recall", "nas_l_precision", "nas_l_recall",
-    "window_regularizer",
+    "gas", "las_precision", "las_recall", "nas_d_precision", "nas_d_recall", "nas_l_precision",
+    "nas_l_recall", "window_regularizer",
 )  # fmt: skip
 
 
@@ -30,8 +30,8 @@ _RECOMBINE: Final = Kernel(_recombine, array(types.float64, 1), types.float64, t
 def recombine(scores: Scores, **parts: float) -> Scores:
     """`scores` with some of `PARTS` replaced, and all that follows from them computed anew.
 
-    Without `parts` these are the same scores, bit for bit. Raises ValueError for a name that is no part, and for
-    a number that is not finite.
+    Without `parts` these are the same scores, bit for bit. Raises ValueError for a name that is no part, and
+    for a number that is not finite.
     """
     for name, value in parts.items():
         if name not in PARTS:

@@ -53,18 +53,21 @@ class Thresholds:
 
     support  in [-1, 1]: a chunk whose match is less similar is weakly supported, or missing. It belongs to
              the embedding model: this one to the embedded default
+    rival    in [0, 2]: a reference chunk is missing, too, if its match is by this much more similar to another
+             reference chunk: then it tells that one
     order    in [0, 1]: a chunk outside its window is moved if changed order explains at least this part of
              its offset; else it is shifted
     """
 
     support: float = 0.5
+    rival: float = 0.3
     order: float = 0.5
 
     def __post_init__(self) -> None:
-        for name, low in (("support", -1.0), ("order", 0.0)):
+        for name, low, high in (("support", -1, 1), ("rival", 0, 2), ("order", 0, 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= 1.0:
-                raise ValueError(f"{name} must be a number between {low:g} and 1, not {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,8 @@ def explain(
     return Explanation(
         result=result,
         scores=alignment.scores(evidence.gas),
-        reference=_chunks(reference, alignment.recall, thresholds, is_reference=True),
-        generated=_chunks(generated, alignment.precision, thresholds, is_reference=False),
+        reference=_reference(reference, alignment, thresholds),
+        generated=_generated(generated, alignment.precision, thresholds),
         similarity=evidence.similarity,
         alignment=alignment,
         params=params,
@@ -190,38 +193,35 @@ def shares(scores: Scores) -> dict[str, float]:
     return found
 
 
-def _chunks(
-    texts: Sequence[str], side: Orientation, thresholds: Thresholds, *, is_reference: bool
-) -> tuple[Chunk, ...]:
+def _reference(texts: Sequence[str], alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
+    side = alignment.recall
+    # What the match of a chunk is closest to: if that is clearly another chunk, the match is not about this one.
+    closest = alignment.precision.max_similarity[side.match]
+    covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
+    verdicts = [COVERED if here else MISSING for here in covered.tolist()]
+    return _chunks(texts, side, verdicts, crossings(side.match, covered))
+
+
+def _generated(texts: Sequence[str], side: Orientation, thresholds: Thresholds) -> tuple[Chunk, ...]:
     supported = side.similarity >= thresholds.support
     crossed = crossings(side.match, supported)
     others = max(1, int(supported.sum()) - 1)
+    # Of the reference's length the offset is one part, of the generated chunks those crossed are another.
+    by_order = crossed / others >= thresholds.order * side.distance / side.y
+    verdicts = np.select(
+        [~supported, side.in_window | side.tolerated, by_order], [UNSUPPORTED, IN_PLACE, MOVED], SHIFTED
+    )
+    return _chunks(texts, side, verdicts.tolist(), crossed)
+
+
+def _chunks(
+    texts: Sequence[str], side: Orientation, verdicts: Sequence[str], crossed: npt.NDArray[np.int64]
+) -> tuple[Chunk, ...]:
     offsets = np.where(side.match < side.window_start, -side.distance, side.distance)
-    # Of the other side's length the offset is one part, of its own side's chunks those crossed are another.
-    explained = crossed / others >= thresholds.order * side.distance / side.y
-    found = []
-    for i, text in enumerate(texts):
-        if is_reference:
-            verdict = COVERED if supported[i] else MISSING
-        elif not supported[i]:
-            verdict = UNSUPPORTED
-        elif side.in_window[i] or side.tolerated[i]:
-            verdict = IN_PLACE
-        else:
-            verdict = MOVED if explained[i] else SHIFTED
-        found.append(
-            Chunk(
-                text,
-                verdict,
-                int(side.match[i]),
-                float(side.similarity[i]),
-                (int(side.window_start[i]), int(side.window_end[i])),
-                int(offsets[i]),
-                float(side.penalty[i]),
-                int(crossed[i]),
-            )
-        )
-    return tuple(found)
+    windows = zip(side.window_start.tolist(), side.window_end.tolist(), strict=True)
+    columns = (texts, verdicts, side.match.tolist(), side.similarity.tolist(), windows, offsets.tolist(),
+               side.penalty.tolist(), crossed.tolist())  # fmt: skip
+    return tuple(Chunk(*row) for row in zip(*columns, strict=True))
 
 
 def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
@@ -247,8 +247,8 @@ def _sentences(e: Explanation) -> dict[str, str]:
         "vcs": lost,
         "gas": f"GAS cost {cost['gas']:.3f}: the cosine of the two whole texts is {s.gas:.3f}.",
         "las": (
-            f"LAS cost {cost['las']:.3f}: the generated chunks are found in the reference with a mean similarity of "
-            f"{s.las_precision:.3f}, the reference's in the generated text with {s.las_recall:.3f}; "
+            f"LAS cost {cost['las']:.3f}: generated chunks are found in the reference with a mean similarity "
+            f"of {s.las_precision:.3f}, the reference's in the generated text with {s.las_recall:.3f}; "
             f"{_of(e.count(UNSUPPORTED), a.n_gen, 'generated')} weakly supported, "
             f"{_of(e.count(MISSING), a.n_ref, 'reference')} missing."
         ),
@@ -312,6 +312,11 @@ def position(chunk: Chunk) -> str:
     expected = str(first) if first == last else f"{first}-{last}"
     found = f"expected at {expected}, found at {chunk.match + 1}"
     return f"{found} ({chunk.offset:+d})" if chunk.offset else found
+
+
+def thresholds_said(thresholds: Thresholds) -> str:
+    """The thresholds in a line: "support 0.5, rival 0.3, order 0.5"."""
+    return ", ".join(f"{name} {value:g}" for name, value in asdict(thresholds).items())
 
 
 def verdict_counts(chunks: Iterable[Chunk]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from vcs_runtime.explain import (
     Thresholds,
     explain_pairs,
     position,
+    thresholds_said,
     verdict_counts,
 )
 from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
@@ -52,6 +54,8 @@ def threshold_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--support", type=float, default=defaults.support, show_default=True, metavar="X",
                      help="A match less similar is none: the chunk is weakly supported, or missing."),
+        click.option("--rival", type=float, default=defaults.rival, show_default=True, metavar="X",
+                     help="A reference chunk is missing if its match is by more than this closer to another."),
         click.option("--order", type=float, default=defaults.order, show_default=True, metavar="X",
                      help="Part of an offset that changed order must explain for a chunk to be moved."),
     ]  # fmt: skip
@@ -60,9 +64,10 @@ def threshold_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def chosen_thresholds(support: float, order: float) -> Thresholds:
+def chosen_thresholds(options: dict[str, Any]) -> Thresholds:
+    """Take what `threshold_options` gave out of a command's options."""
     try:
-        return Thresholds(support, order)
+        return Thresholds(**{field.name: options.pop(field.name) for field in fields(Thresholds)})
     except ValueError as error:
         raise click.UsageError(f"--{error}") from None
 
@@ -84,8 +89,6 @@ def explain(
     generated: Path | None,
     wanted: str | None,
     as_json: bool,
-    support: float,
-    order: float,
     **options_given: Any,
 ) -> None:
     """Say why a pair scores as it does: what is missing, invented or out of order, and what it cost.
@@ -95,7 +98,7 @@ def explain(
     check_source(pairs, references, generated)
     if pairs is None and wanted is not None:
         raise click.UsageError("--id belongs to PAIRS")
-    thresholds = chosen_thresholds(support, order)
+    thresholds = chosen_thresholds(options_given)
     engine = engine_of(options_given)
     options = chosen_options(context, **options_given)
     failed = False
@@ -149,8 +152,8 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
     for verdict, meaning in VERDICTS.items():
         if verdict in named:
             out.print(f"{verdict}: {meaning}", style="dim", soft_wrap=True)
-    t = explanation.thresholds
-    out.print(f"thresholds: support {t.support:g}, order {t.order:g}", style="dim", soft_wrap=True)
+    said = f"thresholds: {thresholds_said(explanation.thresholds)}"
+    out.print(said, style="dim", soft_wrap=True)
     out.print(explanation.result.signature, soft_wrap=True)
 
 

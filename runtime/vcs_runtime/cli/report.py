@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
+from vcs_runtime import plots
 from vcs_runtime.cli.explain import chosen_thresholds, input_pairs, threshold_options
 from vcs_runtime.cli.score import (
     chosen_options,
@@ -19,12 +20,13 @@ from vcs_runtime.cli.score import (
     scoring_options,
 )
 from vcs_runtime.errors import TextError
-from vcs_runtime.explain import explain_pairs
-from vcs_runtime.pairs import count_pairs
+from vcs_runtime.explain import Thresholds, explain_pairs
+from vcs_runtime.pairs import InputPair, count_pairs
 from vcs_runtime.progress import progress_bar
-from vcs_runtime.report import HtmlReport, Systems, pdf
+from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
 from vcs_runtime.scorer import Scorer
+from vcs_runtime.signature import Options
 
 _FILE = click.Path(path_type=Path)
 
@@ -52,11 +54,9 @@ def report(
     texts: tuple[Path, ...],
     pages: int,
     title: str | None,
-    support: float,
-    order: float,
     **options_given: Any,
 ) -> None:
-    """Report on a file of pairs, on score files (a system each), or on one pair by --reference and --generated.
+    """Report on a file of pairs, on score files (one a system), or on one pair (--reference, --generated).
 
     HTML is one file that needs nothing but a browser; every explained pair has a page in it. PDF (needs
     `vcs-runtime[report]`) holds every figure of one pair, or the overview of many.
@@ -65,7 +65,7 @@ def report(
     if kind not in (".html", ".pdf"):
         raise click.UsageError("--output must end in .html or .pdf")
     if kind == ".pdf":
-        pdf.need_matplotlib()
+        plots.need_matplotlib()
     single = bool(references) or generated is not None
     if single == bool(sources) or (single and (not references or generated is None)):
         raise click.UsageError("give PAIRS or SCORES, or --reference and --generated")
@@ -76,7 +76,7 @@ def report(
         raise click.UsageError("--pairs: one for each of SCORES, in their order")
     if texts and kind == ".pdf":
         raise click.UsageError("--pairs gives pairs their pages in HTML; a PDF holds the overview alone")
-    thresholds = chosen_thresholds(support, order)
+    thresholds = chosen_thresholds(options_given)
     engine = engine_of(options_given)
     options = chosen_options(context, **options_given)
     title = title or (sources[0].name if len(sources) == 1 else "VCS")
@@ -106,7 +106,14 @@ def report(
     context.exit(1 if found.failed else 0)
 
 
-def _single(scorer: Scorer, pairs: Any, html: HtmlReport | None, output: Path, options: Any, thresholds: Any) -> None:
+def _single(
+    scorer: Scorer,
+    pairs: Iterator[InputPair],
+    html: HtmlReport | None,
+    output: Path,
+    options: Options,
+    thresholds: Thresholds,
+) -> None:
     [(_, result, explanation)] = explain_pairs(scorer, pairs, options, thresholds)
     if explanation is None:
         raise TextError(result.error)

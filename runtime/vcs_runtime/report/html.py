@@ -12,7 +12,7 @@ import numpy as np
 
 from vcs_numba import Orientation
 from vcs_runtime.errors import InputError
-from vcs_runtime.explain import LABELS, VERDICTS, Chunk, Explanation, verdict_counts
+from vcs_runtime.explain import LABELS, VERDICTS, Chunk, Explanation, thresholds_said, verdict_counts
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import Systems
 
@@ -51,7 +51,7 @@ class HtmlReport:
         return self.pages - 1
 
     def finish(self, systems: Systems | None = None) -> None:
-        """Write what is about all pairs. Without `systems` the report is about the one pair that was added."""
+        """Write what is about all pairs; without `systems` the report is about one pair alone."""
         index: dict[str, Any]
         if systems is None:
             index = {"single": True, "labels": LABELS, "meanings": VERDICTS}
@@ -83,8 +83,8 @@ class HtmlReport:
 
 def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:
     """What the page's script reads of a pair. Matrix: int16, ten-thousandths, row by row."""
-    a, t, r = e.alignment, e.thresholds, e.result
-    about = f"Thresholds: support {t.support:g}, order {t.order:g}."
+    a, r = e.alignment, e.result
+    about = f"Thresholds: {thresholds_said(e.thresholds)}."
     if r.n_references > 1:
         about += f" Against reference {r.reference_index + 1} of {r.n_references}."
     if r.segmenter:

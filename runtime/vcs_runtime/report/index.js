@@ -35,7 +35,7 @@ function systems(index) {
 
 function histogram(system, index) {
   const most = Math.max(...index.systems.flatMap((s) => s.histogram));
-  const c = chart(`Distribution of VCS, ${system.name}`, 1, most, { height: 200, xlabel: "VCS", ylabel: "pairs", format: (value) => String(Number(value.toPrecision(3))) });
+  const c = chart(`Distribution of VCS, ${system.name}`, 1, most, { height: 200, xlabel: "VCS", ylabel: "pairs" });
   const width = 1 / system.histogram.length;
   c.svg.append(draw("path", { class: "fill", d: system.histogram.map((count, k) =>
     `M${c.x(k * width + width * 0.06)} ${c.bottom}V${c.y(count)}H${c.x((k + 1) * width - width * 0.06)}V${c.bottom}z`).join("") }));

@@ -20,7 +20,7 @@ def _asset(name: str) -> str:
 
 
 def head(title: str) -> str:
-    """Everything before the first block. The policy lets only this style and this script run, and no request."""
+    """Everything before the first block. The policy lets this style and this script run, and no request."""
     style, script = _asset("page.css"), _script()
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
@@ -30,7 +30,7 @@ def head(title: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
+        '<meta name="referrer" content="no-referrer">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         "<main><noscript>This report is drawn by a script that is part of it.</noscript></main>\n"
     )
@@ -42,7 +42,9 @@ def block(name: str, value: Any) -> str:
     A browser neither runs nor draws it before it is asked for.
     """
     packed = zlib.compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), 6)
-    return f'<script type="application/octet-stream" id="{name}">{base64.b64encode(packed).decode()}</script>\n'
+    return (
+        f'<script type="application/octet-stream" id="{name}">{base64.b64encode(packed).decode()}</script>\n'
+    )
 
 
 def tail() -> str:

@@ -86,7 +86,7 @@ function showPair(pair, place) {
   function path(name, other) {
     const side = sides[name];
     const [count, length] = [side.text.length, sides[other].text.length];
-    const c = chart(`The ${name} text on the ${other}'s timeline`, count, length, { xlabel: `${name} chunk`, ylabel: `${other} chunk` });
+    const c = chart(`The ${name} text on the ${other}'s timeline`, count, length, { xlabel: `${name} chunk`, ylabel: `${other} chunk`, cells: "xy" });
     const [w, h] = [c.x(1) - c.x(0), c.y(0) - c.y(1)];
     const at = (i, row) => `${(c.x(i) + w / 2).toFixed(1)} ${(c.y(row) - h / 2).toFixed(1)}`;
     const line = (rows) => rows.map((row, i) => at(i, row)).join("L");
@@ -111,8 +111,7 @@ function showPair(pair, place) {
     const side = sides[name];
     const top = Math.max(...side.penalty, 1e-9);
     const flat = top <= 1e-9;
-    const c = chart(`Penalties of the ${name} chunks`, side.text.length, flat ? 1 : top, { height: 190, xlabel: `${name} chunk`, ylabel: "penalty",
-      format: (value, axis) => (axis === "y" ? String(Number(value.toPrecision(3))) : String(value)) });
+    const c = chart(`Penalties of the ${name} chunks`, side.text.length, flat ? 1 : top, { height: 190, xlabel: `${name} chunk`, ylabel: "penalty", cells: "x" });
     c.svg.append(draw("path", { class: "cost", d: side.penalty.map((value, i) => {
       const [x0, x1] = [c.x(i + 0.12), c.x(i + 0.88)].map((v) => v.toFixed(1));
       return value > 0 ? `M${x0} ${c.bottom}V${c.y(value).toFixed(1)}H${x1}V${c.bottom}z` : "";
@@ -157,7 +156,7 @@ function heatMap(pair, mark) {
   const { rows, columns, step } = pair.matrix;
   const values = new Int16Array(bytes(pair.matrix.values).buffer);
   const [nRef, nGen] = [pair.reference.text.length, pair.generated.text.length];
-  const cell = Math.max(1, Math.min(28, Math.floor(900 / Math.max(nRef, nGen))));
+  const cell = Math.max(1, Math.min(56, Math.floor(800 / Math.max(nRef, nGen))));
   const [width, height] = [Math.max(nGen * cell, 1), Math.max(nRef * cell, 1)];
   const canvas = make("canvas", { width, height, role: "img", "aria-label": "similarity of all chunks" });
   const context = canvas.getContext("2d");

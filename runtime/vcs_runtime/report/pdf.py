@@ -1,3 +1,119 @@
-def need_matplotlib(): pass
-def write_pdf(*a): pass
-def write_overview(*a): pass
+"""A report as a PDF: every view of a pair, or the overview of many (extra `report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcs_runtime import plot_tables, plots
+from vcs_runtime.errors import InputError
+from vcs_runtime.explain import LABELS, Explanation
+from vcs_runtime.report.html import shortened
+from vcs_runtime.report.systems import SHOWN, Systems
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LISTED = 20  # of the worst and of the best pairs
+
+
+def figures(e: Explanation) -> Iterator[Figure]:
+    """Every view of a pair, in the order of the report."""
+    yield plots.summary(e)
+    yield plots.configuration(e)
+    yield from _pages("chunks", e)
+    for view in (plots.similarity, plots.windows):
+        yield view(e)
+    yield from _pages("best_match", e)
+    for view in (plots.las, plots.nas_d, plots.nas_l):
+        yield view(e)
+    yield from _pages("segments_precision", e)
+    yield from _pages("segments_recall", e)
+    yield plots.regularizer(e)
+
+
+def _pages(name: str, e: Explanation) -> Iterator[Figure]:
+    view, rows = plot_tables.PAGED[name]
+    return (view(e, page) for page in range(plot_tables.pages(rows(e))))
+
+
+def write_pdf(e: Explanation, path: Path) -> None:
+    """Bind every view of a pair. Raises InputError where the file cannot be written."""
+    with _bound(path, f"VCS {e.scores.vcs:.3f}") as pdf:
+        for figure in figures(e):
+            pdf.savefig(figure)
+
+
+def write_overview(systems: Systems, title: str, path: Path) -> None:
+    """Bind what is to be said of many pairs: systems with intervals, distributions, worst and best."""
+    with _bound(path, title) as pdf:
+        pdf.savefig(_systems(systems, title))
+        for figure in _distributions(systems):
+            pdf.savefig(figure)
+        index = systems.to_index(title)
+        names = [LABELS[name] for name in SHOWN[:6]]
+        for what, rows in (
+            ("Worst pairs", index["rows"][:_LISTED]),
+            ("Best pairs", index["rows"][::-1][:_LISTED]),
+        ):
+            lines = [
+                (shortened(row[0], 60), index["systems"][row[1]]["name"], *(f"{v:.3f}" for v in row[3:9]))
+                for row in rows
+            ]
+            at = (0.0, 0.36, *np.linspace(0.54, 0.92, 6).tolist())
+            pdf.savefig(plot_tables.table(what, ("pair", "system", *names), lines, at))
+
+
+def _systems(systems: Systems, title: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    found = [(name, s) for name, s in zip(systems.names, systems.statistics(), strict=True) if s]
+    figure = Figure(figsize=(9, 1.6 + 0.35 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    for i, (_, statistics) in enumerate(found):
+        s = statistics["vcs"]
+        axes.errorbar(
+            s.mean, i, xerr=[[s.mean - s.low], [s.high - s.mean]], fmt="o", color="#0072b2", capsize=3
+        )
+        axes.annotate(
+            f"{s.mean:.3f}", (s.mean, i), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
+        )
+    labels = [
+        plot_tables.printable(f"{shortened(name, 40)} ({systems.summaries[i].scored})")
+        for i, (name, _) in enumerate(found)
+    ]
+    axes.set_yticks(range(len(found)), labels, parse_math=False)
+    axes.set(xlabel="VCS: mean and its 95 % interval", ylim=(len(found) - 0.4, -0.6))
+    figure.suptitle(plot_tables.printable(title), parse_math=False)
+    return figure
+
+
+def _distributions(systems: Systems) -> Iterator[Figure]:
+    from matplotlib.figure import Figure
+
+    for i, name in enumerate(systems.names):
+        figure = Figure(figsize=(9, 3.4), layout="constrained")
+        axes = figure.subplots()
+        axes.hist(
+            np.clip(systems.values(i, "vcs"), 0, 1), bins=np.linspace(0, 1, 41).tolist(), color="#0072b2"
+        )
+        axes.set(xlabel="VCS", ylabel="pairs")
+        axes.set_title(plot_tables.printable(name), parse_math=False)
+        yield figure
+
+
+@contextmanager
+def _bound(path: Path, title: str) -> Iterator[Any]:
+    plots.need_matplotlib()
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    try:
+        # No clock goes into the file: the same pair gives the same bytes.
+        with PdfPages(path, metadata={"Title": title, "CreationDate": None}) as pdf:
+            yield pdf
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None

@@ -22,7 +22,7 @@ Advance = Callable[[int], None]
 
 
 def is_scores(path: Path) -> bool:
-    """Whether a file's first line is one of `vcs-runtime score -o`. Raises InputError if it cannot be read."""
+    """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
     if path.suffix.lower() in (".csv", ".parquet"):
         return False
     try:
@@ -51,7 +51,9 @@ def read_scores(path: Path) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict) or not {"id", "signature"} <= row.keys():
                 raise InputError(f"{place}: no line of a score file (`vcs-runtime score -o`)")
             if line_signature is not None and row["signature"] != line_signature:
-                raise InputError(f"{place}: scored as {row['signature']}, the lines before as {line_signature}")
+                raise InputError(
+                    f"{place}: scored as {row['signature']}, the lines before as {line_signature}"
+                )
             line_signature = row["signature"]
             for name in Scores._fields if "error" not in row else ():
                 value = row.get(name)
@@ -78,7 +80,7 @@ def report_scores(
     files: Sequence[Path], pairs: Sequence[Path], scorer: Scorer | None, report: HtmlReport | None,
     options: Options, thresholds: Thresholds, *, pages: int = 50, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Read score files, a system each; with `pairs`, a pairs file for each, explain the worst and best `pages`.
+    """Read score files, one a system. With `pairs`, a file for each, explain the worst and best `pages`.
 
     Raises InputError: unreadable files, or scores of another signature than the scorer's.
     """
@@ -99,10 +101,12 @@ def report_scores(
             for pair, result, explanation in explain_pairs(scorer, chosen, options, thresholds):
                 if explanation is None or result.vcs != wanted[pair.name]:
                     raise InputError(
-                        f"{path}: id {pair.name!r} scored {wanted[pair.name]}, but its texts in {pairs[number]} "
-                        f"score {result.vcs}: they are not those that were scored"
+                        f"{path}: id {pair.name!r} scored {wanted[pair.name]}, but its texts in "
+                        f"{pairs[number]} score {result.vcs}: they are not those that were scored"
                     )
-                made[pair.name] = report.add(explanation, f"{name}: {pair.name}" if number or len(files) > 1 else str(pair.name))
+                made[pair.name] = report.add(
+                    explanation, f"{name}: {pair.name}" if number or len(files) > 1 else str(pair.name)
+                )
                 advance(1)
         systems.begin(name, first["signature"])
         for row in read_scores(path):
@@ -112,5 +116,9 @@ def report_scores(
 
 def _extremes(path: Path, count: int) -> dict[Any, float]:
     """The ids of the pairs that scored lowest and highest, with their VCS."""
-    scored = [(float(row["vcs"]), number, row["id"]) for number, row in enumerate(read_scores(path)) if "error" not in row]
+    scored = [
+        (float(row["vcs"]), number, row["id"])
+        for number, row in enumerate(read_scores(path))
+        if "error" not in row
+    ]
     return {name: vcs for vcs, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}

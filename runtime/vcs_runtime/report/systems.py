@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from vcs_numba import Scores
 from vcs_runtime.explain import LABELS, VERDICTS
 from vcs_runtime.summary import Statistic, Summary
 
 #: The scores that the table of pairs shows.
-SHOWN: Final = ("vcs", "gas", "las", "las_precision", "las_recall", "nas", "nas_d", "nas_l", "window_regularizer")
+SHOWN: Final = (
+    "vcs",
+    "gas",
+    "las",
+    "las_precision",
+    "las_recall",
+    "nas",
+    "nas_d",
+    "nas_l",
+    "window_regularizer",
+)
 #: Rows of the table: of more pairs, the worst and the best.
 MOST_ROWS: Final = 20_000
 _MOST_FAILED = 1000
@@ -55,9 +65,10 @@ class Systems:
         """How many pairs have scores."""
         return len(self._pairs)
 
-    def values(self, system: int, score: str) -> np.ndarray[Any, Any]:
+    def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """`(n,)` float64, one score of a system's pairs in the order in which they were added."""
-        return np.frombuffer(self._scores[score])[np.frombuffer(self._system, dtype=np.uint16) == system]
+        column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
+        return column[np.frombuffer(self._system, dtype=np.uint16) == system]
 
     def statistics(self) -> list[dict[str, Statistic]]:
         """By system: mean, standard deviation and 95 % interval of every score."""

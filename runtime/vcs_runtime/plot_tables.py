@@ -1,0 +1,154 @@
+"""Tables as figures: chunks, matches, segments; long ones have several pages."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from vcs_numba import Orientation
+from vcs_runtime.explain import Chunk, Explanation, position
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Lines of a table on a page.
+LINES: Final = 46
+_WIDTH = 108
+_MOST_LINES = 12  # of one chunk's text
+
+Rows = list[tuple[str, ...]]
+
+
+def chunks(e: Explanation, page: int = 0) -> Figure:
+    """Both texts, chunk by chunk, with verdicts. `page` counts from 0, up to `pages(chunk_rows(e))`."""
+    return _page("Chunks", ("", "verdict", "chunk"), chunk_rows(e), (0.0, 0.05, 0.2), page)
+
+
+def best_match(e: Explanation, page: int = 0) -> Figure:
+    """What was matched with what, and why: candidates, context, window. Pages of `match_rows(e)`."""
+    head = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
+    return _page("Best matches", head, match_rows(e), (0.0, 0.08, 0.15, 0.24, 0.38, 0.48, 0.6, 0.86), page)
+
+
+def segments_precision(e: Explanation, page: int = 0) -> Figure:
+    """NAS-L of the generated text, step by step. Pages of `segment_rows(e.alignment.precision)`."""
+    return _segments("NAS-L precision", e.alignment.precision, page)
+
+
+def segments_recall(e: Explanation, page: int = 0) -> Figure:
+    """NAS-L of the reference, step by step. Pages of `segment_rows(e.alignment.recall)`."""
+    return _segments("NAS-L recall", e.alignment.recall, page)
+
+
+#: Views that may have several pages, and the rows that fill these.
+PAGED: Final[dict[str, tuple[Callable[..., Figure], Callable[[Explanation], Rows]]]] = {
+    "chunks": (chunks, lambda e: chunk_rows(e)),
+    "best_match": (best_match, lambda e: match_rows(e)),
+    "segments_precision": (segments_precision, lambda e: segment_rows(e.alignment.precision)),
+    "segments_recall": (segments_recall, lambda e: segment_rows(e.alignment.recall)),
+}
+
+
+def pages(rows: Sequence[object]) -> int:
+    """How many pages rows fill; one even if there are none."""
+    return max(1, -(-len(rows) // LINES))
+
+
+def chunk_rows(e: Explanation) -> Rows:
+    """The lines of `chunks`."""
+    rows: Rows = []
+    for name, side in (("REFERENCE", e.reference), ("GENERATED", e.generated)):
+        rows.append(("", "", name))
+        for number, chunk in enumerate(side, 1):
+            lines = textwrap.wrap(chunk.text[: _WIDTH * _MOST_LINES], _WIDTH) or [""]
+            rows.append((str(number), chunk.verdict, lines[0]))
+            rows += [("", "", line) for line in lines[1:_MOST_LINES]]
+    return rows
+
+
+def match_rows(e: Explanation) -> Rows:
+    """The lines of `best_match`."""
+    rows: Rows = []
+    for name, found, side in (
+        ("generated", e.generated, e.alignment.precision),
+        ("reference", e.reference, e.alignment.recall),
+    ):
+        rows.append((name, *[""] * 7))
+        rows += [_match(i, chunk, side) for i, chunk in enumerate(found)]
+    return rows
+
+
+def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:
+    candidates = int(side.candidates.offsets[i + 1] - side.candidates.offsets[i])
+    return (
+        str(i + 1), str(chunk.match + 1), f"{chunk.similarity:.3f}",
+        f"{side.max_index[i] + 1} ({side.max_similarity[i]:.3f})", f"{side.context_window[i]:.3f}",
+        str(candidates), position(chunk).split(",")[0], side.reason[i].replace("_", " "),
+    )  # fmt: skip
+
+
+def segment_rows(side: Orientation) -> Rows:
+    """The lines of a segment table: from, to, rise, limits, how it counts, length."""
+    return [
+        (
+            str(i + 1), f"({i + 1}, {side.match[i] + 1})", f"({i + 2}, {side.match[i + 1] + 1})",
+            f"{rise:+d}", str(side.segment_limit), f"{side.segment_limit_lct:g}", method.replace("_", " "),
+            f"{length:.3f}",
+        )
+        for i, (rise, method, length) in enumerate(
+            zip(side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True)
+        )
+    ]  # fmt: skip
+
+
+def _segments(title: str, side: Orientation, page: int) -> Figure:
+    about = (
+        f"{title} {side.nas_l:.3f}: length {side.actual_length:.3f}, floor {side.floor_length:.3f}, "
+        f"ceiling {side.ceiling_length:.3f}"
+    )
+    head = ("step", "from", "to", "rise", "limit", "limit with LCT", "counted", "length")
+    return _page(about, head, segment_rows(side), (0.0, 0.08, 0.22, 0.36, 0.44, 0.54, 0.7, 0.88), page)
+
+
+def _page(
+    title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: Sequence[float], page: int
+) -> Figure:
+    count = pages(rows)
+    if not 0 <= page < count:
+        raise ValueError(f"page must be between 0 and {count - 1}, not {page}")
+    title += f" (page {page + 1} of {count})" if count > 1 else ""
+    return table(title, head, rows[page * LINES : (page + 1) * LINES], at)
+
+
+def table(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: Sequence[float]) -> Figure:
+    """A figure with a title and columns that begin `at` parts of its width."""
+    from matplotlib.figure import Figure
+
+    lines = len(rows) + 1
+    height = 0.9 + lines * 0.165
+    figure = Figure(figsize=(10, height))
+    top = 1 - 0.55 / height
+    figure.text(0.04, 1 - 0.3 / height, printable(title), fontsize=10, family="DejaVu Sans", parse_math=False)
+    for column, (start, name) in enumerate(zip(at, head, strict=True)):
+        # One text a column: the lines of all stand level, because all have the same font.
+        text = "\n".join([name, *(row[column] for row in rows)])
+        figure.text(
+            0.04 + 0.93 * start, top, printable(text), fontsize=7.5, family="DejaVu Sans", va="top",
+            linespacing=1.35, parse_math=False,
+        )  # fmt: skip
+    return figure
+
+
+def printable(text: str) -> str:
+    """`text` with a replacement mark for what the font lacks; line ends stay."""
+    known = _glyphs()
+    return "".join(c if c == "\n" or (ord(c) in known and c.isprintable()) else "\ufffd" for c in text)
+
+
+@functools.cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
