@@ -199,10 +199,15 @@ def calibrate(folder: Path, captions: Path | None, cache: Path | None) -> None:
             for values, below in columns.values()
         ]
         print(f"{threshold:.2f}     " + "  ".join(parts))
-    print("\norder   moved: precision recall")
-    for order in (0.0, 0.1, 0.25, 0.5, 0.75, 1.0):
-        counts = tables([s._replace(explanation=again(s.explanation, Thresholds(order=order))) for s in seen])
-        print(f"{order:4.2f}  {counts[MOVED]['all'].row()}")
+    for name, verdict, values in (
+        ("rival", MISSING, (0.1, 0.2, 0.3, 0.4, 0.5, 2.0)),
+        ("order", MOVED, (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)),
+    ):
+        print(f"\n{name:6} {verdict}: true, precision, recall, wrong, unclear")
+        for value in values:
+            thresholds = Thresholds(**{name: value})
+            counts = tables([s._replace(explanation=again(s.explanation, thresholds)) for s in seen])
+            print(f"{value:4.2f}  {counts[verdict]['all'].row()}")
 
 
 def again(e: Explanation, thresholds: Thresholds) -> Explanation:

@@ -53,7 +53,7 @@ class Thresholds:
 
     support  in [-1, 1]: a chunk whose match is less similar is weakly supported, or missing. It belongs to
              the embedding model: this one to the embedded default
-    rival    in [0, 2]: a reference chunk is missing, too, if its match is by this much more similar to another
+    rival    in [0, 2]: a reference chunk is missing, too, if its match is by more than this closer to another
              reference chunk: then it tells that one
     order    in [0, 1]: a chunk outside its window is moved if changed order explains at least this part of
              its offset; else it is shifted
@@ -195,7 +195,7 @@ def shares(scores: Scores) -> dict[str, float]:
 
 def _reference(texts: Sequence[str], alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
     side = alignment.recall
-    # What the match of a chunk is closest to: if that is clearly another chunk, the match is not about this one.
+    # How close the match is to any chunk: if clearly closer than to this one, it is not about this one.
     closest = alignment.precision.max_similarity[side.match]
     covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
     verdicts = [COVERED if here else MISSING for here in covered.tolist()]

@@ -55,7 +55,7 @@ def threshold_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--support", type=float, default=defaults.support, show_default=True, metavar="X",
                      help="A match less similar is none: the chunk is weakly supported, or missing."),
         click.option("--rival", type=float, default=defaults.rival, show_default=True, metavar="X",
-                     help="A reference chunk is missing if its match is by more than this closer to another."),
+                     help="A match that is this much closer to another reference chunk covers none."),
         click.option("--order", type=float, default=defaults.order, show_default=True, metavar="X",
                      help="Part of an offset that changed order must explain for a chunk to be moved."),
     ]  # fmt: skip
