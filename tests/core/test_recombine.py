@@ -1,0 +1,34 @@
+"""`recombine`: the scores, were some of their parts others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vcs_numba import recombine, score_similarity
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_changes_the_scores_are_the_same_bit_for_bit(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    shape = draw.integers(1, 12, 2)
+    scores = score_similarity(draw.uniform(-0.2, 1, shape), float(draw.uniform(0.2, 1)))
+    assert recombine(scores) == scores
+
+
+def test_what_follows_is_computed_anew_and_the_rest_stays() -> None:
+    scores = score_similarity(np.array([[0.9, 0.1, 0.2], [0.2, 0.8, 0.1], [0.1, 0.3, 0.7]]), 0.8)
+    changed = recombine(scores, las_precision=1.0, las_recall=1.0)
+    assert changed.las == 1.0
+    assert changed.sas == scores.gas
+    assert (changed.nas, changed.nas_d, changed.nas_l) == (scores.nas, scores.nas_d, scores.nas_l)
+
+
+def test_unknown_parts_and_numbers_that_are_none_are_refused() -> None:
+    scores = score_similarity(np.eye(3), 1.0)
+    with pytest.raises(ValueError, match="vcs is no part"):
+        recombine(scores, vcs=1.0)
+    with pytest.raises(ValueError, match="nas_d_recall must be finite"):
+        recombine(scores, nas_d_recall=float("nan"))
+    with pytest.raises(ValueError, match="gas"):
+        recombine(scores, gas=2.0)

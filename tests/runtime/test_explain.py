@@ -1,0 +1,204 @@
+"""Explanations: verdicts, costs that add up, sentences; the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from support.explained import drawn, explained
+from support.stories import story, write_pairs
+from vcs_numba import Params, recombine, score_similarity
+from vcs_runtime import Scorer, TextError
+from vcs_runtime.cli import cli
+from vcs_runtime.explain import (
+    COVERED,
+    IN_PLACE,
+    MISSING,
+    MOVED,
+    SHIFTED,
+    UNSUPPORTED,
+    Thresholds,
+    crossings,
+    position,
+    shares,
+)
+
+
+def verdicts(similarity: object) -> tuple[list[str], list[str]]:
+    e = explained(similarity)
+    return [chunk.verdict for chunk in e.reference], [chunk.verdict for chunk in e.generated]
+
+
+def permuted(order: list[int]) -> np.ndarray:
+    return np.where(np.eye(len(order), dtype=bool)[:, order], 0.9, 0.1)
+
+
+def test_a_copy_is_in_place() -> None:
+    assert verdicts(permuted([0, 1, 2, 3])) == ([COVERED] * 4, [IN_PLACE] * 4)
+
+
+def test_two_chunks_that_changed_places_have_moved() -> None:
+    assert verdicts(permuted([0, 2, 1, 3]))[1] == [IN_PLACE, MOVED, MOVED, IN_PLACE]
+
+
+def test_a_reversed_and_a_rotated_text_have_moved() -> None:
+    assert verdicts(permuted([5, 4, 3, 2, 1, 0]))[1] == [MOVED] * 6
+    assert verdicts(permuted([3, 4, 5, 0, 1, 2]))[1] == [MOVED] * 6
+
+
+def test_what_was_deleted_is_missing_and_what_follows_has_shifted_not_moved() -> None:
+    kept = [0, 1, 2, 3, 10, 11]  # of twelve, the middle is gone
+    reference, generated = verdicts(np.where(np.eye(12, dtype=bool)[:, kept], 0.9, 0.1))
+    assert [i for i, verdict in enumerate(reference) if verdict == COVERED] == kept
+    assert MOVED not in generated
+    assert SHIFTED in generated
+
+
+def test_what_was_inserted_is_weakly_supported_and_the_rest_has_not_moved() -> None:
+    values = np.insert(permuted([0, 1, 2, 3, 4]), 2, 0.2, axis=1)
+    values = np.insert(values, 2, 0.2, axis=1)
+    reference, generated = verdicts(values)
+    assert [j for j, verdict in enumerate(generated) if verdict == UNSUPPORTED] == [2, 3]
+    assert MOVED not in generated
+    assert reference == [COVERED] * 5
+
+
+def test_a_match_that_clearly_tells_another_chunk_covers_none() -> None:
+    values = [[0.95, 0.1], [0.6, 0.1], [0.1, 0.9]]  # the second chunk is alike the first, no more
+    assert verdicts(values)[0] == [COVERED, MISSING, COVERED]
+    lenient = explained(values, thresholds=Thresholds(rival=0.4))
+    assert [chunk.verdict for chunk in lenient.reference] == [COVERED] * 3
+
+
+def test_a_tolerated_chunk_is_in_place() -> None:
+    values = permuted([0, 2, 1, 3])
+    tolerant = explained(values, params=Params(lct=1.0))
+    assert [chunk.verdict for chunk in tolerant.generated] == [IN_PLACE] * 4
+
+
+def test_crossings_are_counted_among_supported_chunks() -> None:
+    match = np.array([3, 0, 1, 3, 2])
+    supported = np.array([True, True, True, True, True])
+    assert crossings(match, supported).tolist() == [3, 1, 1, 1, 2]
+    supported[0] = False
+    assert crossings(match, supported).tolist() == [3, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_costs_add_up_to_what_was_lost(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    shape = draw.integers(1, 15, 2)
+    params = Params(lct=float(draw.choice([0.0, 0.5])), small_text=str(draw.choice(["paper", "reference"])))  # type: ignore[arg-type]
+    scores = score_similarity(draw.uniform(-0.3, 1, shape), float(draw.uniform(-0.5, 1)), params)
+    costs = shares(scores)
+    assert sum(costs.values()) + scores.vcs == pytest.approx(1.0, abs=1e-12)
+
+
+def test_only_what_is_not_perfect_costs() -> None:
+    scores = score_similarity(np.eye(8) * 0.9 + 0.05, 0.9)
+    costs = shares(scores)
+    assert (scores.nas_d, scores.nas_l, scores.window_regularizer) == (1.0, 1.0, 0.0)
+    assert costs["nas_d"] == costs["nas_l"] == costs["window_regularizer"] == 0.0
+    assert costs["gas"] > 0
+    assert costs["las"] > 0
+
+
+def test_two_parts_that_lose_alike_cost_alike() -> None:
+    scores = score_similarity(np.eye(8), 1.0)._replace(
+        nas_d_precision=0.5, nas_d_recall=0.5, nas_l_precision=0.5, nas_l_recall=0.5
+    )
+    costs = shares(recombine(scores))
+    assert costs["nas_d"] == pytest.approx(costs["nas_l"], abs=1e-15)
+    assert costs["gas"] == costs["las"] == 0.0
+
+
+def test_sentences_say_the_amounts() -> None:
+    e = drawn(20, 14)
+    assert set(e.sentences) == {"vcs", *e.costs}
+    for name, cost in e.costs.items():
+        assert f"cost {cost:.3f}" in e.sentences[name]
+    assert f"{e.count(UNSUPPORTED)} of 14 generated chunks weakly supported" in e.sentences["las"]
+    assert "nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
+
+
+def test_positions_count_from_one() -> None:
+    e = explained(permuted([0, 2, 1, 3]))
+    assert position(e.generated[1]) == "expected at 2, found at 3 (+1)"
+    assert position(e.generated[0]) == "expected at 1, found at 1"
+
+
+@pytest.mark.parametrize(
+    "given", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}]
+)
+def test_thresholds_out_of_range_are_named(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(given))):
+        Thresholds(**given)
+
+
+def test_a_scorer_explains_what_it_scores(scorer: Scorer) -> None:
+    e = scorer.explain(story(1), story(2), params=Params(lct=0.5))
+    result = scorer.score(story(1), story(2), params=Params(lct=0.5))
+    assert e.result == result
+    assert e.scores == result.scores
+    assert (len(e.reference), len(e.generated)) == e.similarity.shape == (result.n_ref, result.n_gen)
+    json.dumps(e.to_dict(), allow_nan=False)
+
+
+def test_of_several_references_the_winner_is_explained(scorer: Scorer) -> None:
+    e = scorer.explain([story(1), story(2)], story(2))
+    assert e.result.reference_index == 1
+    assert [chunk.text for chunk in e.reference] == [chunk.text for chunk in e.generated]
+
+
+def test_short_texts_are_explained_by_words(scorer: Scorer) -> None:
+    e = scorer.explain(story(1, 1), story(2, 1), short=True)
+    assert e.scores == scorer.score_short(story(1, 1), story(2, 1)).scores
+    assert all(" " not in chunk.text for chunk in e.reference)
+
+
+def test_what_cannot_be_scored_cannot_be_explained(scorer: Scorer) -> None:
+    with pytest.raises(TextError, match="generated"):
+        scorer.explain(story(1), "...")
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(cli, ["explain", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path: Path) -> None:
+    pairs = tmp_path / "p.jsonl"
+    hostile = story(3) + " [red]no markup[/red] \x1b[31m escape."
+    write_pairs(
+        pairs,
+        [
+            {"id": "a", "reference": story(1), "generated": hostile},
+            {"id": "b", "reference": story(1), "generated": "!"},
+        ],
+    )
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    code, out, err = run(pairs, "--json", *engine)
+    assert code == 1
+    assert err == "vcs-runtime: b: generated: the text holds nothing but punctuation\n"
+    assert json.loads(out) == {"id": "a", **scorer.explain(story(1), hostile).to_dict()}
+    code, out, err = run(pairs, "--id", "a", "--support", "0.9", *engine)
+    assert (code, err) == (0, "")
+    assert "red" in out  # brackets are punctuation, and the words are no markup
+    assert "\x1b" not in out
+    assert "support 0.9, rival 0.3, order 0.5" in out
+    assert scorer.signature in out
+
+
+def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:
+    assert run()[0] == 2
+    assert run("p.jsonl", "--support", "7")[0] == 2
+    assert run("--reference", "x", "--generated", "y", "--id", "z")[0] == 2
+    write_pairs(tmp_path / "p.jsonl", [{"id": "a", "reference": "x", "generated": "y"}])
+    done = CliRunner().invoke(
+        cli, ["explain", str(tmp_path / "p.jsonl"), "--id", "q", "--bundle", str(tiny_bundle)]
+    )
+    assert "no pair has the id 'q'" in str(done.exception)

@@ -1,0 +1,50 @@
+"""Explanations of drawn pairs, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vcs_numba import Params, align
+from vcs_runtime import Result
+from vcs_runtime.explain import Explanation, Thresholds, explain
+from vcs_runtime.scorer import Evidence
+
+
+def explained(
+    similarity: object,
+    gas: float = 0.8,
+    texts: tuple[Sequence[str], Sequence[str]] | None = None,
+    thresholds: Thresholds = Thresholds(),
+    params: Params = Params(),
+) -> Explanation:
+    """The explanation of a similarity matrix; chunks are called r1, ... and g1, ..."""
+    matrix = np.asarray(similarity, dtype=np.float64)
+    n_ref, n_gen = matrix.shape
+    reference, generated = texts or (
+        [f"r{i + 1}" for i in range(n_ref)],
+        [f"g{j + 1}" for j in range(n_gen)],
+    )
+    result = Result(align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none")
+    return explain(result, Evidence((list(reference), list(generated)), matrix, gas), params, thresholds)
+
+
+def drawn(n_ref: int, n_gen: int, seed: int = 0) -> Explanation:
+    """A pair of this size with matches near the diagonal, some of them moved, some without support."""
+    draw = np.random.default_rng(seed)
+    values = draw.uniform(0.0, 0.45, (n_ref, n_gen))
+    for j in range(n_gen):
+        i = j * n_ref // n_gen
+        if j % 5 == 4:
+            i = int(draw.integers(n_ref))
+        if j % 7 != 6:
+            values[i, j] = draw.uniform(0.6, 0.95)
+    words = [
+        ["It costs $5 & <b>more</b>.", "漢字と絵文字 😀", "A long sentence " * 12],
+        ["x_1^2 said \\alpha", "שלום", "b"],
+    ]
+    texts = tuple(
+        [side[k % 3] for k in range(count)] for side, count in zip(words, (n_ref, n_gen), strict=True)
+    )
+    return explained(values, 0.8, (texts[0], texts[1]))
