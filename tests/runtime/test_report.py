@@ -1,0 +1,181 @@
+"""Reports: what a browser makes of them, what is written, plots and PDF without a warning."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.explained import drawn, explained
+from support.stories import story, write_pairs
+from vcs_runtime import plot_tables
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import InputError
+from vcs_runtime.report import HtmlReport, Systems, write_pdf
+from vcs_runtime.report.pdf import figures
+
+HOSTILE = (
+    '<script>document.title="owned"</script><img src=x onerror=alert(1)>',
+    "</script></style>]]>--> &amp; \u202egnp.exe \u2067\u200f \x00",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Opens a file; fails if the console says anything, or a request leaves for anything but the file."""
+    said: list[str] = []
+    context = browser.new_context()
+
+    def opened(path: Path, place: str = "") -> Any:
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda r: None if r.url.startswith(path.as_uri()) else said.append(r.url))
+        page.goto(path.as_uri() + place)
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield opened
+    context.close()
+    assert said == []
+
+
+def single(path: Path, explanation: Any) -> Path:
+    with HtmlReport(path, "a <title>") as report:
+        report.add(explanation)
+        report.finish()
+    return path
+
+
+def many(path: Path) -> tuple[Path, Systems]:
+    systems = Systems()
+    with HtmlReport(path, "many") as report:
+        for name in ("first", "<b>second</b>"):
+            systems.begin(name, "vcs|def:1.0.0|drawn")
+            for seed in range(60):
+                e = drawn(6 + seed % 5, 6, seed)
+                systems.add(f"pair {seed}", e.result.to_dict(), report.add(e, f"pair {seed}"))
+        systems.add(HOSTILE[0], {"error": HOSTILE[1], "signature": "vcs|def:1.0.0|drawn"}, None)
+        report.finish(systems)
+    return path, systems
+
+
+def test_pointing_at_a_chunk_marks_its_match(visit: Any, tmp_path: Path) -> None:
+    e = drawn(12, 9)
+    page = visit(single(tmp_path / "r.html", e))
+    page.hover("#generated-4")
+    [partner] = page.query_selector_all(".partner")
+    assert partner.get_attribute("id") == f"reference-{e.generated[4].match}"
+    page.focus("#reference-0")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.id") == "reference-1"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == f"generated-{e.reference[1].match}"
+    assert f"VCS {e.scores.vcs:.3f}" in page.inner_text("h1")
+
+
+def test_texts_are_never_markup(visit: Any, tmp_path: Path) -> None:
+    texts = ([HOSTILE[0], "x" * 100_000], [HOSTILE[1], "b"])
+    page = visit(single(tmp_path / "r.html", explained([[0.9, 0.1], [0.2, 0.8]], texts=texts)))
+    assert page.inner_text("#reference-0").splitlines()[1] == HOSTILE[0]
+    assert page.title() == "a <title>"
+    assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert len(page.inner_text("#reference-1")) < 5000
+
+
+def test_long_lists_are_paged_and_the_match_is_brought_into_sight(visit: Any, tmp_path: Path) -> None:
+    page = visit(single(tmp_path / "r.html", drawn(400, 400)))
+    assert page.evaluate("document.querySelectorAll('.chunk').length") == 200
+    page.evaluate("document.querySelector('#generated-0').focus()")
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.id") == "generated-399"
+    assert page.evaluate("document.querySelectorAll('.partner').length") == 1
+
+
+def test_the_table_of_pairs_sorts_and_leads_to_their_pages(visit: Any, tmp_path: Path) -> None:
+    path, systems = many(tmp_path / "r.html")
+    page = visit(path)
+
+    def column() -> list[float]:
+        return [float(text) for text in page.eval_on_selector_all(
+            "#pairs tbody td:nth-child(3)", "cells => cells.map(cell => cell.textContent)")]  # fmt: skip
+
+    worst = column()
+    assert worst == sorted(worst)
+    assert worst[0] == pytest.approx(min(*systems.values(0, "vcs"), *systems.values(1, "vcs")), abs=6e-4)
+    page.click("#pairs th:nth-child(3) button")
+    assert column() == sorted(column(), reverse=True)
+    assert page.get_attribute("#pairs th:nth-child(3)", "aria-sort") == "descending"
+    assert "<b>second</b>" in page.inner_text("#systems")
+    page.click("#pairs tbody a")
+    page.wait_for_selector("#generated-0")
+    assert page.query_selector("text=all pairs") is not None
+
+
+def test_a_pair_of_fifty_chunks_is_small_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    first, second = (single(tmp_path / name, drawn(50, 50)).read_bytes() for name in "ab")
+    assert first == second
+    assert len(first) < 2_000_000
+    assert b"default-src 'none'" in first
+
+
+def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), HtmlReport(tmp_path / "r.html", "t"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="nowhere"), HtmlReport(tmp_path / "nowhere" / "r.html", "t"):
+        pass
+
+
+@pytest.mark.parametrize(("n_ref", "n_gen"), [(1, 1), (2, 2), (5, 40), (200, 150)])
+def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_path: Path) -> None:
+    e = drawn(n_ref, n_gen)
+    count = 8 + sum(plot_tables.pages(rows(e)) for _, rows in plot_tables.PAGED.values())
+    assert len(list(figures(e))) == count
+    if n_ref < 5:
+        write_pdf(e, tmp_path / "r.pdf")
+        assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+
+
+def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    rows = [json.loads(line) for line in pairs_file.read_text().splitlines()]
+    write_pairs(pairs_file, [*rows, {"id": "bad", "reference": story(1), "generated": "!"}])
+    done = run(pairs_file, "-o", tmp_path / "r.html", *engine)
+    assert (done.exit_code, done.stderr.strip()) == (
+        1, "vcs-runtime: bad: generated: the text holds nothing but punctuation"
+    )  # fmt: skip
+    assert (tmp_path / "r.html").read_text().count('id="block-') == 12
+    scores = tmp_path / "s.jsonl"
+    CliRunner().invoke(cli, ["score", str(pairs_file), "-o", str(scores), *map(str, engine)])
+    done = run(scores, "--pairs", pairs_file, "--pages", 2, "-o", tmp_path / "s.html", *engine)
+    assert done.exit_code == 1
+    assert (tmp_path / "s.html").read_text().count('id="block-') == 4
+    other = run(scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
+    assert "this run is" in str(other.exception)
+    assert run(scores, "-o", tmp_path / "s.pdf").exit_code == 1
+    assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
+    assert run(scores, "-o", tmp_path / "s.txt").exit_code == 2
+    assert run(pairs_file, pairs_file, "-o", tmp_path / "s.html").exit_code == 2
