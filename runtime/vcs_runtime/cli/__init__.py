@@ -12,28 +12,26 @@ from importlib import import_module
 import click
 
 import vcs_runtime
-from vcs_runtime.cli.bundle import bundle
-from vcs_runtime.cli.capi import capi
-from vcs_runtime.cli.demo import demo
-from vcs_runtime.cli.doctor import doctor
-from vcs_runtime.cli.engine import engine
-from vcs_runtime.cli.export import export
-from vcs_runtime.cli.fetch import fetch, warm_up
-from vcs_runtime.cli.score import score
 from vcs_runtime.errors import BuildError, BundleError, CacheError, DeviceError, InputError, TextError
 
-# Each in a module of its name; imported when asked for, so that `score` starts without them.
-_LATE = ("compare", "experiment")
+# The module of each command, below this one; imported when the command is asked for, so that `score` starts
+# without what the others need.
+_MODULES = {
+    "score": "score", "explain": "explain", "report": "report", "compare": "compare",
+    "experiment": "experiment", "demo": "demo", "fetch": "fetch", "warm-up": "fetch", "export": "export",
+    "bundle": "bundle", "engine": "engine", "capi": "capi", "doctor": "doctor",
+}  # fmt: skip
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_LATE])
+        return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _LATE:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"vcs_runtime.cli.{cmd_name}"), cmd_name)
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"vcs_runtime.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
 
@@ -43,10 +41,6 @@ class _Commands(click.Group):
 @click.version_option(vcs_runtime.__version__, prog_name="vcs-runtime")
 def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
-
-
-for command in (score, demo, fetch, export, bundle, engine, capi, warm_up, doctor):
-    cli.add_command(command)
 
 
 def main() -> None:

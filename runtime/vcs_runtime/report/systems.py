@@ -67,8 +67,9 @@ class Systems:
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """`(n,)` float64, one score of a system's pairs in the order in which they were added."""
-        column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
-        return column[np.frombuffer(self._system, dtype=np.uint16) == system]
+        mine = np.frombuffer(self._system, dtype=np.uint16) == system
+        column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])[mine]
+        return column
 
     def statistics(self) -> list[dict[str, Statistic]]:
         """By system: mean, standard deviation and 95 % interval of every score."""
