@@ -37,6 +37,10 @@ class CacheError(RuntimeError):
     """A vector cache that cannot be opened, read or written."""
 
 
+class ModelError(RuntimeError):
+    """A vision-language model or its server: not there, or its answers cannot be what they should be."""
+
+
 class BuildError(RuntimeError):
     """The library of the C API cannot be built here. The message says what is missing."""
 

@@ -1,0 +1,167 @@
+"""What a model must pass before it scores: that its numbers are what they are taken for.
+
+Servers return numbers of the right shape that are off by a token, all zero, or blind to the images. Each such
+fault that is known shows in one of these checks, which need a dozen short answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcs_runtime.errors import ModelError
+from vcs_runtime.visil import png
+from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
+
+TOLERANCE = 0.05  # nats; half-precision servers differ by hundredths from one way of asking to the other
+_ANSWER = "window river seven"
+_START = "window"
+_PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to your mind first?")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: what was found, and whether it was passed."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
+    """Ask `model` what is known to go wrong; the checks, up to the first that fails.
+
+    images     whether it will be given images
+    tolerance  nats by which two ways to the same number may differ; above 0
+
+    Raises ModelError where the model does not answer.
+    """
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
+    found: list[Check] = []
+    for name, examine in _CHECKS:
+        if images or examine is not _images:
+            try:
+                found.append(Check(name, True, examine(model, tolerance)))
+            except _Failed as failure:
+                return [*found, Check(name, False, str(failure))]
+    return found
+
+
+def require(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
+    """As `probe`; raises ModelError for a check that is not passed."""
+    found = probe(model, images=images, tolerance=tolerance)
+    if not found[-1].passed:
+        raise ModelError(f"{model.fingerprint}: it fails the probe: {found[-1].name}: {found[-1].found}")
+    return found
+
+
+class _Failed(Exception):
+    """A check that is not passed: why."""
+
+
+def _numbers(model: LogProbs, tolerance: float) -> str:
+    forced = _forced(model, [_PROMPTS[0]], _ANSWER)
+    if 0.0 in forced.logprobs:
+        raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_shown(forced)}")
+    return _shown(forced)
+
+
+def _same(model: LogProbs, tolerance: float) -> str:
+    # The second run, so that a cache does not answer.
+    runs = [_forced(model, [_PROMPTS[0]], _ANSWER, run) for run in (0, 1)]
+    drift = _difference(*runs)
+    if drift > tolerance:
+        raise _Failed(
+            f"the same question twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
+            "tolerance accepts it; then take several samples"
+        )
+    return f"the same question twice differs by {drift:.2g}"
+
+
+def _text(model: LogProbs, tolerance: float) -> str:
+    change = _difference(*(_forced(model, [prompt], _ANSWER) for prompt in _PROMPTS[:2]))
+    if not change:
+        raise _Failed("another prompt changes nothing")
+    return f"another prompt changes {change:.2g}"
+
+
+def _greedy(model: LogProbs, tolerance: float) -> str:
+    """The forced answer's numbers against the model's own, for its likeliest token: first, and later."""
+    worst = 0.0
+    for said in ("", _START):
+        for prompt in _PROMPTS:
+            token, value = model.next([prompt], said)
+            if token.strip() and "\ufffd" not in token:  # neither the end nor part of a character
+                break
+        else:
+            raise _Failed("no prompt gets a first token that is text; nothing can be compared")
+        forced = _forced(model, [prompt], said + token if said else token.lstrip())
+        off = abs(forced.logprobs[-1] - value)
+        if off > tolerance:
+            raise _Failed(
+                f"the likeliest token {token!r} after {said!r} has {value:.4f}, forced it has "
+                f"{forced.logprobs[-1]:.4f} ({_shown(forced)}): numbers of other tokens, or another prompt"
+            )
+        worst = max(worst, off)
+    return f"forced and likeliest token differ by {worst:.2g}"
+
+
+def _chain(model: LogProbs, tolerance: float) -> str:
+    whole, start = (_forced(model, [_PROMPTS[0]], answer) for answer in (_ANSWER, _START))
+    count = len(start.tokens)
+    if whole.tokens[:count] != start.tokens:
+        raise _Failed(f"an answer's beginning is cut otherwise alone: {whole.tokens} and {start.tokens}")
+    off = max(abs(a - b) for a, b in zip(whole.logprobs, start.logprobs, strict=False))
+    if off > tolerance:
+        raise _Failed(
+            f"what follows changes what came before by {off:.3g}: {_shown(whole)} and {_shown(start)}"
+        )
+    return f"what follows changes what came before by {off:.2g}"
+
+
+def _images(model: LogProbs, tolerance: float) -> str:
+    shown = [_image(colour) for colour in ((200, 30, 30), (30, 200, 30), (30, 30, 200))]
+    other = _image((240, 240, 240))
+    same = _difference(*(_forced(model, [*shown, _PROMPTS[0]], _ANSWER, run) for run in (0, 1)))
+    least = float("inf")
+    for place in range(3):
+        swapped = [*shown[:place], other, *shown[place + 1 :]]
+        change = _difference(*(_forced(model, [*some, _PROMPTS[0]], _ANSWER) for some in (shown, swapped)))
+        if change <= 2 * same:
+            raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
+        least = min(least, change)
+    return f"another image changes at least {least:.2g}"
+
+
+_CHECKS: tuple[tuple[str, Callable[[LogProbs, float], str]], ...] = (
+    ("numbers", _numbers), ("same", _same), ("text", _text), ("greedy", _greedy), ("chain", _chain),
+    ("images", _images),
+)  # fmt: skip
+
+
+def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+    forced = model.force(parts, answer, run)
+    try:
+        check(forced, answer)
+    except ModelError as error:
+        raise _Failed(str(error)) from None
+    return forced
+
+
+def _difference(first: Forced, second: Forced) -> float:
+    if len(first.logprobs) != len(second.logprobs):
+        raise _Failed(f"the same answer is cut in two ways: {first.tokens} and {second.tokens}")
+    return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
+
+
+def _image(colour: tuple[int, int, int]) -> Image:
+    pixels = np.full((112, 112, 3), colour, np.uint8)
+    pixels[28:56, 28:84] = 255 - np.array(colour, np.uint8)
+    return Image(png.encode(pixels))
+
+
+def _shown(forced: Forced) -> str:
+    return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(forced.tokens, forced.logprobs, strict=True))

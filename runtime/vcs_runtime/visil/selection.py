@@ -1,0 +1,86 @@
+"""Which summary to take: information loss against length (equation 5 of the ViSIL paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Two objectives that are equal but for rounding are a tie.
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part of the frontier: from this `alpha` on, up to the next step's, `name` is the choice."""
+
+    alpha: float
+    name: str
+    score: float
+    tokens: float
+
+
+def select_summary(candidates: Iterable[tuple[str, float, float]], alpha: float) -> str:
+    """The name of the candidate with the least `score + alpha * tokens`.
+
+    candidates  `(name, score, tokens)`: the ViSIL score in nats, and how many tokens the summary has
+    alpha       nats a token, at least 0
+
+    Of equals, the one with fewer tokens, then the first by name. Raises ValueError naming the argument.
+    """
+    if not _number(alpha) or alpha < 0:
+        raise ValueError(f"alpha must be a number of at least 0, not {alpha!r}")
+    return _select(_checked(candidates), alpha)[0]
+
+
+def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
+    """Every choice as alpha grows from 0, with the alpha from which on it is the choice."""
+    listed = _checked(candidates)
+    alpha, chosen = 0.0, _select(listed, 0.0)
+    steps = []
+    while True:
+        steps.append(Step(alpha, *chosen))
+        # Where a shorter summary draws level with the chosen one. Of several, the shortest: it wins later.
+        crossings = [
+            ((score - chosen[1]) / (chosen[2] - tokens), tokens, name, score)
+            for name, score, tokens in listed
+            if tokens < chosen[2]
+        ]
+        if not crossings:
+            return steps
+        nearest = min(crossings)[0]
+        level = [c for c in crossings if c[0] <= nearest * (1 + _TIE)]
+        _, tokens, name, score = min(level, key=lambda c: (c[1], c[3], c[2]))
+        alpha, chosen = nearest, (name, score, tokens)
+
+
+def _select(candidates: list[tuple[str, float, float]], alpha: float) -> tuple[str, float, float]:
+    values = [score + alpha * tokens for _, score, tokens in candidates]
+    least = min(values)
+    margin = _TIE * max(1.0, abs(least))
+    ties = [c for c, value in zip(candidates, values, strict=True) if value <= least + margin]
+    return min(ties, key=lambda c: (c[2], c[0]))
+
+
+def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    listed = list(candidates)
+    if not listed:
+        raise ValueError("candidates: there are none")
+    names = set()
+    for name, score, tokens in listed:
+        if not isinstance(name, str):
+            raise ValueError(f"candidates: a name must be a string, not {name!r}")
+        if name in names:
+            raise ValueError(f"candidates: {name!r} is there twice")
+        names.add(name)
+        if not _number(score):
+            raise ValueError(f"candidates: the score of {name!r} must be a number, not {score!r}")
+        if not _number(tokens) or tokens < 0:
+            raise ValueError(
+                f"candidates: the tokens of {name!r} must be a number of at least 0, not {tokens!r}"
+            )
+    return listed
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,57 @@
+"""SMPTE timecodes to frame numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+from vcs_runtime.errors import TextError
+
+_TIMECODE = re.compile(r"(\d\d):(\d\d):(\d\d)([:;])(\d\d)", re.ASCII)
+# Rates whose timecode may drop numbers, by their rounded rate. A rate given as 29.97 counts as the exact one.
+_DROP = {30: 2, 60: 4}
+_NTSC = Fraction(1000, 1001)
+
+
+def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = None) -> int:
+    """The frame, counted from 0, of the timecode "HH:MM:SS:FF" in a video of `fps` frames a second.
+
+    "HH:MM:SS;FF" is drop-frame timecode (29.97 and 59.94 frames a second only). `frames`: how many the video
+    has, if known. Raises TextError: no timecode, a frame number that the rate has not, a number that
+    drop-frame timecode leaves out, a frame past the end; ValueError for a rate that is none.
+    """
+    rate = check_rate(fps)
+    number = round(rate)
+    match = _TIMECODE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise TextError(f"timecode: {text!r} is not of the form HH:MM:SS:FF")
+    hours, minutes, seconds, frame = (int(match[i]) for i in (1, 2, 3, 5))
+    if minutes > 59 or seconds > 59:
+        raise TextError(f"timecode: {text!r} has more than 59 minutes or seconds")
+    if frame >= number:
+        raise TextError(
+            f"timecode: {text!r}: at {float(rate):g} frames a second there is no frame {frame:02}"
+        )
+    minutes += 60 * hours
+    at = (60 * minutes + seconds) * number + frame
+    if match[4] == ";":
+        dropped = _DROP.get(number)
+        if dropped is None or not math.isclose(rate, number * _NTSC, rel_tol=1e-4):
+            raise TextError(f"timecode: {text!r} drops frames, which {float(rate):g} frames a second do not")
+        if minutes % 10 and not seconds and frame < dropped:
+            raise TextError(f"timecode: {text!r}: drop-frame timecode leaves this number out")
+        at -= dropped * (minutes - minutes // 10)
+    if frames is not None and at >= frames:
+        raise TextError(f"timecode: {text!r} is frame {at}, past the end of {frames} frames")
+    return at
+
+
+def check_rate(fps: Fraction | float) -> Fraction:
+    """The frame rate as a fraction. Raises ValueError if it is none."""
+    if isinstance(fps, bool) or not isinstance(fps, Fraction | float | int) or not math.isfinite(fps):
+        raise ValueError(f"fps must be a number of frames a second, not {fps!r}")
+    rate = Fraction(fps)
+    if round(rate) < 1:
+        raise ValueError(f"fps must be at least 1, not {fps!r}")
+    return rate
