@@ -60,6 +60,7 @@ class Device:
 
 def import_onnxruntime() -> Any:
     """Import ONNX Runtime, or raise DeviceError that says which extra brings it."""
+    refuse_telemetry()
     try:
         import onnxruntime
     except ImportError as error:
@@ -67,6 +68,11 @@ def import_onnxruntime() -> Any:
             f"ONNX Runtime cannot be imported ({error}): install `vcs-runtime[cpu]` or `vcs-runtime[gpu]`"
         ) from None
     return onnxruntime
+
+
+def refuse_telemetry() -> None:
+    """Keep ONNX Runtime from reporting home, as its wheels of 1.31 do from the import on if not told."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def available_providers() -> list[str]:

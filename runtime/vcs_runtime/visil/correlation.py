@@ -100,7 +100,7 @@ def correlate(
 
 
 def fit_logit(x: Values, y: Values) -> Logit:
-    """Maximum likelihood by Newton's steps. Raises TextError where it has none: answers that are separable."""
+    """Maximum likelihood, by Newton's steps. Raises TextError where there is none: separable answers."""
     from scipy.special import expit
     from scipy.stats import norm
 

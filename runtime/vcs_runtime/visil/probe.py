@@ -94,11 +94,13 @@ def _greedy(model: LogProbs, tolerance: float) -> str:
     for said in ("", _START):
         for prompt in _PROMPTS:
             token, value = model.next([prompt], said)
-            if token.strip() and "\ufffd" not in token:  # neither the end nor part of a character
+            if not token.strip() or "\ufffd" in token:
+                continue  # the end, or part of a character: it cannot be forced
+            forced = _forced(model, [prompt], said + token if said else token.lstrip())
+            if forced.tokens[-1].strip() == token.strip():
                 break
         else:
-            raise _Failed("no prompt gets a first token that is text; nothing can be compared")
-        forced = _forced(model, [prompt], said + token if said else token.lstrip())
+            raise _Failed("no prompt has a likeliest token that can be forced; nothing can be compared")
         off = abs(forced.logprobs[-1] - value)
         if off > tolerance:
             raise _Failed(

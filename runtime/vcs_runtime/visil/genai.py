@@ -1,0 +1,195 @@
+"""A vision-language model in this process, through onnxruntime-genai (extra `visil`; a folder of its layout).
+
+The answer is forced token by token: the logits at the prompt's end say what the first token's probability is,
+then the true token is appended, and so on. `get_logits` returns the last position only, and after a rewind
+(0.18) the logits of before it, without an error; so every answer has a generator of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.device import refuse_telemetry
+from vcs_runtime.errors import DeviceError, ModelError
+from vcs_runtime.integrity import sha256_of
+from vcs_runtime.visil.logprobs import Forced, Image, Part
+
+Ids = npt.NDArray[np.int32]
+_CONFIG = "genai_config.json"
+# How a model's prompt names its images, where the template takes a plain text; all others take a list of
+# texts and images, as Gemma's.
+_TAGS = {
+    "phi3v": "<|image_{}|>\n",
+    "phi4mm": "<|image_{}|>\n",
+    "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",
+    "qwen3_vl": "<|vision_start|><|image_pad|><|vision_end|>",
+    "fara": "<|vision_start|><|image_pad|><|vision_end|>",
+    "mistral3": "[IMG]",
+}
+
+
+class GenAI:
+    """A model folder with a `genai_config.json`. Answers are deterministic; not for several threads at once."""
+
+    def __init__(self, folder: Path, device: str = "auto") -> None:
+        """Load the model.
+
+        device  "auto": as its `genai_config.json` says; "cpu"; "cuda" (needs onnxruntime-genai-cuda)
+
+        Raises DeviceError: onnxruntime-genai is not there; ModelError: no model, or one that it cannot load.
+        """
+        refuse_telemetry()
+        try:
+            import onnxruntime_genai as og
+        except ImportError as error:
+            raise DeviceError(
+                f"onnxruntime-genai cannot be imported ({error}): install vcs-runtime[visil]"
+            ) from None
+        if device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
+        try:
+            settings = json.loads((folder / _CONFIG).read_text("utf-8"))["model"]
+            self._context = int(settings["context_length"])
+            vision = "vision" in settings
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{folder / _CONFIG}: no configuration of a model: {error}") from None
+        self._og = og
+        with _errors(str(folder)):
+            config = og.Config(str(folder))
+            if device != "auto":
+                config.clear_providers()
+                if device == "cuda":
+                    config.append_provider("cuda")
+            self._model = og.Model(config)
+            self._tokenizer = og.Tokenizer(self._model)
+            self._processor = self._model.create_multimodal_processor() if vision else None
+        template = folder / "chat_template.jinja"
+        self._template = template.read_text("utf-8") if template.exists() else None
+        self.fingerprint = f"genai:{folder.resolve().name}@{_digest(folder)[:8]}"
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Exact: the logits of the model, in float64. `run` is not looked at."""
+        with _errors(self.fingerprint):
+            prompt, ids = self._ids(parts, answer)
+            generator, length = self._start(parts, prompt, len(ids))
+            values = []
+            for i, token in enumerate(ids):
+                values.append(float(_log_softmax(generator)[token]))
+                if i + 1 < len(ids):
+                    generator.append_tokens(ids[i : i + 1])
+        return Forced(tuple(self._pieces(ids)), tuple(values), length)
+
+    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
+        """The likeliest token, greedily."""
+        with _errors(self.fingerprint):
+            prompt, ids = self._ids(parts, said)
+            generator, _ = self._start(parts, prompt, len(ids) + 1)
+            if len(ids):
+                generator.append_tokens(ids)
+            values = _log_softmax(generator)
+            best = int(values.argmax())
+            return self._pieces(np.append(ids, np.int32(best)))[-1], float(values[best])
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        """A free answer, greedily, of at most `max_tokens`."""
+        with _errors(self.fingerprint):
+            prompt, _ = self._ids(parts, "")
+            generator, length = self._start(parts, prompt, max_tokens)
+            while not generator.is_done() and generator.token_count() < length + max_tokens:
+                generator.generate_next_token()
+            return str(self._tokenizer.decode(generator.get_sequence(0)[length:]))
+
+    def _ids(self, parts: Sequence[Part], answer: str) -> tuple[str, Ids]:
+        """The prompt as the template writes it, and the answer's tokens behind it."""
+        content: Any
+        tag = _TAGS.get(self._model.type)
+        if not any(isinstance(part, Image) for part in parts):
+            content = "".join(part for part in parts if isinstance(part, str))
+        elif self._processor is None:
+            raise ModelError(f"{self.fingerprint}: the model takes no images")
+        elif tag:
+            numbers = iter(range(1, len(parts) + 1))
+            content = "".join(part if isinstance(part, str) else tag.format(next(numbers)) for part in parts)
+        else:
+            content = [
+                {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
+                for part in parts
+            ]
+        options = {"template_str": self._template} if self._template else {}
+        prompt = self._tokenizer.apply_chat_template(
+            json.dumps([{"role": "user", "content": content}]), add_generation_prompt=True, **options
+        )
+        before, whole = self._tokenizer.encode(prompt), self._tokenizer.encode(prompt + answer)
+        if not np.array_equal(whole[: len(before)], before):
+            raise ModelError(
+                f"{self.fingerprint}: the prompt's last token and the beginning of {answer!r} are one token"
+            )
+        return prompt, whole[len(before) :]
+
+    def _start(self, parts: Sequence[Part], prompt: str, room: int) -> tuple[Any, int]:
+        """A generator that has read the prompt, with room for so many tokens; and the prompt's tokens."""
+        images = [part.data for part in parts if isinstance(part, Image)]
+        if images:
+            assert self._processor is not None  # `_ids` has refused images without it
+            inputs = self._processor(prompt, images=self._og.Images.open_bytes(*images))
+            length = int(inputs["input_ids"].shape()[-1])
+        else:
+            inputs = self._tokenizer.encode(prompt)
+            length = len(inputs)
+        if length + room > self._context:
+            raise ModelError(
+                f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its {self._context}"
+            )
+        params = self._og.GeneratorParams(self._model)
+        # One more: a generator that is full is done, and has no logits.
+        params.set_search_options(
+            max_length=min(length + room + 1, self._context), do_sample=False, num_beams=1
+        )
+        generator = self._og.Generator(self._model, params)
+        if images:
+            generator.set_inputs(inputs)
+        else:
+            generator.append_tokens(inputs)
+        return generator, length
+
+    def _pieces(self, ids: Ids) -> list[str]:
+        """Each token's text. What is part of a character counts to the token that completes it."""
+        ends = [0]
+        text = ""
+        for i in range(1, len(ids) + 1):
+            text = self._tokenizer.decode(ids[:i]).rstrip("\ufffd")
+            ends.append(len(text))
+        return [text[a:b] for a, b in pairwise(ends)]
+
+
+def _log_softmax(generator: Any) -> npt.NDArray[np.float64]:
+    logits = np.asarray(generator.get_logits(), np.float64).reshape(-1)
+    top = logits.max()
+    return np.asarray(logits - top - np.log(np.exp(logits - top).sum()))
+
+
+def _digest(folder: Path) -> str:
+    """Of every file's name and bytes: weights, tokenizer, configuration."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = (f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n" for path in files)
+    return sha256("".join(lines).encode()).hexdigest()
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    """onnxruntime-genai raises bare RuntimeErrors (and `Exception`s of older versions)."""
+    try:
+        yield
+    except (ModelError, ValueError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise ModelError(f"{what}: {error}") from None

@@ -1,0 +1,28 @@
+"""Tiny random models, and images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.tiny_genai import write_model
+from vcs_runtime.visil import Image, png
+
+
+@pytest.fixture(scope="session")
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("genai") / "text", vision=False)
+
+
+@pytest.fixture(scope="session")
+def vision_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("genai") / "vision", vision=True)
+
+
+@pytest.fixture(scope="session")
+def pictures() -> list[Image]:
+    """Four images, as large as the tiny vision model sees them."""
+    draw = np.random.default_rng(5)
+    return [Image(png.encode(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8))) for _ in range(4)]
