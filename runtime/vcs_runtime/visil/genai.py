@@ -51,9 +51,7 @@ class GenAI:
         try:
             import onnxruntime_genai as og
         except ImportError as error:
-            raise DeviceError(
-                f"onnxruntime-genai cannot be imported ({error}): install vcs-runtime[visil]"
-            ) from None
+            raise DeviceError(f"this needs `vcs-runtime[visil]` ({error})") from None
         if device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
         try:

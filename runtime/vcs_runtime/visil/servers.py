@@ -1,0 +1,239 @@
+"""Vision-language models behind servers: vLLM and SGLang, which score prompts; and any OpenAI-style server
+that returns the likeliest tokens, step by step.
+
+Each answer's tokens are found from the end of what the server returns: images expand to a number of tokens
+that only the server knows.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.visil.http import Client
+from vcs_runtime.visil.logprobs import Forced, Image, Part, tail
+
+TIMEOUT = 600.0
+TOP = 20
+_CHAT = "/v1/chat/completions"
+_FIELD = "{prompt}"
+
+
+class _Chat:
+    """What OpenAI-style servers have in common. `model`: one of those that the server has; None: its only one."""
+
+    _KIND = ""
+
+    def __init__(self, url: str, model: str | None = None, *, timeout: float = TIMEOUT) -> None:
+        """Ask the server for its models. Raises ModelError."""
+        self._client = Client(url, timeout)
+        answer = self._client.get("/v1/models")
+        try:
+            names = [str(entry["id"]) for entry in answer["data"]]
+        except (KeyError, TypeError):
+            raise ModelError(f"{url}: it lists no models") from None
+        if model is None and len(names) == 1:
+            model = names[0]
+        if model not in names:
+            raise ModelError(f"{url}: it has no model {model!r}, but {', '.join(map(repr, names)) or 'none'}")
+        self._model = model
+        self.fingerprint = f"{self._KIND}:{model}"
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        """A free answer, greedily, of at most `max_tokens`."""
+        choice, _ = self._ask(parts, "", max_tokens=max_tokens)
+        return str(_get(choice, str, "message", "content"))
+
+    def _ask(self, parts: Sequence[Part], said: str, **options: Any) -> tuple[Any, Any]:
+        """The answer's choice, and the answer. With `said`, the assistant's turn goes on from it."""
+        body = {
+            "model": self._model, "messages": [{"role": "user", "content": _content(parts)}], "temperature": 0,
+            **options,
+        }  # fmt: skip
+        if said:
+            body["messages"].append({"role": "assistant", "content": said})
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        answer = self._client.post(_CHAT, body)
+        return _get(answer, dict, "choices", 0), answer
+
+
+class VLLM(_Chat):
+    """A vLLM server, which returns the prompt's log-probabilities (`prompt_logprobs`)."""
+
+    _KIND = "vllm"
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """One call: the answer is the assistant's turn, and part of the prompt."""
+        _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
+        entries = _get(answered, list, "prompt_logprobs")
+        ids = _get(answered, list, "prompt_token_ids")
+        if len(ids) != len(entries):
+            raise ModelError(f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities")
+        # The first token has none; of those that the server adds, the prompt's own counts.
+        own = [
+            _get(entry, dict, str(token)) if entry else {} for token, entry in zip(ids, entries, strict=True)
+        ]
+        texts = [entry.get("decoded_token") or "" for entry in own]
+        count = tail(texts, answer)
+        values = tuple(_number(entry.get("logprob")) for entry in own[-count:])
+        return Forced(tuple(texts[-count:]), values, len(ids) - count)
+
+    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
+        """The token that the server generates greedily."""
+        choice, _ = self._ask(parts, said, max_tokens=1, logprobs=True, top_logprobs=1)
+        token = _get(choice, dict, "logprobs", "content", 0)
+        return _get(token, str, "token"), _number(token.get("logprob"))
+
+
+class Stepping(_Chat):
+    """An OpenAI-style server that returns log-probabilities of what it generates: one call a token.
+
+    The answer's token must be among the `top` likeliest. The server must go on with an assistant's turn that
+    is begun; if it tells how many tokens a prompt has, that is checked.
+    """
+
+    _KIND = "openai"
+
+    def __init__(
+        self, url: str, model: str | None = None, *, timeout: float = TIMEOUT, top: int = TOP
+    ) -> None:  # fmt: skip
+        """Ask the server for its models. Raises ModelError."""
+        if not isinstance(top, int) or top < 1:
+            raise ValueError(f"top must be a whole number of at least 1, not {top!r}")
+        super().__init__(url, model, timeout=timeout)
+        self._top = top
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Of several tokens with which the answer can go on, the longest is taken."""
+        tokens: list[str] = []
+        values: list[float] = []
+        lengths: list[int | None] = []
+        said = ""
+        while said != answer:
+            candidates, length = self._likeliest(parts, said)
+            lengths.append(length)
+            if length is not None and lengths[0] is not None and length != lengths[0] + len(tokens):
+                raise ModelError(
+                    f"{self.fingerprint}: the prompt has {length} tokens behind {said!r}, not "
+                    f"{lengths[0] + len(tokens)}: the server begins a new turn instead of going on"
+                )
+            fitting = [
+                (text, value) for text, value in candidates if text and answer.startswith(text, len(said))
+            ]
+            if not fitting:
+                raise ModelError(
+                    f"{self.fingerprint}: the next token of {answer!r} behind {said!r} is not among the "
+                    f"{len(candidates)} likeliest: ask for more, or use a server that scores prompts"
+                )
+            text, value = max(fitting, key=lambda pair: len(pair[0]))
+            said += text
+            tokens.append(text)
+            values.append(value)
+        return Forced(tuple(tokens), tuple(values), lengths[0])
+
+    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
+        """The likeliest of the returned tokens."""
+        candidates, _ = self._likeliest(parts, said)
+        return max(candidates, key=lambda pair: pair[1])
+
+    def _likeliest(self, parts: Sequence[Part], said: str) -> tuple[list[tuple[str, float]], int | None]:
+        choice, answer = self._ask(parts, said, max_tokens=1, logprobs=True, top_logprobs=self._top)
+        listed = _get(choice, list, "logprobs", "content", 0, "top_logprobs")
+        if not listed:
+            raise ModelError(f"{self.fingerprint}: it returns no likeliest tokens")
+        usage = answer.get("usage") or {}
+        # At an answer's start some tokenizers write a word with its space.
+        texts = [_get(entry, str, "token") for entry in listed]
+        return [
+            (text if said else text.lstrip(" "), _number(entry.get("logprob")))
+            for text, entry in zip(texts, listed, strict=True)
+        ], usage.get("prompt_tokens")
+
+
+class SGLang:
+    """An SGLang server's `/generate`, which takes a text: the model's own template is needed.
+
+    template  the text of a user's turn up to the assistant's, with `{prompt}`
+    image     what stands for an image in it
+    """
+
+    def __init__(self, url: str, template: str, image: str, *, timeout: float = TIMEOUT) -> None:
+        """Ask the server for its model. Raises ModelError; InputError for a template without `{prompt}`."""
+        if template.count(_FIELD) != 1:
+            raise InputError(f"template: it must hold {_FIELD} once")
+        self._client = Client(url, timeout)
+        self._template, self._image = template, image
+        path = _get(self._client.get("/get_model_info"), str, "model_path")
+        self.fingerprint = f"sglang:{PurePath(path).name}"
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """One call: the answer stands at the end of the prompt."""
+        about = self._ask(parts, answer, 1, logprob_start_len=0)
+        listed = _get(about, list, "input_token_logprobs")
+        texts = [_get(entry, (str, type(None)), 2) or "" for entry in listed]
+        count = tail(texts, answer)
+        values = tuple(_number(_get(entry, (int, float), 0)) for entry in listed[-count:])
+        return Forced(tuple(texts[-count:]), values, len(listed) - count)
+
+    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
+        """The token that the server generates greedily."""
+        entry = _get(self._ask(parts, said, 1), list, "output_token_logprobs", 0)
+        return _get(entry, str, 2), _number(_get(entry, (int, float), 0))
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        """A free answer, greedily, of at most `max_tokens`."""
+        return str(_get(self._answer(parts, "", max_tokens), str, "text"))
+
+    def _ask(self, parts: Sequence[Part], said: str, max_tokens: int, **options: Any) -> Any:
+        logs = {"return_logprob": True, "return_text_in_logprobs": True, **options}
+        return _get(self._answer(parts, said, max_tokens, **logs), dict, "meta_info")
+
+    def _answer(self, parts: Sequence[Part], said: str, max_tokens: int, **options: Any) -> Any:
+        text = "".join(part if isinstance(part, str) else self._image for part in parts)
+        body = {
+            "text": self._template.replace(_FIELD, text) + said,
+            "sampling_params": {"temperature": 0, "max_new_tokens": max_tokens}, **options,
+        }  # fmt: skip
+        images = [_base64(part) for part in parts if isinstance(part, Image)]
+        if images:
+            body["image_data"] = images
+        return self._client.post("/generate", body)
+
+
+def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    if not any(isinstance(part, Image) for part in parts):
+        return "".join(part for part in parts if isinstance(part, str))
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {
+            "type": "image_url",
+            "image_url": {"url": f"data:{part.media_type};base64,{_base64(part)}"},
+        }
+        for part in parts
+    ]
+
+
+def _base64(image: Image) -> str:
+    return base64.b64encode(image.data).decode()
+
+
+def _get(value: Any, kind: Any, *path: str | int) -> Any:
+    """What lies at `path` in a server's answer, of type `kind`. Raises ModelError naming the place."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            raise ModelError(f"the server's answer has no {'.'.join(map(str, path))}") from None
+    if not isinstance(value, kind):
+        raise ModelError(f"the server's answer has {value!r} at {'.'.join(map(str, path))}")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(f"the server's answer has {value!r} for a log-probability")
+    return float(value)

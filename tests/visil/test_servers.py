@@ -1,0 +1,152 @@
+"""Servers on loopback, in the documented shapes and faulty: each fault is found by the check meant for it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from support import fake_server as fake
+from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.visil import Image, LogProbs, probe
+from vcs_runtime.visil.logprobs import Part
+from vcs_runtime.visil.servers import VLLM, SGLang, Stepping
+
+ANSWER = "man drives sedan street"
+Open = Callable[[str], LogProbs]
+
+
+def sglang(url: str) -> SGLang:
+    return SGLang(url, "<turn>{prompt}<reply>", "<image>", timeout=1)
+
+
+KINDS: dict[str, tuple[type[fake.Handler], Open]] = {
+    "vllm": (fake.VLLMHandler, lambda url: VLLM(url, timeout=1)),
+    "sglang": (fake.SGLangHandler, sglang),
+    "stepping": (fake.SteppingHandler, lambda url: Stepping(url, timeout=1, top=len(fake.VOCABULARY))),
+}
+
+
+def as_sent(parts: Sequence[Part], kind: str) -> list[str | bytes]:
+    """The parts as the fake model sees them: text side by side is one text, and an image its encoded bytes."""
+    sent: list[str | bytes] = []
+    for part in parts:
+        if isinstance(part, Image):
+            data = base64.b64encode(part.data)
+            sent.append(data if kind == "sglang" else b"data:image/png;base64," + data)
+        else:
+            sent.append(part)
+    return sent
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("images", [0, 1, 3])
+def test_forced_answers_are_the_models(kind: str, images: int, pictures: list[Image]) -> None:
+    handler, open_ = KINDS[kind]
+    parts: list[Part] = ["Which words? "]
+    for picture in pictures[:images]:
+        parts += [picture, " and "]
+    with fake.serve(handler) as (url, log):
+        forced = open_(url).force(parts, ANSWER)
+    assert forced.logprobs == pytest.approx(fake.forced(as_sent(parts, kind), ANSWER), abs=1e-12)
+    assert forced.tokens == ("man", " drives", " sed", "an", " street")
+    assert forced.prompt_tokens == len(fake.prompt_of(as_sent(parts, kind)))
+    assert len(log) == (5 if kind == "stepping" else 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sound_servers_pass_the_probe(kind: str) -> None:
+    handler, open_ = KINDS[kind]
+    with fake.serve(handler) as (url, _):
+        found = probe(open_(url))
+    assert [check.name for check in found] == ["numbers", "same", "text", "greedy", "chain", "images"]
+    assert all(check.passed for check in found), found
+
+
+FAULTS: list[tuple[type[fake.Fault], str]] = [
+    (fake.OffByOne, "greedy"), (fake.AllZero, "numbers"), (fake.NotANumber, "numbers"),
+    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.Deaf, "text"),
+    (fake.Drifting, "same"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "check"),
+    # A server that returns one position at a time has none to be off by.
+    [(kind, *pair) for kind in KINDS for pair in FAULTS if (kind, pair[0]) != ("stepping", fake.OffByOne)],
+)
+def test_faulty_servers_fail_the_check_that_is_meant_for_them(
+    kind: str, fault: type[fake.Fault], check: str
+) -> None:
+    handler, open_ = KINDS[kind]
+    with fake.serve(handler, fault()) as (url, _):
+        last = probe(open_(url))[-1]
+    assert (last.name, last.passed) == (check, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("fault", "says"), [(fake.Broken, "HTTP 500"), (fake.Slow, "no answer within 1 s")])
+def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: str) -> None:
+    handler, open_ = KINDS[kind]
+    with fake.serve(handler, fault()) as (url, _), pytest.raises(ModelError, match=says) as caught:
+        probe(open_(url))
+    assert url in str(caught.value)
+
+
+def test_a_server_that_begins_a_new_turn_is_refused() -> None:
+    with fake.serve(fake.NewTurnHandler) as (url, _), pytest.raises(ModelError, match="begins a new turn"):
+        Stepping(url, top=len(fake.VOCABULARY)).force(["Which?"], ANSWER)
+
+
+def test_a_token_that_is_not_among_the_likeliest_is_an_error() -> None:
+    with (
+        fake.serve(fake.SteppingHandler) as (url, _),
+        pytest.raises(ModelError, match="not among the 2 likeliest"),
+    ):
+        Stepping(url, top=2).force(["Which?"], ANSWER)
+
+
+def test_what_the_user_gives_is_checked() -> None:
+    for url in ("gpu7:8000", "file:///etc/passwd", "http://"):
+        with pytest.raises(ValueError, match="url must be like"):
+            VLLM(url)
+    with pytest.raises(ValueError, match="timeout"):
+        VLLM("http://127.0.0.1:1", timeout=0)
+    with pytest.raises(InputError, match=r"\{prompt\} once"):
+        SGLang("http://127.0.0.1:1", "<turn>", "<image>")
+    with pytest.raises(ModelError, match="refused"):
+        VLLM("http://127.0.0.1:1")
+    with (
+        fake.serve(fake.VLLMHandler) as (url, _),
+        pytest.raises(ModelError, match="no model 'other', but 'made/up'"),
+    ):
+        VLLM(url, "other")
+
+
+class Redirecting(fake.VLLMHandler):
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.end_headers()
+
+
+class Chatting(fake.VLLMHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+
+class Odd(fake.VLLMHandler):
+    def answer(self, body: dict[str, object]) -> dict[str, object]:
+        return {"choices": []}
+
+
+def test_no_other_server_is_asked_and_other_answers_are_named() -> None:
+    with fake.serve(Redirecting) as (url, _), pytest.raises(ModelError, match="HTTP 302"):
+        VLLM(url)
+    with fake.serve(Chatting) as (url, _), pytest.raises(ModelError, match="not JSON"):
+        VLLM(url)
+    with fake.serve(Odd) as (url, _), pytest.raises(ModelError, match=r"no choices\.0"):
+        VLLM(url).force(["Which?"], ANSWER)
