@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from support.tiny_genai import HEADS, HIDDEN, IMAGE_TOKENS
-from vcs_runtime.errors import ModelError
+from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.visil import Image, Summary, Video, png, probe, visil
 from vcs_runtime.visil.genai import GenAI
 from vcs_runtime.visil.logprobs import Part
@@ -164,7 +164,7 @@ def test_what_the_model_cannot_take_is_refused(
     model = GenAI(text_model)
     with pytest.raises(ModelError, match="takes no images"):
         model.force([pictures[0], "Which?"], "man")
-    with pytest.raises(ModelError, match="beyond its 4096"):
+    with pytest.raises(TextError, match="beyond its 4096"):
         model.force(["river " * 4100], "man")
     with pytest.raises(ModelError, match="no configuration of a model"):
         GenAI(tmp_path)

@@ -6,7 +6,7 @@ results = visil(Video(frames), caption, keywords, [Summary("A man parks.")], mod
 
 from vcs_runtime.visil.logprobs import Forced, Image, LogProbs
 from vcs_runtime.visil.masking import MaskedCaption, mask_caption
-from vcs_runtime.visil.probe import probe
+from vcs_runtime.visil.probing import probe
 from vcs_runtime.visil.recorded import Recorded, Recorder
 from vcs_runtime.visil.score import Options, Summary, Video, VisilResult, visil
 from vcs_runtime.visil.selection import frontier, select_summary

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.device import refuse_telemetry
-from vcs_runtime.errors import DeviceError, ModelError
+from vcs_runtime.errors import DeviceError, ModelError, TextError
 from vcs_runtime.integrity import sha256_of
 from vcs_runtime.visil.logprobs import Forced, Image, Part
 
@@ -38,7 +38,7 @@ _TAGS = {
 
 
 class GenAI:
-    """A model folder with a `genai_config.json`. Answers are deterministic; not for several threads at once."""
+    """A model folder with a `genai_config.json`. Answers are deterministic; for one thread at a time."""
 
     def __init__(self, folder: Path, device: str = "auto") -> None:
         """Load the model.
@@ -144,7 +144,7 @@ class GenAI:
             inputs = self._tokenizer.encode(prompt)
             length = len(inputs)
         if length + room > self._context:
-            raise ModelError(
+            raise TextError(
                 f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its {self._context}"
             )
         params = self._og.GeneratorParams(self._model)

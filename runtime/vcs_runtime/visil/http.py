@@ -11,10 +11,14 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from vcs_runtime.errors import ModelError
+from vcs_runtime.errors import ModelError, TextError
 
 KEY = "VCS_RUNTIME_API_KEY"
 """The environment variable that holds a server's key, if it wants one."""
+
+
+# What a server says to one request, too long for it or with images that it does not take, not to all.
+_REFUSED = (400, 413, 422)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -41,7 +45,7 @@ class Client:
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that the server answers. Raises ModelError naming URL and reason."""
+        """The server's JSON. Raises ModelError naming URL and reason; TextError: it refuses this one."""
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:
@@ -56,6 +60,8 @@ class Client:
             with error:
                 said = error.read(500).decode("utf-8", "replace").strip()
             reason = f"HTTP {error.code} {error.reason}{': ' if said else ''}{said}"
+            if error.code in _REFUSED:
+                raise TextError(f"{self.url}{path}: {reason}") from None
         except TimeoutError:
             reason = f"no answer within {self._timeout:g} s"
         except urllib.error.URLError as error:

@@ -23,7 +23,7 @@ _FIELD = "{prompt}"
 
 
 class _Chat:
-    """What OpenAI-style servers have in common. `model`: one of those that the server has; None: its only one."""
+    """What OpenAI-style servers have in common. `model`: one that the server has; None: its only one."""
 
     _KIND = ""
 
@@ -49,12 +49,10 @@ class _Chat:
 
     def _ask(self, parts: Sequence[Part], said: str, **options: Any) -> tuple[Any, Any]:
         """The answer's choice, and the answer. With `said`, the assistant's turn goes on from it."""
-        body = {
-            "model": self._model, "messages": [{"role": "user", "content": _content(parts)}], "temperature": 0,
-            **options,
-        }  # fmt: skip
+        messages = [{"role": "user", "content": _content(parts)}]
+        body = {"model": self._model, "messages": messages, "temperature": 0, **options}
         if said:
-            body["messages"].append({"role": "assistant", "content": said})
+            messages.append({"role": "assistant", "content": said})
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         answer = self._client.post(_CHAT, body)
         return _get(answer, dict, "choices", 0), answer
@@ -73,9 +71,8 @@ class VLLM(_Chat):
         if len(ids) != len(entries):
             raise ModelError(f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities")
         # The first token has none; of those that the server adds, the prompt's own counts.
-        own = [
-            _get(entry, dict, str(token)) if entry else {} for token, entry in zip(ids, entries, strict=True)
-        ]
+        pairs = zip(ids, entries, strict=True)
+        own = [_get(entry, dict, str(token)) if entry else {} for token, entry in pairs]
         texts = [entry.get("decoded_token") or "" for entry in own]
         count = tail(texts, answer)
         values = tuple(_number(entry.get("logprob")) for entry in own[-count:])

@@ -55,3 +55,10 @@ def check_rate(fps: Fraction | float) -> Fraction:
     if round(rate) < 1:
         raise ValueError(f"fps must be at least 1, not {fps!r}")
     return rate
+
+
+def timecode(frame: int, fps: Fraction | float) -> str:
+    """The timecode HH:MM:SS:FF (no drop frames) of a frame counted from 0: what `parse_timecode` undoes."""
+    seconds, rest = divmod(frame, round(check_rate(fps)))
+    minutes, seconds = divmod(seconds, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}:{rest:02}"

@@ -1,0 +1,118 @@
+"""The lines of a job: a video with its caption, keywords and summaries, read from JSONL (docs/visil.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.visil.frames import VideoFile, uniform
+from vcs_runtime.visil.logprobs import Image
+from vcs_runtime.visil.score import Summary, Video
+from vcs_runtime.visil.timecode import parse_timecode
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line. `place`: file and line, for errors; paths in it are relative to the file's `folder`."""
+
+    place: str
+    folder: Path
+    row: Mapping[str, Any]
+
+    @property
+    def id(self) -> str | int:
+        """What the line calls itself."""
+        return self.row["id"]  # type: ignore[no-any-return]
+
+    def text(self, name: str) -> str:
+        """A field that must be a text."""
+        value = self.row.get(name)
+        if not isinstance(value, str):
+            raise InputError(f"{self.place}: {name!r} must be a text, not {_kind(value)}")
+        return value
+
+    def several(self, name: str) -> list[Any]:
+        """A field that must be a list of at least one value."""
+        value = self.row.get(name)
+        if not isinstance(value, list) or not value:
+            raise InputError(f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}")
+        return value
+
+    @cached_property
+    def file(self) -> VideoFile:
+        """The video file."""
+        return VideoFile(self.folder / self.text("video"))
+
+    def video(self, frames: int) -> Video:
+        """Its "frames" as image files; without them, so many of its "video" file, uniformly."""
+        if "frames" in self.row:
+            return Video(
+                [Image.read(self.folder / _text(path, self.place)) for path in self.several("frames")]
+            )
+        return Video(self.file.read(uniform(self.file.frames, frames)))
+
+    def summaries(self) -> list[Summary]:
+        """Its summaries, with their keyframes read."""
+        return [self._summary(value) for value in self.several("summaries")]
+
+    def _summary(self, value: Any) -> Summary:
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            raise InputError(f"{self.place}: a summary must be an object with a 'name'")
+        keyframes = value.get("keyframes", [])
+        tokens = value.get("tokens")
+        if (
+            not isinstance(keyframes, list)
+            or isinstance(tokens, bool)
+            or not isinstance(tokens, int | float | None)
+        ):
+            raise InputError(f"{self.place}: 'keyframes' must be a list, and 'tokens' a number")
+        text = _text(value.get("text", ""), self.place)
+        return Summary(text, [self.keyframe(name) for name in keyframes], value["name"], tokens)
+
+    def keyframe(self, name: Any) -> Image:
+        """A keyframe: an image file; or a timecode of the video file."""
+        text = _text(name, self.place)
+        if text.count(":") + text.count(";") == 3 and "/" not in text:
+            return self.file.read([parse_timecode(text, self.file.fps, frames=self.file.frames)])[0]
+        return Image.read(self.folder / text)
+
+
+def read_items(path: Path) -> Iterator[Item]:
+    """The lines of a JSONL file, one at a time. Raises InputError naming the line."""
+    seen = set()
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                place = f"{path} line {number}"
+                try:
+                    row = json.loads(line.decode("utf-8-sig"))
+                except (ValueError, RecursionError) as error:
+                    raise InputError(f"{place}: not JSON: {error}") from None
+                name = row.get("id") if isinstance(row, dict) else None
+                if isinstance(name, bool) or not isinstance(name, str | int):
+                    raise InputError(
+                        f"{place}: an object with an 'id', a string or a whole number, was expected"
+                    )
+                if name in seen:
+                    raise InputError(f"{place}: id {name!r} is there twice")
+                seen.add(name)
+                yield Item(place, path.parent, row)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{place}: a text was expected, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__

@@ -1,0 +1,342 @@
+"""A synthetic video from its file to selection and correlation, on the CPU and without a network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from support import fake_server as fake
+from support.stories import write_pairs
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.visil import Image
+from vcs_runtime.visil.frames import VideoFile, uniform
+from vcs_runtime.visil.genai import GenAI
+from vcs_runtime.visil.recorded import Recorder
+
+CAPTION = "A man drives a black sedan down the street. The dog runs near the river."
+KEYWORDS = ["man", "sedan", "street", "dog", "river"]
+
+
+def write_video(path: Path, rate: Fraction, count: int) -> Path:
+    """Frame i is white in its first i + 1 columns, with a keyframe every ten."""
+    import av
+
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=rate, options={"g": "10", "qscale": "2"})
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for i in range(count):
+            pixels = np.zeros((48, 64, 3), np.uint8)
+            pixels[:, : i + 1] = 255
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def number_of(image: Image) -> int:
+    """Which frame of `write_video` a PNG is, by PyAV's own decoder."""
+    import io
+
+    import av
+
+    with av.open(io.BytesIO(image.data)) as container:
+        white = next(container.decode(video=0)).to_ndarray(format="rgb24").mean() / 255
+        return round(64 * float(white)) - 1
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("videos")
+    write_video(made / "a.mp4", Fraction(25), 50)
+    write_video(made / "b.mp4", Fraction(30000, 1001), 45)
+    return made
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["visil", *map(str, arguments)], standalone_mode=True)
+
+
+def rows_of(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def items(folder: Path, name: str, **changes: Any) -> Path:
+    rows = []
+    for i, video in enumerate("ab"):
+        summaries: list[dict[str, Any]] = [
+            {"name": "text", "text": "A man drives."},
+            {"name": "1-image", "text": "A man drives to [KEYFRAME1].", "keyframes": ["00:00:01:03"]},
+            {"name": "3-image", "text": "[KEYFRAME1] [KEYFRAME2] [KEYFRAME3]",
+             "keyframes": ["00:00:00:05", "00:00:00:15", "00:00:01:10"]},
+        ]  # fmt: skip
+        rows.append({"id": i, "video": f"{video}.mp4", "caption": CAPTION, "keywords": KEYWORDS,
+                     "summaries": summaries, **changes})  # fmt: skip
+    write_pairs(folder / name, rows)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_frames_are_those_of_their_numbers(folder: Path, name: str) -> None:
+    file = VideoFile(folder / f"{name}.mp4")
+    assert (file.fps, file.frames) == ((Fraction(25), 50) if name == "a" else (Fraction(30000, 1001), 45))
+    for numbers in (range(file.frames), [44, 0, 9, 10, 11, 31, 31]):
+        assert [number_of(image) for image in file.read(list(numbers))] == list(numbers)
+    with pytest.raises(InputError, match=f"no frame {file.frames}"):
+        file.read([file.frames])
+
+
+def test_uniform_frames_are_the_middles_of_equal_parts() -> None:
+    assert uniform(50, 5) == [5, 15, 25, 35, 45]
+    assert uniform(3, 16) == [0, 1, 2]
+    assert uniform(16, 16) == list(range(16))
+
+
+def test_large_frames_are_scaled_down_and_what_is_no_video_is_refused(tmp_path: Path) -> None:
+    import av
+
+    with av.open(str(tmp_path / "large.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 1600, 400, "yuv420p"
+        container.mux(
+            stream.encode(av.VideoFrame.from_ndarray(np.zeros((400, 1600, 3), np.uint8), format="rgb24"))
+        )
+        container.mux(stream.encode())
+    [image] = VideoFile(tmp_path / "large.mp4").read([0])
+    assert [int.from_bytes(image.data[at : at + 4], "big") for at in (16, 20)] == [768, 192]
+    (tmp_path / "none.mp4").write_text("no video")
+    for name in ("none.mp4", "nowhere.mp4"):
+        with pytest.raises(InputError, match=name):
+            VideoFile(tmp_path / name)
+
+
+def test_the_whole_way(folder: Path, vision_model: Path) -> None:
+    source = items(folder, "items.jsonl")
+    model = ("--genai", vision_model, "--frames", "4")
+    done = run("score", source, "-o", folder / "scores.jsonl", *model, "--record", folder / "answers.jsonl")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert "2 scored, 0 failed" in done.stdout
+    assert "probe: images: another image changes" in done.stderr
+    scores = rows_of(folder / "scores.jsonl")
+    for record in scores:
+        assert record["signature"].startswith("visil|def:1|model:genai:vision@")
+        assert "|prompt:1|frames:4|samples:1|method:forced|count:first|" in record["signature"]
+        for summary in record["summaries"]:
+            assert summary["visil"] == pytest.approx(
+                summary["log_p_video"] - summary["log_p_summary"], abs=1e-9
+            )
+            assert summary["visil"] == pytest.approx(sum(k["visil"] for k in summary["keywords"]))
+            assert [k["word"] for k in summary["keywords"]] == KEYWORDS
+        tokens = [summary["tokens"] for summary in record["summaries"]]
+        assert tokens[0] + 256 < tokens[1] < tokens[1] + 512 < tokens[2]
+
+    again = run(
+        "score",
+        source,
+        "-o",
+        folder / "replayed.jsonl",
+        "--recorded",
+        folder / "answers.jsonl",
+        "--frames",
+        "4",
+    )
+    assert again.exit_code == 0, again.output
+    assert (folder / "replayed.jsonl").read_bytes() == (folder / "scores.jsonl").read_bytes()
+    other = run(
+        "score", source, "-o", folder / "other.jsonl", "--recorded", folder / "answers.jsonl", "--frames", "5"
+    )
+    assert isinstance(other.exception, ModelError)
+
+    chosen = run(
+        "select",
+        folder / "scores.jsonl",
+        "--alpha",
+        "0",
+        "--alpha",
+        "1000",
+        "--json",
+        "--plot",
+        folder / "s.png",
+    )
+    assert chosen.exit_code == 0, chosen.output
+    for line, record in zip(chosen.stdout.splitlines(), scores, strict=True):
+        best = min(record["summaries"], key=lambda summary: summary["visil"])
+        assert json.loads(line)["chosen"] == {"0": best["name"], "1000": "text"}
+
+    values = sorted((s["visil"], r["id"], s["name"]) for r in scores for s in r["summaries"])
+    write_pairs(folder / "made.jsonl", [
+        {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))} for i, (_, id_, name) in enumerate(values)
+    ])  # fmt: skip
+    found = run(
+        "correlate",
+        folder / "scores.jsonl",
+        "--answers",
+        folder / "made.jsonl",
+        "--json",
+        "--plot",
+        folder / "c.png",
+    )
+    assert found.exit_code == 0, found.output
+    numbers = json.loads(found.stdout)
+    x, y = [value for value, _, _ in values], [int(i not in (1, 4, 5)) for i in range(6)]
+    assert (numbers["n"], numbers["correct"], numbers["exact"]) == (6, 3, True)
+    assert numbers["r"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert numbers["logit"]["b1"] < 0
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in ("s.png", "c.png"))
+
+
+def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_model: Path) -> None:
+    source, model = items(folder, "again.jsonl"), ("--genai", vision_model, "--frames", "2")
+    assert run("score", source, "-o", folder / "whole.jsonl", *model).exit_code == 0
+    whole = (folder / "whole.jsonl").read_bytes()
+    first = whole.index(b"\n") + 1
+    (folder / "part.jsonl").write_bytes(whole[: first + 100])
+    done = run("score", source, "-o", folder / "part.jsonl", *model, "--resume")
+    assert done.exit_code == 0, done.output
+    assert "1 of them before" in done.stdout
+    assert (folder / "part.jsonl").read_bytes() == whole
+    refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume", "--method", "sequential")
+    assert "scored as visil|" in str(refused.exception)
+
+
+def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, vision_model: Path) -> None:
+    good = rows_of(items(folder, "bad.jsonl"))[0]
+    rows = [
+        {**good, "id": "missing", "keywords": ["man", "zebra"]}, {**good, "id": "late", "summaries": [
+            {"name": "x", "keyframes": ["00:00:09:00"]}]},
+        {**good, "id": "none", "summaries": [{"name": "x"}]}, {**good, "id": "bare", "keywords": None},
+        {**good, "id": "file", "frames": ["nowhere.png"]}, {**good, "id": "good"},
+    ]  # fmt: skip
+    write_pairs(folder / "bad.jsonl", rows)
+    done = run(
+        "score",
+        folder / "bad.jsonl",
+        "-o",
+        folder / "bad-scores.jsonl",
+        "--genai",
+        vision_model,
+        "--frames",
+        "2",
+    )
+    assert done.exit_code == 1
+    errors = [record.get("error", "") for record in rows_of(folder / "bad-scores.jsonl")]
+    for error, says in zip(
+        errors, ["'zebra' is no word", "past the end of 50", "neither text nor", "'keywords' must be", "nowhere.png", ""],
+        strict=True,
+    ):  # fmt: skip
+        assert says in error
+    assert not errors[-1]
+    assert "bad.jsonl line 1: keywords: 'zebra'" in done.stderr
+    dropped = run("score", folder / "bad.jsonl", "-o", folder / "dropped.jsonl", "--genai", vision_model, "--frames", "2",
+                  "--drop-missing", "--builtin-keywords")  # fmt: skip
+    assert dropped.exit_code == 1
+    records = {record["id"]: record for record in rows_of(folder / "dropped.jsonl")}
+    assert records["missing"]["dropped"] == ["zebra"]
+    assert len(records["bare"]["summaries"][0]["keywords"]) > 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"), [(fake.AllZero, "fails the probe: numbers"), (fake.Broken, "HTTP 500")]
+)
+def test_nothing_is_written_where_the_model_fails(
+    folder: Path, fault: type[fake.Fault], says: str, tmp_path: Path
+) -> None:
+    with fake.serve(fake.VLLMHandler, fault()) as (url, _):
+        done = run(
+            "score",
+            items(folder, "f.jsonl"),
+            "-o",
+            tmp_path / "out.jsonl",
+            "--vllm",
+            url,
+            "--record",
+            tmp_path / "r",
+        )
+        probed = run("probe", "--vllm", url)
+    assert isinstance(done.exception, ModelError)
+    assert says in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+    assert probed.exit_code == 1
+
+
+class BreaksLater(fake.Fault):
+    """Sound until the probe and one video are through."""
+
+    calls = 0
+
+    def status(self) -> int:
+        type(self).calls += 1
+        return 200 if self.calls < 40 else 500
+
+
+def test_a_server_that_breaks_later_costs_only_what_is_in_flight(folder: Path, tmp_path: Path) -> None:
+    source = items(folder, "later.jsonl")
+    good = rows_of(source)[0]
+    write_pairs(source, [{**good, "id": i} for i in range(12)])
+    BreaksLater.calls = 0
+    with fake.serve(fake.VLLMHandler, BreaksLater()) as (url, _):
+        done = run("score", source, "-o", tmp_path / "out.jsonl", "--vllm", url, "--frames", "2")
+        assert isinstance(done.exception, ModelError)
+    kept = (tmp_path / "out.jsonl").read_bytes()
+    assert kept.endswith(b"\n")
+    assert 0 < kept.count(b"\n") < 12
+    with fake.serve(fake.VLLMHandler) as (url, _):
+        done = run("score", source, "-o", tmp_path / "out.jsonl", "--vllm", url, "--frames", "2", "--resume")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out.jsonl").read_bytes().startswith(kept)
+    assert "12 scored" in done.stdout
+
+
+def test_a_model_is_named_once(folder: Path, tmp_path: Path) -> None:
+    source = items(folder, "n.jsonl")
+    none = run("score", source, "-o", tmp_path / "o.jsonl")
+    two = run("score", source, "-o", tmp_path / "o.jsonl", "--vllm", "http://x:1", "--genai", tmp_path)
+    bad = run("score", source, "-o", tmp_path / "o.jsonl", "--vllm", "x:1")
+    for done, says in (
+        (none, "give one of --genai"),
+        (two, "give one of --genai"),
+        (bad, "url must be like"),
+    ):
+        assert done.exit_code == 2
+        assert says in done.stderr
+
+
+def test_another_models_record_is_refused(text_model: Path, vision_model: Path, tmp_path: Path) -> None:
+    Recorder(GenAI(text_model), tmp_path / "r.jsonl").close()
+    with pytest.raises(InputError, match=r"it is the record of genai:text@\w+, and this is genai:vision@"):
+        Recorder(GenAI(vision_model), tmp_path / "r.jsonl")
+
+
+def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "frames", folder / "a.mp4", "--out", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07"
+    )
+    assert done.exit_code == 0, done.output
+    assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
+    assert "000028.png  00:00:01:03" in done.stdout
+    late = run("frames", folder / "a.mp4", "--out", tmp_path / "f", "--at", "00:00:02:00")
+    assert "past the end of 50 frames" in str(late.exception)
+
+
+def test_neither_pytorch_nor_a_socket_is_needed(folder: Path, vision_model: Path, tmp_path: Path) -> None:
+    script = """
+import sys
+for name in ("torch", "transformers", "optimum", "vcs_export"): sys.modules[name] = None
+def audit(event, arguments):
+    if event.startswith("socket."): raise AssertionError(event)
+sys.addaudithook(audit)
+from vcs_runtime.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, "visil", "score", items(folder, "i.jsonl"), "-o", tmp_path / "o.jsonl",
+         "--genai", vision_model, "--frames", "2"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
