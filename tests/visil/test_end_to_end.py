@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from support import fake_server as fake
 from support.stories import write_pairs
+from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError
 from vcs_runtime.visil import Image
@@ -24,21 +25,6 @@ from vcs_runtime.visil.recorded import Recorder
 
 CAPTION = "A man drives a black sedan down the street. The dog runs near the river."
 KEYWORDS = ["man", "sedan", "street", "dog", "river"]
-
-
-def write_video(path: Path, rate: Fraction, count: int) -> Path:
-    """Frame i is white in its first i + 1 columns, with a keyframe every ten."""
-    import av
-
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=rate, options={"g": "10", "qscale": "2"})
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for i in range(count):
-            pixels = np.zeros((48, 64, 3), np.uint8)
-            pixels[:, : i + 1] = 255
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-    return path
 
 
 def number_of(image: Image) -> int:
