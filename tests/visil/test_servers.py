@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support import fake_server as fake
-from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil import Image, LogProbs, probe
 from vcs_runtime.visil.logprobs import Part
 from vcs_runtime.visil.servers import VLLM, SGLang, Stepping
@@ -102,7 +102,7 @@ def test_a_server_that_begins_a_new_turn_is_refused() -> None:
 def test_a_token_that_is_not_among_the_likeliest_is_an_error() -> None:
     with (
         fake.serve(fake.SteppingHandler) as (url, _),
-        pytest.raises(ModelError, match="not among the 2 likeliest"),
+        pytest.raises(TextError, match="not among the 2 likeliest"),
     ):
         Stepping(url, top=2).force(["Which?"], ANSWER)
 

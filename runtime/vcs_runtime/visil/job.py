@@ -13,6 +13,7 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments.layouts import read_jsonl
 from vcs_runtime.jobs import OutputFile
 from vcs_runtime.progress import progress_bar
+from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.items import Item, read_items
 from vcs_runtime.visil.keywords import builtin_keywords
 from vcs_runtime.visil.logprobs import LogProbs
@@ -49,7 +50,7 @@ def run(
     summary = Summary()
     with OutputFile(output, resume=resume, overwrite=overwrite) as lines:
         items = read_items(source)
-        done = list(_finished(lines, items, model, options)) if resume else []
+        done = list(_finished(lines, items, model, options, frames)) if resume else []
         summary.resumed = len(done)
         with progress_bar(total, enabled=progress, done=len(done)) as advance:
             fresh = (
@@ -93,7 +94,7 @@ def _record(
 
 
 def _finished(
-    lines: OutputFile, items: Iterator[Item], model: LogProbs, options: Options
+    lines: OutputFile, items: Iterator[Item], model: LogProbs, options: Options, frames: int
 ) -> Iterator[tuple[dict[str, Any], Item]]:
     """The records that are there already, each with its item, taken off the front of `items`."""
     for number, record in enumerate(lines.records(), 1):
@@ -104,6 +105,9 @@ def _finished(
         item = next(items, None)
         if item is None or record["id"] != item.id:
             raise InputError(f"{place}: id {record['id']!r} is not that of the same line of the input")
+        there = record.get("frames", frames)
+        if there != frames and "frames" not in item.row and there != len(uniform(item.file.frames, frames)):
+            raise InputError(f"{place}: scored with {there} frames, this run takes {frames}")
         yield record, item
 
 

@@ -216,8 +216,11 @@ def count_tokens(summary: Summary | Video, logprobs: LogProbs) -> int | None:
     content: list[Part]
     content = [*summary.frames] if isinstance(summary, Video) else [*summary.keyframes, summary.text]
     before: list[Part] = ["Summary: "]
-    whole = logprobs.force(before + [part for part in content if part], "a").prompt_tokens
-    rest = logprobs.force(before, "a").prompt_tokens
+    try:
+        whole = logprobs.force(before + [part for part in content if part], "a").prompt_tokens
+        rest = logprobs.force(before, "a").prompt_tokens
+    except TextError:  # "a" is not among the likeliest tokens, of which some servers tell only these
+        return None
     return None if whole is None or rest is None else whole - rest
 
 

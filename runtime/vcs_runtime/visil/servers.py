@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil.http import Client
 from vcs_runtime.visil.logprobs import Forced, Image, Part, tail
 
@@ -121,7 +121,7 @@ class Stepping(_Chat):
                 (text, value) for text, value in candidates if text and answer.startswith(text, len(said))
             ]
             if not fitting:
-                raise ModelError(
+                raise TextError(
                     f"{self.fingerprint}: the next token of {answer!r} behind {said!r} is not among the "
                     f"{len(candidates)} likeliest: ask for more, or use a server that scores prompts"
                 )
