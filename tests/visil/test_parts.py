@@ -330,8 +330,8 @@ def test_prompts_of_ones_own_are_checked_and_named_by_their_hash(tmp_path: Path)
     (tmp_path / "score.txt").write_text("{given} Guess.", "utf-8")
     with pytest.raises(InputError, match=r"score\.txt: it must have the fields"):
         Prompts.read(tmp_path)
-    (tmp_path / "answer.txt").unlink()
-    with pytest.raises(InputError, match=r"answer\.txt: No such file"):
+    (tmp_path / "caption.txt").unlink()
+    with pytest.raises(InputError, match=r"caption\.txt: No such file"):
         Prompts.read(tmp_path)
 
 
