@@ -12,14 +12,22 @@ from importlib import import_module
 import click
 
 import vcs_runtime
-from vcs_runtime.errors import BuildError, BundleError, CacheError, DeviceError, InputError, TextError
+from vcs_runtime.errors import (
+    BuildError,
+    BundleError,
+    CacheError,
+    DeviceError,
+    InputError,
+    ModelError,
+    TextError,
+)
 
 # The module of each command, below this one; imported when the command is asked for, so that `score` starts
 # without what the others need.
 _MODULES = {
     "score": "score", "explain": "explain", "report": "report", "compare": "compare",
     "experiment": "experiment", "demo": "demo", "fetch": "fetch", "warm-up": "fetch", "export": "export",
-    "bundle": "bundle", "engine": "engine", "capi": "capi", "doctor": "doctor",
+    "bundle": "bundle", "engine": "engine", "capi": "capi", "visil": "visil", "doctor": "doctor",
 }  # fmt: skip
 
 
@@ -55,7 +63,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("vcs-runtime: interrupted; what was finished is kept", err=True)
         code = 130
-    except (BuildError, BundleError, CacheError, DeviceError, InputError, TextError) as error:
+    except (BuildError, BundleError, CacheError, DeviceError, InputError, ModelError, TextError) as error:
         click.echo(f"vcs-runtime: {error}", err=True)
         code = 2
     except BrokenPipeError:
