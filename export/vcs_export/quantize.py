@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vcs_export.errors import ExportError
+from vcs_runtime.device import refuse_telemetry
 
 
 def quantize(source: Path, model: Path) -> None:
@@ -20,6 +21,7 @@ def quantize(source: Path, model: Path) -> None:
     Products of two activations and the classifier stay as they are. Raises ExportError if a package is
     missing, OSError.
     """
+    refuse_telemetry()
     try:
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
