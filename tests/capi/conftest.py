@@ -52,7 +52,7 @@ def compile_program(built: building.Built, tmp_path_factory: pytest.TempPathFact
         work = tmp_path_factory.mktemp("program")
         if standard.startswith("c++"):
             source = Path(shutil.copy(source, work / f"{source.stem}.cpp"))
-        folder = built.library.parent
+        folder = built.file.parent
         linked = [f"-L{folder}", "-lvcs_runtime", f"-Wl,-rpath,{folder}"] if link else ["-ldl"]
         building.compile_c(
             [source],
@@ -78,7 +78,7 @@ def probe(compile_program: Compile) -> Run:
 @pytest.fixture(scope="session", params=["python", "ctypes"])
 def api(request: pytest.FixtureRequest) -> object:
     """The API as `vcs_runtime.capi` has it, and as the library in this process has it."""
-    return capi if request.param == "python" else capi.load(request.getfixturevalue("built").library)
+    return capi if request.param == "python" else capi.load(request.getfixturevalue("built").file)
 
 
 @pytest.fixture(scope="session")

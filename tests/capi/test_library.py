@@ -32,19 +32,19 @@ def output(*command: object) -> str:
 
 
 def test_nothing_but_the_functions_of_the_header_is_exported(built: build.Built) -> None:
-    symbols = output("nm", "-D", "--defined-only", built.library).split()[2::3]
-    header = (built.library.parent / build.HEADER).read_text("utf-8")
+    symbols = output("nm", "-D", "--defined-only", built.file).split()[2::3]
+    header = (built.file.parent / build.HEADER).read_text("utf-8")
     header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     declared = re.findall(r"\b(vcs_\w+)\((?=[^*])", header)
     assert sorted(symbols) == sorted(declared) == sorted(PROTOTYPES)
 
 
 def test_the_library_names_its_abi_and_the_python_it_starts(built: build.Built) -> None:
-    dynamic = output("readelf", "-d", built.library)
+    dynamic = output("readelf", "-d", built.file)
     assert "Library soname: [libvcs_runtime.so.1]" in dynamic
     assert f"Shared library: [{built.python.name}]" in dynamic
     assert "NODELETE" in dynamic
-    assert built.library.resolve().name == "libvcs_runtime.so.1"
+    assert built.file.resolve().name == "libvcs_runtime.so.1"
 
 
 def test_the_structs_of_ctypes_are_those_of_c(probe: Run) -> None:
@@ -57,7 +57,7 @@ def test_the_structs_of_ctypes_are_those_of_c(probe: Run) -> None:
 
 
 def test_every_status_is_that_of_the_header(built: build.Built) -> None:
-    header = (built.library.parent / build.HEADER).read_text("utf-8")
+    header = (built.file.parent / build.HEADER).read_text("utf-8")
     assert {name: int(value) for name, value in re.findall(r"(VCS_[A-Z_]+) = (\d)", header)} == {
         status.name: status.value for status in Status
     }
@@ -160,7 +160,7 @@ def test_a_host_may_open_the_library_at_run_time_and_hide_its_symbols(
     compile_program: Compile, built: build.Built, bundle: Path
 ) -> None:
     program = compile_program("local.c", link=False)
-    assert run(program, built.library, bundle) == "0 \n"
+    assert run(program, built.file, bundle) == "0 \n"
 
 
 def test_memory_is_flat(probe: Run, bundle: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_python_host_may_lack_our_packages(built: build.Built, bundle: Path) -
     """One of the same version as ours: it gets them from the environment that the library is bound to."""
     code = (
         "import ctypes, sys; sys.path = [p for p in sys.path if 'site-packages' not in p];"
-        f"lib = ctypes.CDLL({str(built.library)!r}); model = ctypes.c_void_p();"
+        f"lib = ctypes.CDLL({str(built.file)!r}); model = ctypes.c_void_p();"
         f"print(lib.vcs_model_open({bytes(bundle)!r}, b'cpu', ctypes.byref(model)))"
     )
     base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
@@ -187,7 +187,7 @@ def test_a_python_without_our_packages_is_refused_in_words(
 ) -> None:
     venv.create(tmp_path / "empty")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "empty/bin/python"))
-    library = build.build(tmp_path / "library").library
+    library = build.build(tmp_path / "library").file
     program = compile_program("local.c", link=False)
     printed = run(program, library, bundle)
     assert printed.startswith(

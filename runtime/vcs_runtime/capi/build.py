@@ -37,13 +37,13 @@ STRICT = ("-Wall", "-Wextra", "-Werror")
 class Built:
     """A built library.
 
-    library      the file; its folder also holds the header and `vcs_runtime.pc`
+    file         the library; its folder also holds the header and `vcs_runtime.pc`
     interpreter  the Python that it starts
     python       the shared library of that Python
     packages     the folders of its packages
     """
 
-    library: Path
+    file: Path
     interpreter: str
     python: Path
     packages: list[str]

@@ -32,7 +32,7 @@ def build(folder: Path, check: bool, bundle: str) -> None:
     from vcs_runtime.capi import build as building
 
     built = building.build(folder)
-    click.echo(f"library      {built.library} ({building.SONAME}), {building.HEADER}, vcs_runtime.pc")
+    click.echo(f"library      {built.file} ({building.SONAME}), {building.HEADER}, vcs_runtime.pc")
     click.echo(f"interpreter  {built.interpreter} (Python {platform.python_version()}, {built.python})")
     click.echo(f"packages     {', '.join(built.packages)}")
     click.echo(f"vcs-runtime  {vcs_runtime.__version__} ({Path(vcs_runtime.__file__).parent})")
