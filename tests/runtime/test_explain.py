@@ -184,8 +184,8 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     code, out, err = run(pairs, "--json", *engine)
     assert code == 1
     assert err == "vcs-runtime: b: generated: the text holds nothing but punctuation\n"
-    wanted = {"id": "a", **scorer.explain(story(1), hostile).to_dict()}
-    assert json.loads(out) == json.loads(json.dumps(wanted))
+    expected = json.dumps(scorer.explain(story(1), hostile).to_dict())
+    assert json.loads(out) == {"id": "a", **json.loads(expected)}
     code, out, err = run(pairs, "--id", "a", "--support", "0.9", *engine)
     assert (code, err) == (0, "")
     assert "red" in out  # brackets are punctuation, and the words are no markup

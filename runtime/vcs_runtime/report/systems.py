@@ -67,9 +67,9 @@ class Systems:
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """`(n,)` float64, one score of a system's pairs in the order in which they were added."""
-        mine = np.frombuffer(self._system, dtype=np.uint16) == system
-        column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])[mine]
-        return column
+        column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
+        chosen: npt.NDArray[np.float64] = column[np.frombuffer(self._system, dtype=np.uint16) == system]
+        return chosen
 
     def statistics(self) -> list[dict[str, Statistic]]:
         """By system: mean, standard deviation and 95 % interval of every score."""
