@@ -124,7 +124,7 @@ class Counts:
     """A verdict against the truth."""
 
     def __init__(self) -> None:
-        self.right = self.wrong = self.overlooked = self.unclear = 0
+        self.right = self.wrong = self.overlooked = self.unclear = self.false = 0
 
     def add(self, said: bool, true: bool | None) -> None:
         if true is None:
@@ -134,13 +134,14 @@ class Counts:
             self.overlooked += not said
         else:
             self.wrong += said
+            self.false += 1
 
     def row(self) -> str:
         precision, recall = (
             f"{self.right / whole:.3f}" if (whole := self.right + rest) else "    -"
             for rest in (self.wrong, self.overlooked)
         )
-        return f"{self.right + self.overlooked:6} {precision} {recall}   {self.wrong:6} {self.unclear:7}"
+        return f"{self.right + self.overlooked:6} {precision} {recall}   {self.wrong:5} of {self.false:5} {self.unclear:7}"
 
 
 def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
@@ -167,7 +168,7 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
 def validate(folder: Path, thresholds: Thresholds, cache: Path | None) -> None:
     print(thresholds)
     for name, groups in tables(see(folder, thresholds, cache)).items():
-        print(f"\n{name:18} {'true':>6} prec. recall   {'wrong':>6} unclear")
+        print(f"\n{name:18} {'true':>6} prec. recall   {'wrong':>5} of false unclear")
         for group, counts in groups.items():
             print(f"  {group:16} {counts.row()}")
 

@@ -56,12 +56,12 @@ class Thresholds:
     rival    in [0, 2]: a reference chunk is missing, too, if its match is by more than this closer to another
              reference chunk: then it tells that one
     order    in [0, 1]: a chunk outside its window is moved if changed order explains at least this part of
-             its offset; else it is shifted
+             its offset, both as parts of their texts; else it is shifted
     """
 
     support: float = 0.5
     rival: float = 0.3
-    order: float = 0.5
+    order: float = 1.0
 
     def __post_init__(self) -> None:
         for name, low, high in (("support", -1, 1), ("rival", 0, 2), ("order", 0, 1)):
@@ -315,7 +315,7 @@ def position(chunk: Chunk) -> str:
 
 
 def thresholds_said(thresholds: Thresholds) -> str:
-    """The thresholds in a line: "support 0.5, rival 0.3, order 0.5"."""
+    """The thresholds in a line: "support 0.5, rival 0.3, order 1"."""
     return ", ".join(f"{name} {value:g}" for name, value in asdict(thresholds).items())
 
 

@@ -190,7 +190,7 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     assert (code, err) == (0, "")
     assert "red" in out  # brackets are punctuation, and the words are no markup
     assert "\x1b" not in out
-    assert "support 0.9, rival 0.3, order 0.5" in out
+    assert "support 0.9, rival 0.3, order 1" in out
     assert scorer.signature in out
 
 
