@@ -37,14 +37,14 @@ def plot_all(cases: Sequence[Case], found: Found, published: Found, metric: str,
 
 def distribution(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
     """Histograms of the scores of valid and of invalid texts."""
-    figure, [axes] = _figure(1)
+    figure, [axes] = new_figure(1)
     bins = np.linspace(0, 1, 41)
     for valid, name, colour in ((True, "valid", "tab:blue"), (False, "invalid", "tab:red")):
         values = [found[case.id][metric] for case in cases if case.valid is valid]
         axes.hist(values, bins=bins, alpha=0.6, color=colour, label=f"{name} ({len(values)})")
     axes.set(xlabel=metric, ylabel="texts")
     axes.legend()
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
@@ -55,7 +55,7 @@ def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Pa
             kind, position, level = case.series
             by_level = groups.setdefault(kind, {}).setdefault(position, {})
             by_level.setdefault(level, []).append(found[case.id][metric])
-    figure, panels = _figure(len(groups))
+    figure, panels = new_figure(len(groups))
     for axes, (kind, positions) in zip(panels, groups.items(), strict=True):
         for position, by_level in positions.items():
             levels = sorted(by_level)
@@ -64,12 +64,12 @@ def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Pa
             )
         axes.set(title=kind, xlabel="level", ylabel=metric, ylim=(-0.02, 1.02))
         axes.legend()
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def against_published(cases: Sequence[Case], found: Found, published: Found, metric: str, path: Path) -> Path:
     """A point a kind of rewrite: our mean against the published one."""
-    figure, [axes] = _figure(1)
+    figure, [axes] = new_figure(1)
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if metric in published.get(case.id, ()):
@@ -82,10 +82,10 @@ def against_published(cases: Sequence[Case], found: Found, published: Found, met
         axes.annotate(name, (theirs, ours), fontsize=5, xytext=(3, 2), textcoords="offset points")
     axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
     axes.set(xlabel=f"{metric}, published mean", ylabel=f"{metric}, mean here", title="blue: valid, red: not")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _figure(panels: int) -> tuple[Any, list[Any]]:
+def new_figure(panels: int) -> tuple[Any, list[Any]]:
     # `Figure` itself, not pyplot: no global state, and no display is looked for.
     from matplotlib.figure import Figure
 
@@ -93,7 +93,7 @@ def _figure(panels: int) -> tuple[Any, list[Any]]:
     return figure, list(np.atleast_1d(figure.subplots(1, panels)))
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save_figure(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, metadata={"Software": None})
     return path

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_runtime.experiments.plots import _figure, _save
+from vcs_runtime.experiments.plots import new_figure, save_figure
 from vcs_runtime.visil.correlation import Correlation
 from vcs_runtime.visil.selection import Step
 
 
 def correlation(scores: Sequence[float], correct: Sequence[int], found: Correlation, path: Path) -> Path:
     """A point an answer, and the logistic curve where there is one."""
-    figure, [axes] = _figure(1)
+    figure, [axes] = new_figure(1)
     axes.scatter(scores, correct, alpha=0.5, s=14)
     if found.logit:
         x = np.linspace(min(scores), max(scores), 200)
         axes.plot(x, 1 / (1 + np.exp(-(found.logit.b0 + found.logit.b1 * x))), color="tab:red")
     axes.set(xlabel="ViSIL (nats)", ylabel="correct", title=f"r {found.r:.3f}, p {found.p:.4f}, n {found.n}")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def trade_off(
@@ -30,7 +30,7 @@ def trade_off(
 
     candidates  the summaries of each video;  chosen  the frontier of each video, in the same order
     """
-    figure, [axes] = _figure(1)
+    figure, [axes] = new_figure(1)
     names = dict.fromkeys(name for listed in candidates.values() for name, _, _ in listed)
     for name in names:
         points = [(t, s) for listed in candidates.values() for n, s, t in listed if n == name]
@@ -43,4 +43,4 @@ def trade_off(
     axes.plot(*zip(*means, strict=True), color="black", marker=".", label="chosen, means over videos")
     axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
     axes.legend()
-    return _save(figure, path)
+    return save_figure(figure, path)
