@@ -51,16 +51,25 @@ PAGED: Final[dict[str, tuple[Callable[..., Figure], Callable[[Explanation], Rows
 }
 
 
-def pages(rows: Sequence[object]) -> int:
+def pages(rows: Rows) -> int:
     """How many pages rows fill; one even if there are none."""
-    return max(1, -(-len(rows) // LINES))
+    return len(_starts(rows))
+
+
+def _starts(rows: Rows) -> list[int]:
+    """The row each page begins with. Further lines of a chunk have an empty first column and stay with it."""
+    starts = [0]
+    for i in range(len(rows)):
+        if i - starts[-1] == LINES:
+            starts.append(next(k for k in range(i, starts[-1], -1) if rows[k][0]))
+    return starts
 
 
 def chunk_rows(e: Explanation) -> Rows:
     """The lines of `chunks`."""
     rows: Rows = []
     for name, side in (("REFERENCE", e.reference), ("GENERATED", e.generated)):
-        rows.append(("", "", name))
+        rows.append((name, "", ""))
         for number, chunk in enumerate(side, 1):
             lines = textwrap.wrap(chunk.text[: _WIDTH * _MOST_LINES], _WIDTH) or [""]
             rows.append((str(number), chunk.verdict, lines[0]))
@@ -112,14 +121,13 @@ def _segments(title: str, side: Orientation, page: int) -> Figure:
     return _page(about, head, segment_rows(side), (0.0, 0.08, 0.22, 0.36, 0.44, 0.54, 0.7, 0.88), page)
 
 
-def _page(
-    title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: Sequence[float], page: int
-) -> Figure:
-    count = pages(rows)
+def _page(title: str, head: Sequence[str], rows: Rows, at: Sequence[float], page: int) -> Figure:
+    starts = [*_starts(rows), len(rows)]
+    count = len(starts) - 1
     if not 0 <= page < count:
         raise ValueError(f"page must be between 0 and {count - 1}, not {page}")
     title += f" (page {page + 1} of {count})" if count > 1 else ""
-    return table(title, head, rows[page * LINES : (page + 1) * LINES], at)
+    return table(title, head, rows[starts[page] : starts[page + 1]], at)
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: Sequence[float]) -> Figure:

@@ -231,9 +231,10 @@ def regularizer(e: Explanation) -> Figure:
         ("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")))  # fmt: skip
     grid.set_title(f"{a.window_area} of {a.grid_area} cells")
     bar.barh([0], [a.window_area / a.grid_area], color=_PINK)
-    for at, name in ((a.min_coverage, "least"), (0.5, "half")):
+    # Two heights: in a 2 x 2 grid the least is the half.
+    for at, name, height in ((a.min_coverage, "least", 0.62), (0.5, "half", -0.72)):
         bar.axvline(at, color="k", lw=0.9, ls="--")
-        bar.text(at, 0.62, name, ha="center", fontsize=8)
+        bar.text(at, height, f" {name} ", ha="right" if at > 0.9 else "left", fontsize=8)
     bar.set(xlim=(0, 1), ylim=(-0.8, 0.75), yticks=[], xlabel="covered part of the grid",
             title=f"regulariser {a.regularizer:.3f}")  # fmt: skip
     return figure

@@ -149,10 +149,22 @@ def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
 def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_path: Path) -> None:
     e = drawn(n_ref, n_gen)
     count = 8 + sum(plot_tables.pages(rows(e)) for _, rows in plot_tables.PAGED.values())
-    assert len(list(figures(e))) == count
+    drawings = list(figures(e))
+    assert len(drawings) == count
+    for figure in drawings:
+        figure.draw_without_rendering()  # lays out; a warning is an error here
     if n_ref < 5:
         write_pdf(e, tmp_path / "r.pdf")
         assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_chunk_stays_on_one_page() -> None:
+    rows: plot_tables.Rows = [(str(i) if i % 3 == 0 else "", "", f"line {i}") for i in range(100)]
+    starts = plot_tables._starts(rows)
+    assert starts == [0, 45, 90]
+    assert plot_tables.pages(rows) == 3
+    assert plot_tables._starts([("1", "", "")] * 92) == [0, 46]
+    assert plot_tables._starts([]) == [0]
 
 
 def run(*arguments: object) -> Result:
