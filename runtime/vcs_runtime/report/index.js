@@ -34,12 +34,12 @@ function systems(index) {
 }
 
 function histogram(system, index) {
-  const most = Math.max(...index.systems.flatMap((s) => s.histogram));
+  const most = Math.max(5, ...index.systems.flatMap((s) => s.histogram)); // below 5 ticks would be fractions of pairs
   const c = chart(`Distribution of VCS, ${system.name}`, 1, most, { height: 200, xlabel: "VCS", ylabel: "pairs" });
   const width = 1 / system.histogram.length;
   c.svg.append(draw("path", { class: "fill", d: system.histogram.map((count, k) =>
     `M${c.x(k * width + width * 0.06)} ${c.bottom}V${c.y(count)}H${c.x((k + 1) * width - width * 0.06)}V${c.bottom}z`).join("") }));
-  return make("figure", {}, c.svg, make("figcaption", {}, make("bdi", {}, system.name), `: ${system.scored} pairs, mean ${number(system.statistics.vcs.mean)}, standard deviation ${number(system.statistics.vcs.sd)}`));
+  return make("figure", {}, c.svg, make("figcaption", {}, make("bdi", {}, system.name), `: ${system.scored} ${system.scored === 1 ? "pair" : "pairs"}, mean ${number(system.statistics.vcs.mean)}, standard deviation ${number(system.statistics.vcs.sd)}`));
 }
 
 function pairs(index) {
