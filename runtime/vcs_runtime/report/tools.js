@@ -52,7 +52,7 @@ function pager(total, size, show) {
 // A chart of x by y units with ticks; returns the svg and the two scales. An axis named in `cells` counts chunks:
 // its ticks stand in the middle of the unit that a number names, from 1.
 function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", cells = "" } = {}) {
-  const [left, top, right, bottom] = [46, 8, width - 8, height - 34];
+  const [left, top, right, bottom] = [52, 8, width - 8, height - 34];
   const x = (value) => left + (value / columns) * (right - left);
   const y = (value) => bottom - (value / rows) * (bottom - top);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
