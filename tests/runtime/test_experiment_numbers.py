@@ -1,4 +1,4 @@
-"""The numbers of the experiments: known metrics by hand, statistics by brute force, matrices by the scorer."""
+"""The numbers of the experiments: known metrics by hand, statistics by brute force, VCS by the scorer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vcs_runtime import Scorer
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.lexical import lexical_scores
-from vcs_runtime.experiments.matrices import Matrices, Matrix, vcs
-from vcs_runtime.experiments.scoring import Job, Lexical, LongMetrics
+from vcs_runtime.experiments.scoring import Job, KnownMetrics, LongMetrics, realign
+from vcs_runtime.signature import Options
 
 
 def scores(reference: str, generated: str) -> dict[str, float]:
@@ -102,7 +102,7 @@ def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
 
 def test_lexical_scores_are_the_same_in_other_processes() -> None:
     jobs = [Job(str(i), (story(i),), story(i + 50)) for i in range(5)]
-    alone, beside = Lexical(1), Lexical(2)
+    alone, beside = KnownMetrics(1), KnownMetrics(2)
     try:
         assert list(alone.start(jobs)) == list(beside.start(jobs))
         assert alone.signature == beside.signature
@@ -111,26 +111,21 @@ def test_lexical_scores_are_the_same_in_other_processes() -> None:
         beside.close()
 
 
-def test_matrices_are_those_of_the_scorer_to_the_bit(
-    scorer: Scorer, tiny_bundle: Path, mixed_bundle: Path
-) -> None:
+def test_realigned_scores_are_the_scorers_to_the_bit(tiny_bundle: Path, mixed_bundle: Path) -> None:
     pairs = [(story(i), story(i + 50)) for i in range(6)]
     bare = [(story(i).replace(".", ""), story(i + 50)) for i in range(3)]
-    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as both:
-        for engine, texts in ((scorer, pairs), (both, pairs + bare)):
-            matrices = Matrices(engine)
-            cut = [pieces for pieces in matrices.cut(texts) if not isinstance(pieces, TextError)]
-            for chunk_size, lct in itertools.product((1, 2, 4), (0.0, 0.5)):
-                found = vcs(matrices.get(texts, cut, [chunk_size, 7])[chunk_size], Params(lct=lct))
-                expected = engine.score_many(texts, chunk_size=chunk_size, params=Params(lct=lct))
-                assert [tuple(row) for row in found.tolist()] == [
-                    tuple(result.scores or ()) for result in expected
-                ]
+    with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as scorer:
+        for chunk_size, lct in itertools.product((1, 2), (0.0, 0.5)):
+            found = scorer.iter_evidence(pairs + bare, Options(chunk_size))
+            rows = realign([evidence for _, evidence in found if evidence], Params(lct=lct))
+            expected = scorer.score_many(pairs + bare, chunk_size=chunk_size, params=Params(lct=lct))
+            assert [tuple(row) for row in rows.tolist()] == [
+                tuple(result.scores or ()) for result in expected
+            ]
 
 
 def test_a_pair_that_cannot_be_cut_is_an_error_and_the_others_are_scored(scorer: Scorer) -> None:
-    lexical = Lexical(1)
-    metrics = LongMetrics(scorer, lexical, lcts=(0.0, 1.0))
+    metrics = LongMetrics(scorer, KnownMetrics(1), lcts=(0.0, 1.0))
     jobs = [
         Job("1", (story(1),), story(2)),
         Job("2", (story(1),), "no end of a sentence"),
@@ -148,7 +143,7 @@ def test_a_pair_that_cannot_be_cut_is_an_error_and_the_others_are_scored(scorer:
 
 
 def test_of_several_references_each_metrics_best_counts(scorer: Scorer) -> None:
-    metrics = LongMetrics(scorer, Lexical(1), lcts=(0.0,))
+    metrics = LongMetrics(scorer, KnownMetrics(1), lcts=(0.0,))
     references = tuple(story(i) for i in range(4))
     [found] = metrics.score([Job("1", references, story(9))])
     single = [scorer.score(reference, story(9)) for reference in references]
@@ -221,8 +216,3 @@ def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
     assert found.low <= found.mean <= found.high
     alone = statistics.rated(statistics.kendall, scores_, ratings, ["one"] * 12, resamples=20)
     assert alone.low == alone.high == pytest.approx(alone.mean)  # one group: each resample is the whole
-
-
-def test_matrix_holds_what_alignment_needs() -> None:
-    matrix = Matrix(np.eye(3), 0.9)
-    assert vcs([matrix], Params())["vcs"][0] > 0.8
