@@ -117,8 +117,9 @@ def main() -> None:
             print(log.read_text("utf-8").splitlines()[-1])
             continue
         done.touch()
-        if name != "make-corruptions":
-            keep(out.name, out)
+        if name == "make-corruptions":
+            continue
+        keep(out.name, out)
         if not begun:
             note([name, code, round(seconds, 1), round(peak), steps(log)])
 

@@ -24,7 +24,7 @@ from vcs_runtime.recent import Recent
 from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
-_MEMORY_BYTES = 128 << 20
+_MEMORY_BYTES = 64 << 20
 
 
 class States(NamedTuple):
