@@ -177,12 +177,18 @@ def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
 
 
 def open_session(
-    model: Path, device: Device, threads: int | None = None, *, half: bool = False
+    model: Path,
+    device: Device,
+    threads: int | None = None,
+    *,
+    half: bool = False,
+    graph: bytes | None = None,
 ) -> ort.InferenceSession:
     """Load an ONNX model on `device`; `threads` bounds the CPU threads of one run (default: every core).
 
-    half  the weights are in half precision and many: a CPU computes in single precision, and must not keep
-          them in both
+    half   the weights are in half precision and many: a CPU computes in single precision, and must not keep
+           them in both
+    graph  opened in place of the file's own graph; its weights are those beside the file
 
     Raises DeviceError when the provider does not start, or starts on another device: ONNX Runtime itself
     would go on with the CPU. Raises BundleError for a file that is no model.
@@ -202,9 +208,13 @@ def open_session(
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.enable_cpu_mem_arena = False
+    if graph is not None:
+        folder = os.fspath(model.parent)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    source = os.fspath(model) if graph is None else graph
     try:
         session = ort.InferenceSession(
-            os.fspath(model), options, providers=provider_options(device), enable_fallback=False
+            source, options, providers=provider_options(device), enable_fallback=False
         )
     except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
         if _NO_MEMORY.search(str(error)):

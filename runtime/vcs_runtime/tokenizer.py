@@ -61,7 +61,8 @@ class TextTokenizer:
     def __init__(self, tokenizer: Tokenizer, spec: EmbedderSpec) -> None:
         self._tokenizer = tokenizer
         self._spec = spec
-        self._before, self._after = spec.frame or own_frame(tokenizer)
+        self.frame = spec.frame or own_frame(tokenizer)
+        self._before, self._after = self.frame
         self.frame_tokens = len(self._before) + len(self._after)
 
     def sequences(self, texts: list[str], instruction: str, max_tokens: int) -> Sequences:

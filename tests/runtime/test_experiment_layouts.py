@@ -164,8 +164,8 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
 def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) -> None:
     path = tmp_path / "v.jsonl"
     path.write_text(
-        '{"vid": "v1", "refs": [["r1", "r2"]], "cands": ["a", "b", "", "d"],'
-        ' "scores": [[1, 2, 3], [1, NaN, 3], [1, 2, 3], [4, 5]]}\n'
+        '{"vid": "v1", "refs": [["r1", "r2"]], "cands": ["b", "a", "", "d"],'
+        ' "scores": [[1, NaN, 3], [1, 2, 3], [1, 2, 3], [4, 5]]}\n'
         '{"vid": "v2", "refs": [], "cands": ["a"], "scores": [[1, 2, 3]]}\n'
         '{"vid": "v3", "refs": ["r"], "cands": ["a", "b"], "scores": [[1, 2, 3]]}\n'
     )
@@ -176,7 +176,7 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
         ("v3", ["r"], ["a"], [[1.0, 2.0, 3.0]]),
     ]
     assert len(problems.found) == 5
-    assert "ratings [1, nan, 3] of candidate 1" in problems.found[0]
+    assert "ratings [1, nan, 3] of candidate 0" in problems.found[0]
     path.write_text('{"id": 1}\n')
     with pytest.raises(InputError, match="line 1: unknown layout"):
         layouts.read_vatex(path, Problems())

@@ -21,7 +21,8 @@ from vcs_runtime.errors import DeviceError, InputError
 from vcs_runtime.experiments import corruptions, lexical, plots
 from vcs_runtime.experiments.layouts import POSITIONS, SERIES
 
-METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum", "VCS_LCT0", "VCS_LCT1"]
+METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
+           "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_corruption_leaves_pairs_tables_and_plots(experiment: Any, scorer: Score
     assert done.exit_code == 0, done.output
     with (out / "pairs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0])[:10] == ["scene", "case", *METRICS]
+    assert list(rows[0])[:13] == ["scene", "case", *METRICS]
     assert [(row["scene"], row["case"]) for row in rows] == [
         (str(s), case) for s in range(3) for case in CASES
     ]

@@ -10,24 +10,25 @@ from typing import Any
 import click
 
 from vcs_numba.threads import thread_count
-from vcs_runtime.cli.score import engine_options
+from vcs_runtime.bundle import open_bundle
+from vcs_runtime.cli.score import engine_of, engine_options, open_scorer
 from vcs_runtime.cli.tables import console
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
 from vcs_runtime.experiments import corruptions, layouts, plots
 from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
+from vcs_runtime.experiments.bertscore import TokenStates
 from vcs_runtime.experiments.lexical import need
-from vcs_runtime.experiments.matrices import Matrices
 from vcs_runtime.experiments.results import Results, shown
-from vcs_runtime.experiments.scoring import Lexical, LongMetrics
+from vcs_runtime.experiments.running import Output
+from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED
 from vcs_runtime.progress import progress_bar
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.segmenter import Segmenter
-from vcs_runtime.signature import Options, signature
 
 _PATH = click.Path(path_type=Path)
 _WIDEST = 12  # columns of a table that is printed; the files have them all
@@ -85,20 +86,19 @@ def experiment() -> None:
 @click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --out.")
 @_scored
 def corruption(
-    data: Path, lcts: tuple[float, ...], chunk_size: int, threshold: float, drawn: bool,
-    out: Path, resume: bool, overwrite: bool, **engine: Any,
-) -> None:  # fmt: skip
+    data: Path, lcts: tuple[float, ...], chunk_size: int, threshold: float, drawn: bool, **run: Any
+) -> None:
     """Score every rewrite of every description; tell valid ones from corrupted ones."""
     if drawn:
         plots.need_matplotlib()
     problems = _problems()
     cases, published = _read(data, problems)
-    with _metrics(engine, out, lcts, chunk_size) as metrics:
+    with _metrics(run, lcts, chunk_size) as (metrics, out):
         results = corruption_study.run(
-            cases, published, metrics, out, problems, resume=resume, overwrite=overwrite,
-            threshold=threshold, plots=f"VCS_LCT{lcts[0]:g}" if drawn else None,
+            cases, published, metrics, out, problems, threshold=threshold,
+            plots=f"VCS_LCT{lcts[0]:g}" if drawn else None,
         )  # fmt: skip
-    _finish(results, out)
+    _finish(results, out.folder)
 
 
 @experiment.command()
@@ -109,19 +109,14 @@ def corruption(
 @_lcts(0.0, 1.0)
 @_chunk_size
 @_scored
-def authors(
-    data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int,
-    out: Path, resume: bool, overwrite: bool, **engine: Any,
-) -> None:  # fmt: skip
+def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int, **run: Any) -> None:
     """Score all ordered pairs of authors who described the same scenes."""
     problems = _problems()
     texts = layouts.read_authors(data, problems)
     published = layouts.read_published_authors(source, problems) if source else {}
-    with _metrics(engine, out, lcts, chunk_size) as metrics:
-        results = authors_study.run(
-            texts, published, metrics, out, problems, resume=resume, overwrite=overwrite
-        )
-    _finish(results, out)
+    with _metrics(run, lcts, chunk_size) as (metrics, out):
+        results = authors_study.run(texts, published, metrics, out, problems)
+    _finish(results, out.folder)
 
 
 @experiment.command()
@@ -130,18 +125,14 @@ def authors(
 @_resamples(1000)
 @_seed
 @_scored
-def vatex(
-    data: Path, lct: float, resamples: int, seed: int, out: Path, resume: bool, overwrite: bool, **engine: Any
-) -> None:  # fmt: skip
+def vatex(data: Path, lct: float, resamples: int, seed: int, **run: Any) -> None:
     """Correlate VCS_short and its components, with 1 and 9 references, with human ratings."""
     problems = _problems()
     videos = layouts.read_vatex(data, problems)
-    with _engine(engine, out) as (scorer, lexical):
-        metrics = vatex_study.ShortMetrics(scorer, lexical, lct=lct)
-        results = vatex_study.run(
-            videos, metrics, out, problems, resume=resume, overwrite=overwrite, resamples=resamples, seed=seed
-        )
-    _finish(results, out)
+    with _engine(run) as (scorer, known, out):
+        metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
+        results = vatex_study.run(videos, metrics, out, problems, resamples=resamples, seed=seed)
+    _finish(results, out.folder)
 
 
 @experiment.command()
@@ -160,22 +151,22 @@ def vatex(
 @_scored
 def rank(
     source: Path, predictions: Path, ranking: Path | None, by: str | None, lcts: tuple[float, ...],
-    chunk_size: int, resamples: int, seed: int, out: Path, resume: bool, overwrite: bool, **engine: Any,
+    chunk_size: int, resamples: int, seed: int, **run: Any,
 ) -> None:  # fmt: skip
     """Score every model of a folder and rank them, with intervals and paired tests."""
     problems = _problems()
     references = layouts.read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     given = rank_study.read_ranking(ranking, models, problems) if ranking else ()
-    with _metrics(engine, out, lcts, chunk_size) as metrics:
+    with _metrics(run, lcts, chunk_size) as (metrics, out):
         by = by or f"VCS_LCT{lcts[0]:g}"
         if by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
             references, models, metrics, by, out, problems, ranking=given,
-            resume=resume, overwrite=overwrite, resamples=resamples, seed=seed,
+            resamples=resamples, seed=seed,
         )  # fmt: skip
-    _finish(results, out)
+    _finish(results, out.folder)
 
 
 @experiment.command()
@@ -198,11 +189,9 @@ def parameters(
     problems = _problems()
     cases, published = _read(data, problems)
     engine["cache"] = engine["cache"] or out / "vectors"
-    with _scorer(engine) as scorer, closing(Matrices(scorer, engine["cache"])) as matrices:
-        line = signature(Options(chunk_sizes[0]), scorer.embedder, scorer.segmenter)
-        settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
+    with open_scorer(engine) as scorer:
         results = parameters_study.run(
-            cases, published, matrices, f"{line}|{settings}", out, problems,
+            cases, published, scorer, out, problems,
             chunk_sizes=chunk_sizes, lcts=lcts, threshold=threshold,
             log=lambda message: click.echo(f"vcs-runtime: {message}", err=True),
         )  # fmt: skip
@@ -231,7 +220,7 @@ def make_corruptions(source: Path, seed: int, out: Path, bundle: str, segmenter:
         opened = Segmenter.open(bundle, device, use=segmenter)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with opened, progress_bar(len(texts)) as advance:
+    with opened, progress_bar(len(texts), "corrupting", "texts") as advance:
         count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, out, problems,
                                  seed=seed, advance=advance)  # fmt: skip
     click.echo(f"{count} scenes in {out}")
@@ -250,39 +239,34 @@ def _problems() -> layouts.Problems:
 
 @contextmanager
 def _metrics(
-    engine: dict[str, Any], out: Path, lcts: tuple[float, ...], chunk_size: int
-) -> Iterator[LongMetrics]:  # fmt: skip
+    run: dict[str, Any], lcts: tuple[float, ...], chunk_size: int
+) -> Iterator[tuple[LongMetrics, Output]]:
     if len(set(lcts)) < len(lcts):
         raise click.UsageError("--lct: a value is there twice")
-    with (
-        _engine(engine, out) as (scorer, lexical),
-        closing(
-            LongMetrics(scorer, lexical, lcts=lcts, chunk_size=chunk_size, cache=engine["cache"])
-        ) as metrics,
-    ):
-        yield metrics
+    with _engine(run) as (scorer, known, out):
+        yield LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size), out
 
 
 @contextmanager
-def _engine(engine: dict[str, Any], out: Path) -> Iterator[tuple[Scorer, Lexical]]:
+def _engine(run: dict[str, Any]) -> Iterator[tuple[Scorer, KnownMetrics, Output]]:
+    """What `_scored` gave a command, opened: the scorer, the known metrics, and where the results go."""
     need("scipy")
-    workers = engine.pop("workers") or thread_count()
-    with _scorer(engine) as scorer, closing(Lexical(workers)) as lexical:
-        if not lexical.meteor:
-            click.echo("vcs-runtime: METEOR is left out: NLTK has no wordnet and punkt_tab here "
-                       "(docs/experiments.md says how to bring them)", err=True)  # fmt: skip
-        out.mkdir(parents=True, exist_ok=True)
-        yield scorer, lexical
-
-
-@contextmanager
-def _scorer(engine: dict[str, Any]) -> Iterator[Scorer]:
-    try:
-        scorer = Scorer.open(**engine)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    with scorer:
-        yield scorer
+    engine = engine_of(run)
+    engine["bundle"] = bundle = open_bundle(engine["bundle"])
+    workers = run["workers"] or thread_count()
+    with open_scorer(engine) as scorer:
+        try:
+            states = TokenStates(bundle, scorer.embedder.device, engine["threads"])
+        except BundleError as error:
+            click.echo(f"vcs-runtime: BERTScore is left out: {error}", err=True)
+            states = None
+        with closing(KnownMetrics(workers, states)) as known:
+            if not known.meteor:
+                click.echo("vcs-runtime: METEOR is left out: NLTK has no wordnet and punkt_tab here "
+                           "(docs/experiments.md says how to bring them)", err=True)  # fmt: skip
+            out = Output(run["out"], run["resume"], run["overwrite"])
+            out.folder.mkdir(parents=True, exist_ok=True)
+            yield scorer, known, out
 
 
 def _finish(results: Results, out: Path) -> None:

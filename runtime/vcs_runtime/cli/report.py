@@ -88,14 +88,16 @@ def report(
             _single(scorer, input_pairs(None, references, generated, None), html, output, options, thresholds)
             return
         if of_scores:
-            advance = stack.enter_context(progress_bar(2 * pages * len(sources), enabled=bool(texts)))
+            advance = stack.enter_context(
+                progress_bar(2 * pages * len(sources), "explaining", enabled=bool(texts))
+            )
             found = report_scores(
                 sources, texts, scorer, html, options, thresholds, pages=pages, advance=advance
             )
         else:
             assert scorer is not None
             pairs = input_pairs(sources[0], (), None, None)
-            advance = stack.enter_context(progress_bar(count_pairs(sources[0])))
+            advance = stack.enter_context(progress_bar(count_pairs(sources[0]), "explaining"))
             found = report_pairs(scorer, pairs, html, sources[0].stem, options, thresholds, advance)
         if html:
             html.finish(found)

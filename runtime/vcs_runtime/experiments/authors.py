@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import permutations
-from pathlib import Path
 
 from vcs_runtime.experiments.agreement import Found, agreement
 from vcs_runtime.experiments.layouts import Problems
-from vcs_runtime.experiments.results import Cell, Results, means_table, write_pairs
-from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
+from vcs_runtime.experiments.results import Cell, Results, means_table
+from vcs_runtime.experiments.running import Output, run_jobs
+from vcs_runtime.experiments.scoring import Job, Metrics
 
 
 def run(
     texts: Mapping[str, Mapping[str, str]],
     published: Found,
     metrics: Metrics,
-    out: Path,
+    out: Output,
     problems: Problems,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
 ) -> Results:
     """Score every ordered pair of authors, "A1-A2" with A1's text as the reference, and write the results."""
     jobs = [
@@ -29,10 +25,7 @@ def run(
         for scene, by in texts.items()
         for reference, generated in permutations(by, 2)
     ]
-    found = run_jobs(
-        jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
-    )
-    write_pairs(out, found, metrics.columns)
+    found = run_jobs(jobs, metrics, out, problems)
     both = {name: name.rsplit("/", 1)[1] for name in sorted(found, key=lambda name: name.rsplit("/", 1)[1])}
     groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
     for name, authors in both.items():
@@ -43,5 +36,5 @@ def run(
     if published:
         tables += agreement(both, found, published, metrics, "authors")
     results = Results("authors", metrics.signature, {}, counts, problems.found, tables=tables)
-    results.write(out)
+    results.write(out.folder)
     return results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -11,20 +10,18 @@ from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.agreement import Found, agreement
 from vcs_runtime.experiments.layouts import TABLE_1_INVALID, Case, Problems
 from vcs_runtime.experiments.plots import plot_all
-from vcs_runtime.experiments.results import Cell, Results, Table, means_table, write_pairs
-from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
+from vcs_runtime.experiments.results import Cell, Results, Table, means_table
+from vcs_runtime.experiments.running import Output, run_jobs
+from vcs_runtime.experiments.scoring import Job, Metrics
 
 
 def run(
     cases: Sequence[Case],
     published: Found,
     metrics: Metrics,
-    out: Path,
+    out: Output,
     problems: Problems,
     *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
     threshold: float = 0.5,
     plots: str | None = None,
 ) -> Results:
@@ -34,9 +31,7 @@ def run(
     plots      a column of `metrics`, of which plots are drawn into `out`; None: no plots
     """
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
-    found = run_jobs(
-        jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
-    )
+    found = run_jobs(jobs, metrics, out, problems)
     scored = [case for case in cases if case.id in found]
     for name in sorted(published.keys() - {case.id for case in cases}):
         problems.add(f"{name}: published, but there is no such text here")
@@ -44,13 +39,12 @@ def run(
         {case.id for case in scored if not case.series} - published.keys() if published else ()
     ):
         problems.add(f"{name}: no published score")
-    write_pairs(out, {case.id: found[case.id] for case in scored}, metrics.columns)
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.found)
     results.tables += tables(scored, found, published, metrics, threshold)
-    results.write(out)
+    results.write(out.folder)
     if plots:
-        plot_all(scored, found, published, plots, out)
+        plot_all(scored, found, published, plots, out.folder)
     return results
 
 

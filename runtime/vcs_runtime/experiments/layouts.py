@@ -290,12 +290,13 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
         for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
             numbers = [_number(rating) for rating in ratings] if isinstance(ratings, list) else [None]
             good = [value for value in numbers if value is not None]
-            raters = raters or len(good)
+            if len(good) == len(numbers):
+                raters = raters or len(good)
             if not isinstance(text, str) or not text.strip():
                 problems.add(f"{place} ({row['vid']}): candidate {i} is empty: left out")
             elif len(good) != len(numbers) or len(good) != raters:
-                problems.add(f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: {raters} numbers "
-                             "were expected: left out")  # fmt: skip
+                problems.add(f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
+                             "from every rater was expected: left out")  # fmt: skip
             else:
                 kept.append((text, good))
         if len(row["cands"]) != len(row["scores"]):

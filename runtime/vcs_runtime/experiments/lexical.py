@@ -100,9 +100,13 @@ def _rouge() -> Any:
 
 @functools.cache
 def _tokenizer() -> Any:
-    """NLTK's word tokenizer as it was when the scores were published: since 3.10 it cuts at dashes, too."""
+    """NLTK's word tokenizer as it was when the scores were published: since 3.10 it also cuts at dashes, and
+    single quotation marks off the word behind them.
+    """
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
     tokenizer = NLTKWordTokenizer()
     tokenizer.PUNCTUATION = [rule for rule in tokenizer.PUNCTUATION if not rule[0].search("—")]
+    quotes = tokenizer.STARTING_QUOTES
+    tokenizer.STARTING_QUOTES = [rule for rule in quotes if not rule[0].search("'look")]
     return tokenizer

@@ -3,101 +3,85 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from vcs_numba import Params
-from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import Case, Problems
-from vcs_runtime.experiments.matrices import Matrices, Matrix, vcs
 from vcs_runtime.experiments.results import Cell, Results, Table
+from vcs_runtime.experiments.scoring import realign
 from vcs_runtime.progress import progress_bar
+from vcs_runtime.scorer import Evidence, Scorer
+from vcs_runtime.signature import Options, signature
 
 _BLOCK = 64
-Cut = tuple[list[str], list[str]]
 
 
 def run(
     cases: Sequence[Case],
     published: Mapping[str, Mapping[str, float]],
-    matrices: Matrices,
-    line: str,
+    scorer: Scorer,
     out: Path,
     problems: Problems,
     *,
     chunk_sizes: Sequence[int],
     lcts: Sequence[float],
     threshold: float = 0.5,
-    progress: bool = True,
     log: Callable[[str], None] = lambda message: None,
 ) -> Results:
     """The measures of the corruption experiment for each chunk size and LCT, written into `out`.
 
-    line  the signature's parts that hold for every setting
-    log   hears how long embedding and aligning took
+    log  hears how long embedding and aligning took
     """
     started = time.perf_counter()
-    kept, grids = _embed(cases, matrices, chunk_sizes, problems, progress)
+    kept, evidence = _embed(cases, scorer, chunk_sizes, problems)
     embedded = time.perf_counter()
     scores = {
-        (chunk_size, lct): vcs(grids[chunk_size], Params(lct=lct))["vcs"]
+        (chunk_size, lct): realign(evidence[chunk_size], Params(lct=lct))["vcs"]
         for chunk_size in chunk_sizes
         for lct in lcts
     }
+    aligned = time.perf_counter() - embedded
     log(
-        f"{len(kept)} pairs: cut and embedded in {embedded - started:.1f} s, "
-        f"aligned under {len(scores)} settings in {time.perf_counter() - embedded:.2f} s"
+        f"{len(kept)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under {len(scores)} "
+        f"settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
     )
     counts = {"pairs": len(cases), "scored": len(kept), "settings": len(scores)}
     tables = [_settings(kept, scores, published, threshold), _cases(kept, scores)]
     options = {"threshold": threshold}
+    settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
+    line = f"{signature(Options(chunk_sizes[0]), scorer.embedder, scorer.segmenter)}|{settings}"
     results = Results("parameters", line, options, counts, problems.found, tables=tables)
     results.write(out)
     return results
 
 
 def _embed(
-    cases: Sequence[Case], matrices: Matrices, chunk_sizes: Sequence[int], problems: Problems, progress: bool
-) -> tuple[list[Case], dict[int, list[Matrix]]]:
+    cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
+) -> tuple[list[Case], dict[int, list[Evidence]]]:
+    """The cases that can be scored at every chunk size, and what alignment needs of each."""
     kept: list[Case] = []
-    grids: dict[int, list[Matrix]] = {chunk_size: [] for chunk_size in chunk_sizes}
-    with progress_bar(len(cases), enabled=progress) as advance:
+    found: dict[int, list[Evidence]] = {chunk_size: [] for chunk_size in chunk_sizes}
+    with progress_bar(len(cases), "embedding", "texts") as advance:
         for start in range(0, len(cases), _BLOCK):
             block = cases[start : start + _BLOCK]
-            cuts = matrices.cut([(case.reference, case.generated) for case in block])
-            good = [
-                (case, cut) for case, cut in zip(block, cuts, strict=True) if not isinstance(cut, TextError)
-            ]
-            for case, cut in zip(block, cuts, strict=True):
-                if isinstance(cut, TextError):
-                    problems.add(f"{case.id}: {cut}: not scored")
-            for case, found in _block(good, matrices, chunk_sizes, problems):
+            pairs = [(case.reference, case.generated) for case in block]
+            # A block at every chunk size before the next block: the scorer cuts and embeds its texts once.
+            sizes = [scorer.iter_evidence(pairs, Options(chunk_size)) for chunk_size in chunk_sizes]
+            for case, *results in zip(block, *sizes, strict=True):
+                good = [evidence for _, evidence in results if evidence is not None]
+                if len(good) < len(results):
+                    error = next(result.error for result, _ in results if result.error)
+                    problems.add(f"{case.id}: {error}: not scored")
+                    continue
                 kept.append(case)
-                for size, matrix in found.items():
-                    grids[size].append(matrix)
+                for chunk_size, evidence in zip(chunk_sizes, good, strict=True):
+                    found[chunk_size].append(evidence)
             advance(len(block))
-    return kept, grids
-
-
-def _block(
-    good: Sequence[tuple[Case, Cut]], matrices: Matrices, chunk_sizes: Sequence[int], problems: Problems
-) -> Iterator[tuple[Case, dict[int, Matrix]]]:
-    """Each case that the model takes, with its matrix by chunk size."""
-    pairs = [(case.reference, case.generated) for case, _ in good]
-    try:
-        found = matrices.get(pairs, [cut for _, cut in good], chunk_sizes)
-    except TextError as error:  # one text that the model refuses must not take the others with it
-        if len(good) == 1:
-            problems.add(f"{good[0][0].id}: {error}: not scored")
-            return
-        for single in good:
-            yield from _block([single], matrices, chunk_sizes, problems)
-        return
-    for i, (case, _) in enumerate(good):
-        yield case, {size: of_size[i] for size, of_size in found.items()}
+    return kept, found
 
 
 Scores = Mapping[tuple[int, float], statistics.Values]

@@ -68,28 +68,33 @@ def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Pa
 
 
 def against_published(cases: Sequence[Case], found: Found, published: Found, metric: str, path: Path) -> Path:
-    """A point a kind of rewrite: our mean against the published one."""
-    figure, [axes] = new_figure(1)
+    """A row a kind of rewrite, by the published mean: our mean and the published one."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if metric in published.get(case.id, ()):
             groups.setdefault(case.name, []).append(case)
-    for name, chosen in groups.items():
-        ours, theirs = (
-            float(np.mean([source[case.id][metric] for case in chosen])) for source in (found, published)
-        )
-        axes.scatter([theirs], [ours], color="tab:blue" if chosen[0].valid else "tab:red")
-        axes.annotate(name, (theirs, ours), fontsize=5, xytext=(3, 2), textcoords="offset points")
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
-    axes.set(xlabel=f"{metric}, published mean", ylabel=f"{metric}, mean here", title="blue: valid, red: not")
+    means = {
+        name: [float(np.mean([source[case.id][metric] for case in chosen])) for source in (published, found)]
+        for name, chosen in groups.items()
+    }
+    names = sorted(means, key=lambda name: means[name][0])
+    figure, [axes] = new_figure(1, height=1 + 0.22 * len(names))
+    for row, name in enumerate(names):
+        colour = "tab:blue" if groups[name][0].valid else "tab:red"
+        axes.plot(means[name], [row, row], color=colour, linewidth=0.8)
+        axes.scatter(means[name][0], row, facecolor="white", edgecolor=colour, zorder=2)
+        axes.scatter(means[name][1], row, color=colour, zorder=2)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set(xlabel=f"mean {metric}", xlim=(-0.02, 1.02))
+    axes.set_title("full: here, hollow: published; blue: valid", fontsize=9)
     return save_figure(figure, path)
 
 
-def new_figure(panels: int) -> tuple[Any, list[Any]]:
+def new_figure(panels: int, height: float = 4.5) -> tuple[Any, list[Any]]:
     # `Figure` itself, not pyplot: no global state, and no display is looked for.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.5 * panels, 4.5), layout="constrained")
+    figure = Figure(figsize=(5.5 * panels, height), layout="constrained")
     return figure, list(np.atleast_1d(figure.subplots(1, panels)))
 
 

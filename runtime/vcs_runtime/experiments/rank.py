@@ -10,8 +10,9 @@ import numpy as np
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import Problems, read_descriptions
-from vcs_runtime.experiments.results import Cell, Results, Table, write_pairs
-from vcs_runtime.experiments.scoring import Job, Metrics, run_jobs
+from vcs_runtime.experiments.results import Cell, Results, Table
+from vcs_runtime.experiments.running import Output, run_jobs
+from vcs_runtime.experiments.scoring import Job, Metrics
 
 Texts = Mapping[str, str | list[str]]
 
@@ -63,13 +64,10 @@ def run(
     models: Mapping[str, Mapping[str, str]],
     metrics: Metrics,
     by: str,
-    out: Path,
+    out: Output,
     problems: Problems,
     *,
     ranking: Sequence[str] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
     resamples: int = statistics.RESAMPLES,
     seed: int = statistics.SEED,
 ) -> Results:
@@ -84,10 +82,7 @@ def run(
         for name, text in references.items()
         if name in models[model]
     ]
-    found = run_jobs(
-        jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
-    )
-    write_pairs(out, found, metrics.columns)
+    found = run_jobs(jobs, metrics, out, problems)
     common = [name for name in references if all(f"{model}/{name}" in found for model in models)]
     if not common:
         raise InputError("no id that every model has a score for: nothing to rank by")
@@ -107,7 +102,7 @@ def run(
     }
     options = {"by": by, "resamples": resamples, "seed": seed}
     results = Results("rank", metrics.signature, options, counts, problems.found, tables=tables)
-    results.write(out)
+    results.write(out.folder)
     return results
 
 

@@ -1,31 +1,26 @@
-"""Scoring the pairs of an experiment by all metrics, resumably: one line of JSON a pair."""
+"""The metrics of an experiment: VCS and what it is made of, beside those that users know."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vcs_numba import Params
-from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.experiments.layouts import Problems
+import numpy.typing as npt
+
+from vcs_numba import Params, score_batch
+from vcs_runtime.errors import TextError
+from vcs_runtime.experiments import bertscore
 from vcs_runtime.experiments.lexical import METEOR, METRICS, identity, lexical_scores, meteor_is_there, need
-from vcs_runtime.experiments.matrices import Matrices, Matrix, vcs
-from vcs_runtime.jobs import OutputFile
-from vcs_runtime.progress import progress_bar
-from vcs_runtime.scorer import Scorer
+from vcs_runtime.scorer import Evidence, Scorer
 from vcs_runtime.signature import Options, signature
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 Scored = dict[str, float] | TextError
-# Pairs that are scored and written at a time: what a job that is stopped may lose.
-_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +42,39 @@ class Metrics(Protocol):
         """The scores of each job by column, or why it has none."""
 
 
-class Lexical:
-    """BLEU, ROUGE and, where its corpora are there, METEOR, in processes of their own."""
+class KnownMetrics:
+    """BLEU and ROUGE; METEOR where its corpora are there; BERTScore where the model shows tokens' states."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, states: bertscore.TokenStates | None = None) -> None:
         """`workers`: processes; 1 for none but this. Raises DeviceError without the extra `experiments`."""
         need("nltk", "rouge_score")
         self.meteor = meteor_is_there()
-        self.columns = (*METRICS[:2], METEOR, *METRICS[2:]) if self.meteor else METRICS
-        self.signature = identity(self.meteor)
+        self._states = states
+        meteor = (METEOR,) if self.meteor else ()
+        matched = bertscore.COLUMNS if states else ()
+        self.columns: tuple[str, ...] = (*METRICS[:2], *meteor, *METRICS[2:], *matched)
+        self.signature = identity(self.meteor) + ("|bertscore:last-layer" if states else "")
         self._pool = _processes(workers) if workers > 1 else None
 
-    def start(self, jobs: Sequence[Job]) -> Iterator[dict[str, float]]:
-        """The scores of each job, computed while the caller does something else."""
+    def start(self, jobs: Sequence[Job]) -> Iterator[Scored]:
+        """The scores of each job; those of n-grams are computed while the caller does something else."""
         score = functools.partial(lexical_scores, meteor=self.meteor)
         lists, texts = [job.references for job in jobs], [job.generated for job in jobs]
-        return self._pool.map(score, lists, texts, chunksize=4) if self._pool else map(score, lists, texts)
+        lexical = self._pool.map(score, lists, texts, chunksize=4) if self._pool else map(score, lists, texts)
+        return (
+            merge(self._matched(job), scores) if self._states else scores
+            for job, scores in zip(jobs, lexical, strict=True)
+        )
+
+    def _matched(self, job: Job) -> list[Scored]:
+        """BERTScore against each reference."""
+        assert self._states is not None
+        try:
+            states = self._states.get([*job.references, job.generated])
+        except TextError as error:
+            return [error]
+        generated = states[job.generated]
+        return [bertscore.bertscore(states[reference], generated) for reference in job.references]
 
     def close(self) -> None:
         """End the processes."""
@@ -78,14 +90,20 @@ def _processes(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
 
 
-def merge(single: Sequence[Scored], others: dict[str, float]) -> Scored:
+def merge(single: Sequence[Scored], others: Scored) -> Scored:
     """The best of what each reference gave, by column, beside the scores of `others`; or the first error."""
     scores: list[dict[str, float]] = []
-    for found in single:
+    for found in (*single, others):
         if isinstance(found, TextError):
             return found
         scores.append(found)
-    return others | {name: max(found[name] for found in scores) for name in scores[0]}
+    *own, others = scores
+    return others | {name: max(found[name] for found in own) for name in own[0]}
+
+
+def realign(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[Any]:
+    """All scores under other `params`, embedded as they are: records of `vcs_numba.SCORE_DTYPE`."""
+    return score_batch([pair.similarity for pair in evidence], [pair.gas for pair in evidence], params)
 
 
 class LongMetrics:
@@ -95,123 +113,37 @@ class LongMetrics:
     """
 
     def __init__(
-        self,
-        scorer: Scorer,
-        lexical: Lexical,
-        *,
-        lcts: Sequence[float],
-        chunk_size: int = 1,
-        cache: Path | None = None,
+        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1
     ) -> None:
-        self._matrices = Matrices(scorer, cache)
-        self._lexical = lexical
+        self._scorer = scorer
+        self._known = known
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        self._chunk_size = chunk_size
-        own = (
-            *(f"VCS_{name}" for name in self._params),
-            "Cosine",
-            "LAS",
-            *(f"NAS_{name}" for name in self._params),
-        )
-        self.columns = (*lexical.columns, *own)
-        line = signature(Options(chunk_size, Params(lct=lcts[0])), scorer.embedder, scorer.segmenter)
-        self.signature = f"{line}|lcts:{','.join(format(lct, 'g') for lct in lcts)}|{lexical.signature}"
+        self._options = Options(chunk_size, Params(lct=lcts[0]))
+        own = [f"VCS_{name}" for name in self._params]
+        parts = [f"NAS_{name}" for name in self._params]
+        self.columns = (*known.columns, *own, "Cosine", "LAS", *parts)
+        line = signature(self._options, scorer.embedder, scorer.segmenter)
+        self.signature = f"{line}|lcts:{','.join(format(lct, 'g') for lct in lcts)}|{known.signature}"
 
     def score(self, jobs: Sequence[Job]) -> list[Scored]:
         """The scores of each job by column, or why it has none; of several references each metric's best."""
-        known = self._lexical.start(jobs)
-        pairs = [(reference, job.generated) for job in jobs for reference in job.references]
-        matrices = self._cut_and_embed(pairs)
-        good = [matrix for matrix in matrices if isinstance(matrix, Matrix)]
-        rows: dict[str, Iterator[Any]] = {
-            name: iter(vcs(good, params)) for name, params in self._params.items()
-        }
-        single: list[Scored] = []
-        for matrix in matrices:
-            if isinstance(matrix, TextError):
-                single.append(matrix)
+        known = self._known.start(jobs)
+        single = self._single([(reference, job.generated) for job in jobs for reference in job.references])
+        return [
+            merge(list(islice(single, len(job.references))), others)
+            for job, others in zip(jobs, known, strict=True)
+        ]
+
+    def _single(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Scored]:
+        found = list(self._scorer.iter_evidence(pairs, self._options))
+        evidence = [pair for _, pair in found if pair is not None]
+        rows = {name: iter(realign(evidence, params)) for name, params in self._params.items()}
+        for result, pair in found:
+            if pair is None:
+                yield TextError(result.error)
                 continue
             records = {name: next(row) for name, row in rows.items()}
             first = next(iter(records.values()))
             scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
             scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
-            single.append(scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()})
-        results = iter(single)
-        return [
-            merge(list(islice(results, len(job.references))), others)
-            for job, others in zip(jobs, known, strict=True)
-        ]
-
-    def _cut_and_embed(self, pairs: Sequence[tuple[str, str]]) -> list[Matrix | TextError]:
-        found: list[Matrix | TextError] = []
-        segments = self._matrices.cut(pairs)
-        good = [
-            (pair, cut) for pair, cut in zip(pairs, segments, strict=True) if not isinstance(cut, TextError)
-        ]
-        try:
-            size = self._chunk_size
-            matrices = iter(self._matrices.get([g[0] for g in good], [g[1] for g in good], [size])[size])
-        except TextError as error:  # one text that the model refuses must not take the others with it
-            if len(pairs) == 1:
-                return [error]
-            return [result for pair in pairs for result in self._cut_and_embed([pair])]
-        for cut in segments:
-            found.append(cut if isinstance(cut, TextError) else next(matrices))
-        return found
-
-    def close(self) -> None:
-        """Drop the vectors."""
-        self._matrices.close()
-
-
-def run_jobs(
-    jobs: Sequence[Job],
-    metrics: Metrics,
-    path: Path,
-    problems: Problems,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
-) -> dict[str, dict[str, float]]:
-    """Score `jobs` and append a line each to `path`; returns the scores by id, without what failed.
-
-    Resuming goes on behind the last whole line, which must be of the same jobs and the same signature.
-    Raises InputError as `vcs_runtime.jobs` does.
-    """
-    found: dict[str, dict[str, float]] = {}
-
-    def keep(record: dict[str, Any]) -> None:
-        if "error" in record:
-            problems.add(f"{record['id']}: {record['error']}: not scored")
-        else:
-            found[record["id"]] = {name: record[name] for name in metrics.columns}
-
-    with contextlib.ExitStack() as stack:
-        lines = stack.enter_context(OutputFile(path, resume=resume, overwrite=overwrite))
-        done = 0
-        for number, record in enumerate(lines.records() if resume else (), 1):
-            if (
-                record["signature"] != metrics.signature
-                or number > len(jobs)
-                or record["id"] != jobs[number - 1].id
-            ):
-                raise InputError(
-                    f"{path} line {number}: {record['id']}, {record['signature']}: of another run; "
-                    "resume with the same data and options, or use --overwrite"
-                )
-            keep(record)
-            done = number
-        advance = stack.enter_context(progress_bar(len(jobs), enabled=progress, done=done))
-        for start in range(done, len(jobs), _BLOCK):
-            block = jobs[start : start + _BLOCK]
-            records = [
-                {"id": job.id, "signature": metrics.signature}
-                | ({"error": str(scores)} if isinstance(scores, TextError) else scores)
-                for job, scores in zip(block, metrics.score(block), strict=True)
-            ]
-            lines.append(records)
-            for record in records:
-                keep(record)
-            advance(len(block))
-    return found
+            yield scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from vcs_numba import Params
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import Problems, Video
-from vcs_runtime.experiments.results import Cell, Results, Table, write_pairs
-from vcs_runtime.experiments.scoring import Job, Lexical, Scored, merge, run_jobs
+from vcs_runtime.experiments.results import Cell, Results, Table
+from vcs_runtime.experiments.running import Output, run_jobs
+from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
 
@@ -29,19 +29,19 @@ class ShortMetrics:
     Each score is the best over the references, each component's own, as the authors took it.
     """
 
-    def __init__(self, scorer: Scorer, lexical: Lexical, *, lct: float = 0.0) -> None:
+    def __init__(self, scorer: Scorer, known: KnownMetrics, *, lct: float = 0.0) -> None:
         self._scorer = scorer
-        self._lexical = lexical
+        self._known = known
         self._options = Options(params=Params(lct=lct), short=True)
-        names = (*lexical.columns, *_COMPONENTS)
+        names = (*known.columns, *_COMPONENTS)
         self.columns = tuple(_column(name, count) for count in REFERENCES for name in names)
         line = signature(self._options, scorer.embedder, scorer.segmenter)
-        self.signature = f"{line}|{lexical.signature}"
+        self.signature = f"{line}|{known.signature}"
 
     def score(self, jobs: Sequence[Job]) -> list[Scored]:
         """The scores of each job by column, or why it has none."""
         fewer = [[replace(job, references=job.references[:count]) for job in jobs] for count in REFERENCES]
-        known = [self._lexical.start(some) for some in fewer]
+        known = [self._known.start(some) for some in fewer]
         results = self._single(jobs)
         found: list[Scored] = []
         for job in jobs:
@@ -71,12 +71,9 @@ class ShortMetrics:
 def run(
     videos: Sequence[Video],
     metrics: ShortMetrics,
-    out: Path,
+    out: Output,
     problems: Problems,
     *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
     resamples: int = 1000,
     seed: int = statistics.SEED,
 ) -> Results:
@@ -90,10 +87,7 @@ def run(
         for i, (text, ratings) in enumerate(zip(video.candidates, video.ratings, strict=True))
     }
     jobs = [job for job, _, _ in rated.values()]
-    found = run_jobs(
-        jobs, metrics, out / "pairs.jsonl", problems, resume=resume, overwrite=overwrite, progress=progress
-    )
-    write_pairs(out, found, metrics.columns)
+    found = run_jobs(jobs, metrics, out, problems)
     ratings = np.array([rated[name][2] for name in found]).reshape(len(found), -1)
     groups = [rated[name][1] for name in found]
     rows: list[tuple[Cell, ...]] = []
@@ -114,7 +108,7 @@ def run(
     counts = {"candidates": len(jobs), "scored": len(found), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
     results = Results("vatex", metrics.signature, options, counts, problems.found, tables=[table])
-    results.write(out)
+    results.write(out.folder)
     return results
 
 

@@ -1,0 +1,126 @@
+"""BERTScore by the encoder of a bundle: tokens in context, each matched with the most similar one across.
+
+Zhang et al. 2020 (https://arxiv.org/abs/1904.09675), section 3: greedy matching by cosine, of the last
+layer's states, without idf weights and without rescaling. As in the authors' package, the tokens that a
+tokenizer puts around a text can be matched, but have no weight. What is longer than the model's window is
+read in windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.bundle import Bundle
+from vcs_runtime.device import Device, cuda_of, open_session, run_session
+from vcs_runtime.errors import BundleError
+from vcs_runtime.experiments.lexical import need
+from vcs_runtime.packing import TOKEN_BUDGET, batches
+from vcs_runtime.recent import Recent
+from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer
+
+COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
+_MEMORY_BYTES = 64 << 20
+
+
+class States(NamedTuple):
+    """A text's tokens: unit vectors `(tokens, width)` float32, and which of them count `(tokens,)` bool."""
+
+    vectors: npt.NDArray[np.float32]
+    counted: npt.NDArray[np.bool_]
+
+
+class TokenStates:
+    """The last layer of a bundle's encoder, token by token; a text that comes again is not run again.
+
+    A session of its own, on the bundle's graph with one output more: the input of the pooling.
+    """
+
+    def __init__(self, bundle: Bundle, device: Device, threads: int | None = None) -> None:
+        """Raises BundleError where the bundle's graph has no states of single tokens to show."""
+        need("onnx_ir")
+        spec = bundle.manifest.embedder
+        if spec is None or spec.layout != "padded":
+            raise _nothing_to_show(bundle)
+        model = bundle.path(spec.model)
+        name, graph = _with_states(bundle, model)
+        self._device = cuda_of(device) if device.engines else device
+        self._session = open_session(model, self._device, threads, half=spec.precision == "fp16", graph=graph)
+        [found] = [output for output in self._session.get_outputs() if output.name == name]
+        if len(found.shape) != 3:
+            raise _nothing_to_show(bundle)
+        self._output = [name]
+        self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(spec.tokenizer)), spec)
+        self._frame = [token for part in self._tokenizer.frame for token in part]
+        self._limit = spec.max_tokens
+        self._kept: Recent[States] = Recent(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
+
+    def get(self, texts: Iterable[str]) -> dict[str, States]:
+        """The states of each text. Raises TextError for one that the bundle refuses."""
+        found: dict[str, States] = {}
+        missing: list[str] = []
+        for text in dict.fromkeys(texts):
+            if (kept := self._kept.get(text)) is not None:
+                found[text] = kept
+            else:
+                missing.append(text)
+        for text, states in zip(missing, self._run(missing), strict=True):
+            found[text] = states
+            self._kept.put(text, states)
+        return found
+
+    def _run(self, texts: list[str]) -> list[States]:
+        sequences = self._tokenizer.sequences(texts, "", self._limit)
+        windows: list[npt.NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences.ids)
+        budget = TOKEN_BUDGET[self._device.engine]
+        for batch in batches(sequences.ids, budget, mixed=self._device.is_gpu):
+            [states] = run_session(self._session, self._output, batch.inputs)
+            for row, vectors in zip(batch.rows, states, strict=True):
+                found = vectors[: len(sequences.ids[row])].astype(np.float32)
+                windows[row] = found / np.linalg.norm(found, axis=1, keepdims=True)
+        parts: list[list[int]] = [[] for _ in texts]
+        for row, owner in enumerate(sequences.owners):
+            parts[owner].append(row)
+        return [
+            States(
+                np.concatenate([windows[row] for row in rows]),
+                ~np.isin(np.concatenate([sequences.ids[row] for row in rows]), self._frame),
+            )
+            for rows in parts
+        ]
+
+
+def bertscore(reference: States, generated: States) -> dict[str, float]:
+    """Precision, recall and F1 by column; 0 where a text has no token that counts."""
+    similarity = generated.vectors @ reference.vectors.T
+    if not (generated.counted.any() and reference.counted.any()):
+        return dict.fromkeys(COLUMNS, 0.0)
+    precision = float(similarity.max(axis=1)[generated.counted].mean(dtype=np.float64))
+    recall = float(similarity.max(axis=0)[reference.counted].mean(dtype=np.float64))
+    both = precision + recall
+    return dict(
+        zip(COLUMNS, (precision, recall, 2 * precision * recall / both if both else 0.0), strict=True)
+    )
+
+
+def _with_states(bundle: Bundle, model: Path) -> tuple[str, bytes]:
+    """The graph with its last layer's states as one more output, and that output's name.
+
+    What the last normalisation of layers gives is what the pooling takes, in every encoder that has one.
+    """
+    import onnx_ir as ir
+
+    opened = ir.load(model)
+    normed = [node for node in opened.graph if node.op_type == "LayerNormalization"]
+    if not normed or (name := normed[-1].outputs[0].name) is None:
+        raise _nothing_to_show(bundle)
+    opened.graph.outputs.append(normed[-1].outputs[0])
+    return name, ir.to_proto(opened).SerializeToString()
+
+
+def _nothing_to_show(bundle: Bundle) -> BundleError:
+    return BundleError(f"bundle {bundle.root}: its embedder shows no states of single tokens")

@@ -1,0 +1,139 @@
+"""BERTScore: the states of tokens against a forward pass in NumPy, the matching against plain loops."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from support.numpy_bert import load, transform
+from support.stories import read_lines, story, write_pairs
+from support.tiny_bert import write_tiny_checkpoint
+from support.tiny_layouts import build_layout_bundle
+from vcs_export.encoder import build_encoder_bundle
+from vcs_runtime.bundle import open_bundle
+from vcs_runtime.cli import cli
+from vcs_runtime.device import choose_device
+from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.experiments.bertscore import States, TokenStates, bertscore
+from vcs_runtime.experiments.scoring import Job, KnownMetrics
+from vcs_runtime.tokenizer import cut_windows, load_tokenizer
+
+FRAME = 2  # [CLS] and [SEP]
+WINDOW = 32
+
+
+@pytest.fixture(scope="module")
+def states(tiny_bundle: Path) -> TokenStates:
+    return TokenStates(open_bundle(tiny_bundle), choose_device("cpu"))
+
+
+def by_numpy(bundle: Path, text: str) -> list[tuple[np.ndarray, bool]]:
+    """The unit states of a text's tokens, window by window, and whether they count."""
+    tokenizer = load_tokenizer(bundle / "embedder/tokenizer.json")
+    config, tensors = load(bundle.parent / "checkpoint", "bert.")
+    first, *_, last = tokenizer.encode(text).ids
+    found = []
+    for window in cut_windows(tokenizer.encode(text, add_special_tokens=False).ids, WINDOW - FRAME):
+        ids = [first, *window, last]
+        visible = np.ones((len(ids), len(ids)), np.bool_)
+        vectors = transform(tensors, config, ids, list(range(len(ids))), visible)
+        found += [(v / np.linalg.norm(v), 0 < i <= len(window)) for i, v in enumerate(vectors)]
+    return found
+
+
+def test_states_and_matching_are_those_of_plain_numpy(states: TokenStates, tiny_bundle: Path) -> None:
+    reference, generated = story(1, 9), story(2, 2)
+    found = states.get([reference, generated, reference])
+    sides = [by_numpy(tiny_bundle, text) for text in (reference, generated)]
+    assert len(sides[0]) > 2 * WINDOW  # windows, one after the other
+    for text, side in zip((reference, generated), sides, strict=True):
+        assert found[text].counted.tolist() == [counts for _, counts in side]
+        np.testing.assert_allclose(found[text].vectors, [vector for vector, _ in side], atol=1e-5)
+    of = {
+        name: np.mean([max(float(a @ b) for b, _ in others) for a, counts in own if counts])
+        for name, own, others in (("P", sides[1], sides[0]), ("R", sides[0], sides[1]))
+    }
+    scores = bertscore(found[reference], found[generated])
+    assert scores["BERTScore-P"] == pytest.approx(of["P"], abs=1e-5)
+    assert scores["BERTScore-R"] == pytest.approx(of["R"], abs=1e-5)
+    assert scores["BERTScore-F1"] == pytest.approx(2 * of["P"] * of["R"] / (of["P"] + of["R"]), abs=1e-5)
+
+
+def test_matching_by_hand() -> None:
+    reference = States(np.eye(3, dtype=np.float32), np.array([True, True, False]))
+    generated = States(np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]))
+    # The third token of the reference can be matched, but is not asked for.
+    precision, recall = (0.8 + 1) / 2, (0.6 + 0.8) / 2
+    expected = (precision, recall, 2 * precision * recall / (precision + recall))
+    assert tuple(bertscore(reference, generated).values()) == pytest.approx(expected)
+    none = States(generated.vectors, np.array([False, False]))
+    assert set(bertscore(reference, none).values()) == {0.0}
+
+
+def test_states_do_not_depend_on_the_texts_beside_and_the_bundle_stays_as_it_is(
+    states: TokenStates, tiny_bundle: Path
+) -> None:
+    before = {path: hashlib.sha256(path.read_bytes()).digest() for path in tiny_bundle.rglob("*.onnx*")}
+    texts = [story(i, 1 + i % 5) for i in range(20)]
+    together = states.get(texts)
+    for text in texts:
+        alone = TokenStates(open_bundle(tiny_bundle), choose_device("cpu")).get([text])[text]
+        assert (alone.vectors == together[text].vectors).all()
+    assert before == {path: hashlib.sha256(path.read_bytes()).digest() for path in before}
+
+
+def test_of_several_references_the_best_counts_column_by_column(states: TokenStates) -> None:
+    known = KnownMetrics(1, states)
+    references = tuple(story(i) for i in range(4))
+    [found] = known.start([Job("1", references, story(9))])
+    single = list(known.start([Job("1", (reference,), story(9)) for reference in references]))
+    assert isinstance(found, dict)
+    for column in ("BERTScore-P", "BERTScore-R", "BERTScore-F1"):
+        assert found[column] == max(scores[column] for scores in single if isinstance(scores, dict))
+    assert known.signature.endswith("|bertscore:last-layer")
+
+
+def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tmp_path: Path) -> None:
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
+    bundle = build_encoder_bundle(
+        checkpoint, tmp_path / "bundle", name="t", licence="CC0-1.0", source="x", long_text="error"
+    )
+    known = KnownMetrics(1, TokenStates(open_bundle(bundle), choose_device("cpu")))
+    first, second = known.start(
+        [Job("1", (story(1, 9),), story(2, 1)), Job("2", (story(1, 1),), story(2, 1))]
+    )
+    assert isinstance(first, TextError)
+    assert "longer than the model's" in str(first)
+    assert isinstance(second, dict)
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])  # neither model normalises its layers
+def test_a_model_that_shows_no_states_is_refused(tmp_path: Path, layout: str) -> None:
+    bundle = build_layout_bundle(tmp_path / layout, layout)
+    with pytest.raises(BundleError, match="shows no states of single tokens"):
+        TokenStates(open_bundle(bundle), choose_device("cpu"))
+
+
+def test_experiments_go_on_without_bertscore_where_a_model_shows_no_states(
+    tmp_path: Path, mixed_bundle: Path
+) -> None:
+    bundle = build_layout_bundle(tmp_path / "packed", "packed")
+    write_pairs(
+        tmp_path / "videos.jsonl",
+        [{"vid": 1, "refs": [story(1)], "cands": [story(2), story(3)], "scores": [[1, 2], [2, 1]]}],
+    )
+    done = CliRunner().invoke(
+        cli,
+        ["experiment", "vatex", "--data", str(tmp_path / "videos.jsonl"), "--out", str(tmp_path / "out"),
+         "--bundle", str(bundle), "--segmenter", str(mixed_bundle), "--device", "cpu", "--workers", "1", "--resamples", "100"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "BERTScore is left out" in done.stderr
+    lines = read_lines(tmp_path / "out" / "pairs.jsonl")
+    assert len(lines) == 2
+    assert not any(column.startswith("BERTScore") for column in lines[0])
+    assert "bertscore" not in lines[0]["signature"]
