@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(total: int, *, enabled: bool = True, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the bar by so many pairs; `done` of the `total` were finished before."""
+def progress_bar(
+    total: int, *, enabled: bool = True, done: int = 0, what: str = "scoring", unit: str = "pairs"
+) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances the bar by so many `unit`; `done` of the `total` were there before."""
     if not enabled:
         yield lambda count: None
         return
@@ -26,12 +28,12 @@ def progress_bar(total: int, *, enabled: bool = True, done: int = 0) -> Iterator
 
     class RateColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:.1f} pairs/s" if task.speed else "", style="progress.data.speed")
+            return Text(f"{task.speed:.1f} {unit}/s" if task.speed else "", style="progress.data.speed")
 
     console = Console(stderr=True)
-    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("scoring", total=total, completed=done)
+        task = progress.add_task(what, total=total, completed=done)
         yield lambda count: progress.advance(task, count)
 
 

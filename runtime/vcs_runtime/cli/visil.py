@@ -10,6 +10,7 @@ import click
 
 from vcs_runtime.cli.tables import console
 from vcs_runtime.cli.visil_model import (
+    exclusive,
     exit_with,
     frames_option,
     items_argument,
@@ -20,10 +21,11 @@ from vcs_runtime.cli.visil_model import (
     overwrite_option,
     prompts_option,
     recording,
+    resume_option,
     tolerance_option,
     warn,
 )
-from vcs_runtime.cli.visil_steps import answer, caption, keyframes, keywords, summarize
+from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.layouts import read_jsonl
 from vcs_runtime.experiments.lexical import need
@@ -76,7 +78,7 @@ def visil() -> None:
 )
 @prompts_option
 @tolerance_option
-@click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
+@resume_option
 @overwrite_option
 @json_option
 def score(
@@ -85,6 +87,7 @@ def score(
     overwrite: bool, as_json: bool, **model: Any,
 ) -> None:  # fmt: skip
     """Score the summaries of the videos in ITEMS (JSONL). The model is probed first."""
+    exclusive(resume, overwrite)
     options = Options(samples, method, count, Prompts.read(folder) if folder else None)
     opened = open_model(model)
     if isinstance(opened, Recorded):
@@ -233,5 +236,5 @@ def correlate_command(
         out.print("logit: none; a threshold on the scores separates the answers")
 
 
-for command in (caption, keywords, keyframes, summarize, answer):
+for command in (caption, keywords, keyframes, summarize, correspond, answer):
     visil.add_command(command)

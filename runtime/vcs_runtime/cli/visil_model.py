@@ -60,14 +60,25 @@ tolerance_option = click.option("--tolerance", type=click.FloatRange(min=0, min_
                           default=TOLERANCE, show_default=True, metavar="NATS",
                           help="By which two ways to one number may differ in the probe.")  # fmt: skip
 output_option = click.option("-o", "--output", type=_PATH, required=True, metavar="FILE")
+resume_option = click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 items_argument = click.argument("items", type=_PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def named(options: Mapping[str, Any]) -> list[str]:
+    """The kinds of model that the options name."""
+    return [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
+
+
+def exclusive(resume: bool, overwrite: bool) -> None:
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite exclude each other")
+
+
 def open_model(options: Mapping[str, Any]) -> Any:
     """The one model that the options name."""
-    kinds = [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
+    kinds = named(options)
     if len(kinds) != 1:
         raise click.UsageError("give one of --genai, --vllm, --sglang, --stepping and --recorded")
     where, name, timeout = options[kinds[0]], options["model"], options["timeout"]

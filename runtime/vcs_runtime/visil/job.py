@@ -52,7 +52,7 @@ def run(
         items = read_items(source)
         done = list(_finished(lines, items, model, options, frames)) if resume else []
         summary.resumed = len(done)
-        with progress_bar(total, enabled=progress, done=len(done)) as advance:
+        with progress_bar(total, enabled=progress, done=len(done), unit="videos") as advance:
             fresh = (
                 (_record(item, model, options, frames, drop_missing, choose_keywords), item) for item in items
             )
