@@ -85,6 +85,45 @@ def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     assert (last.name, last.passed) == (check, False)
 
 
+class Swinging(fake.Fault):
+    """Numbers are lower at every second request."""
+
+    requests = 0
+
+    def status(self) -> int:
+        self.requests += 1
+        return 200
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [value and value - 0.2 * (self.requests % 2) for value in values]
+
+
+class SwingingDeaf(Swinging, fake.Deaf):
+    pass
+
+
+class SwingingBlind(Swinging, fake.ImagesDropped):
+    pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("fault", "check"), [(SwingingDeaf, "text"), (SwingingBlind, "images")])
+def test_a_drift_that_the_user_accepts_hides_no_other_fault(
+    kind: str, fault: type[fake.Fault], check: str
+) -> None:
+    handler, open_ = KINDS[kind]
+    with fake.serve(handler, fault()) as (url, _):
+        last = probe(open_(url), tolerance=1)[-1]
+    assert (last.name, last.passed) == (check, False)
+
+
+def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
+    with fake.serve(fake.SteppingHandler) as (url, _):
+        last = probe(Stepping(url, top=2))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "not among the 2 likeliest" in last.found
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("fault", "says"), [(fake.Broken, "HTTP 500"), (fake.Slow, "no answer within 1 s")])
 def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil import Image, Summary, png, steps
 from vcs_runtime.visil.items import Item
+from vcs_runtime.visil.job import run
 from vcs_runtime.visil.logprobs import Part
 from vcs_runtime.visil.prompts import builtin
+from vcs_runtime.visil.score import Options
+from vcs_runtime.visil.servers import VLLM, Stepping
 
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."
@@ -295,3 +299,20 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
         item(summaries=[{"name": "x", "text": "x", "corresponds": "yes"}]).correspondences()
     with pytest.raises(InputError, match="'made' must be an object"):
         _ = item(made=["x"]).made
+
+
+def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
+    source = a_job(tmp_path)
+    rows = [{**row, "caption": None} for row in rows_of(source)[2:]]
+    write_pairs(source, [{k: v for k, v in row.items() if v is not None} for row in rows])
+    with fake.serve(Writing) as (url, _):
+        done = visil("caption", source, "-o", tmp_path / "c.jsonl", "--vllm", url)
+        assert done.exit_code == 0, done.output
+    told: list[str] = []
+    for handler, model in ((fake.VLLMHandler, VLLM), (fake.SteppingHandler, partial(Stepping, top=200))):
+        with fake.serve(handler) as (url, _):
+            run(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", Options(), frames=1,
+                choose_keywords=True, report=told.append)  # fmt: skip
+    assert [line for line in told if "made by" in line] == [
+        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/visil.md)"
+    ]
