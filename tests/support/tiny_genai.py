@@ -80,15 +80,21 @@ def write_model(folder: Path, *, vision: bool, seed: int = 0) -> Path:
     return folder
 
 
-def _write_tokenizer(folder: Path) -> int:
+def word_tokenizer(special: list[str]) -> Tokenizer:
+    """A byte-level BPE that has learnt some merges of `WORDS`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     trainer = trainers.BpeTrainer(
-        vocab_size=len(SPECIAL) + 256 + 24, special_tokens=SPECIAL, show_progress=False,
+        vocab_size=len(special) + 256 + 24, special_tokens=special, show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     tokenizer.train_from_iterator([WORDS] * 3, trainer)
+    return tokenizer
+
+
+def _write_tokenizer(folder: Path) -> int:
+    tokenizer = word_tokenizer(SPECIAL)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, "bos_token": "<eos>", "eos_token": "<eos>",

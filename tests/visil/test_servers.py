@@ -66,7 +66,7 @@ def test_sound_servers_pass_the_probe(kind: str) -> None:
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
     (fake.OffByOne, "greedy"), (fake.AllZero, "numbers"), (fake.NotANumber, "numbers"),
-    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.Deaf, "text"),
+    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.ImagesAsText, "images"), (fake.Deaf, "text"),
     (fake.Drifting, "same"),
 ]  # fmt: skip
 
@@ -136,6 +136,25 @@ def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: s
 def test_a_server_that_begins_a_new_turn_is_refused() -> None:
     with fake.serve(fake.NewTurnHandler) as (url, _), pytest.raises(ModelError, match="begins a new turn"):
         Stepping(url, top=len(fake.VOCABULARY)).force(["Which?"], ANSWER)
+
+
+class Ending(fake.SteppingHandler):
+    """As llama-cpp-python: nothing is told of an end that is the likeliest token."""
+
+    def answer(self, body: dict[str, object]) -> dict[str, object]:
+        return {"choices": [{"message": {"content": ""}, "logprobs": {"content": []}}]}
+
+
+class Unscored(fake.VLLMHandler):
+    def answer(self, body: dict[str, object]) -> dict[str, object]:
+        return super().answer({key: value for key, value in body.items() if key != "prompt_logprobs"})
+
+
+def test_what_a_server_does_not_tell_is_named() -> None:
+    with fake.serve(Ending) as (url, _), pytest.raises(TextError, match="behind '' is the end"):
+        Stepping(url).force(["Which?"], ANSWER)
+    with fake.serve(Unscored) as (url, _), pytest.raises(ModelError, match="scores no prompts"):
+        VLLM(url).force(["Which?"], ANSWER)
 
 
 def test_a_token_that_is_not_among_the_likeliest_is_an_error() -> None:

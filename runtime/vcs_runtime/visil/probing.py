@@ -1,7 +1,7 @@
 """What a model must pass before it scores: that its numbers are what they are taken for.
 
 Servers return numbers of the right shape that are off by a token, all zero, or blind to the images. Each such
-fault that is known shows in one of these checks, which need a dozen short answers.
+fault that is known shows in one of these checks, which need some thirty short answers.
 """
 
 from __future__ import annotations
@@ -134,6 +134,11 @@ def _images(model: LogProbs, tolerance: float) -> str:
         if change <= 2 * same:
             raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
         least = min(least, change)
+    # A server of a text model may take a file's base64 for text, which also changes something. A vision model
+    # has as many tokens for images of one size, whatever they show.
+    plain, busy = (_forced(model, [some, _PROMPTS[0]], _ANSWER).prompt_tokens for some in (other, _busy()))
+    if plain != busy:
+        raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
     return f"another image changes at least {least:.2g}"
 
 
@@ -170,6 +175,12 @@ def _image(colour: tuple[int, int, int]) -> Image:
     pixels = np.full((112, 112, 3), colour, np.uint8)
     pixels[28:56, 28:84] = 255 - np.array(colour, np.uint8)
     return Image(png.encode(pixels))
+
+
+def _busy() -> Image:
+    """An image as large as `_image`'s, in a file several times as long."""
+    blocks = np.random.default_rng(0).integers(0, 256, (14, 14, 3), dtype=np.uint8)
+    return Image(png.encode(np.kron(blocks, np.ones((8, 8, 1), np.uint8))))
 
 
 def _shown(forced: Forced) -> str:

@@ -66,6 +66,8 @@ class VLLM(_Chat):
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """One call: the answer is the assistant's turn, and part of the prompt."""
         _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
+        if answered.get("prompt_logprobs") is None:
+            raise ModelError(f"{self.fingerprint}: it scores no prompts (no prompt_logprobs): see --stepping")
         entries = _get(answered, list, "prompt_logprobs")
         ids = _get(answered, list, "prompt_token_ids")
         if len(ids) != len(entries):
@@ -138,6 +140,10 @@ class Stepping(_Chat):
 
     def _likeliest(self, parts: Sequence[Part], said: str) -> tuple[list[tuple[str, float]], int | None]:
         choice, answer = self._ask(parts, said, max_tokens=1, logprobs=True, top_logprobs=self._top)
+        if not _get(choice, list, "logprobs", "content"):
+            raise TextError(
+                f"{self.fingerprint}: the likeliest token behind {said!r} is the end, and it tells no others"
+            )
         listed = _get(choice, list, "logprobs", "content", 0, "top_logprobs")
         if not listed:
             raise ModelError(f"{self.fingerprint}: it returns no likeliest tokens")
