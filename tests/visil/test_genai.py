@@ -198,8 +198,8 @@ def test_an_answer_whose_first_letters_join_the_prompt_is_refused(text_model: Pa
     (tmp_path / "bare" / "chat_template.jinja").write_text("{{ messages[0].content }}")
     model = GenAI(tmp_path / "bare")
     assert model.force(["A window("], "seven").prompt_tokens
-    with pytest.raises(ModelError, match="the prompt's last token and the beginning of 'indow' are one token"):
-        model.force(["A w"], "indow")
+    with pytest.raises(ModelError, match="the prompt's last token and the beginning of 'ndow' are one token"):
+        model.force(["A wi"], "ndow")
 
 
 def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> None:
