@@ -169,9 +169,12 @@ def test_bad_candidates_are_named(
         select_summary(candidates, alpha)
 
 
-def test_the_exact_p_value_is_that_of_all_ways_to_deal_out_the_answers() -> None:
-    x, y = np.array([1.0, 2.5, 2.5, 0.5, 3.0, 4.0, 1.5]), np.array([1, 0, 1, 1, 0, 0, 1])
-    means = np.array([x[list(chosen)].mean() for chosen in itertools.combinations(range(7), 4)])
+@pytest.mark.parametrize(
+    "correct", [[1, 0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 1, 0, 0, 0]]
+)
+def test_the_exact_p_value_is_that_of_all_ways_to_deal_out_the_answers(correct: list[int]) -> None:
+    x, y = np.array([1.0, 2.5, 2.5, 0.5, 3.0, 4.0, 1.5]), np.array(correct)
+    means = np.array([x[list(chosen)].mean() for chosen in itertools.combinations(range(7), sum(correct))])
     mine = x[y == 1].mean()
     expected = 2 * min((means <= mine + 1e-12).mean(), (means >= mine - 1e-12).mean())
     assert correlate(x.tolist(), y.tolist()).p == pytest.approx(min(1, expected))
@@ -372,11 +375,18 @@ def test_a_record_is_bound_to_every_byte_and_run_and_survives_a_cut_line(
         Recorded.open(path)
 
 
-def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
-    class Nan(Counting):
-        def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-            return Forced((answer,), (math.nan,))
+class Nan(Counting):
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        return Forced((answer,), (math.nan,))
 
+
+@pytest.mark.parametrize("method", ["forced", "sequential"])
+def test_no_score_is_made_of_numbers_that_are_none(pictures: list[Image], method: str) -> None:
+    with pytest.raises(ModelError, match="nan is no log-probability"):
+        visil(Video(pictures), "A man.", ["man"], [Summary("A.", tokens=1)], Nan(), method=method)
+
+
+def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
     recorder = Recorder(Nan(), tmp_path / "r.jsonl")
     with pytest.raises(ModelError, match="nan is no log-probability"):
         recorder.force(["x"], "man")

@@ -104,7 +104,8 @@ def score(
     if as_json:
         click.echo(json.dumps({**vars(done), "signature": line}))
     else:
-        click.echo(f"{done.scored} scored, {done.failed} failed; {done.resumed} of them before\n{line}")
+        before = f", {done.resumed} of them before" if done.resumed else ""
+        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{line}")
     exit_with(done.failed)
 
 
@@ -154,7 +155,10 @@ def frames(video: Path, out: Path, timecodes: tuple[str, ...], frames: int) -> N
 @click.option("--plot", type=_PATH, metavar="FILE", help="Draw summaries and choices as PNG.")
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: bool) -> None:
-    """Choose a summary of each video in SCORES, by the least score + alpha * tokens; and the frontier."""
+    """Choose a summary of each video in SCORES.
+
+    By the least score + alpha * tokens; and the frontier: what is chosen as alpha grows.
+    """
     if plot:
         need_matplotlib()
     candidates = {}
@@ -203,9 +207,12 @@ def correlate_command(
         for video, parts in job.read_scores(scores).items()
         for part in parts
     }
-    x, y, videos = [], [], []
+    x, y, videos, failed = [], [], [], 0
     for number, row in enumerate(read_jsonl(answers), 1):
         place = f"{answers} line {number}"
+        if isinstance(row, dict) and "error" in row:  # a video that `visil answer` could not use
+            failed += 1
+            continue
         if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
             raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
         if row["correct"] not in (0, 1):
@@ -216,6 +223,8 @@ def correlate_command(
         x.append(by_name[key])
         y.append(int(row["correct"]))
         videos.append(key[0])
+    if failed:
+        warn(f"{answers}: {failed} lines with an error are left out")
     found = correlate(x, y, groups=videos if by_video else None, trim=trim, shuffles=shuffles, seed=seed)
     if plot:
         plots.correlation(x, y, found, plot)

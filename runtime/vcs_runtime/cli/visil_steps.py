@@ -13,7 +13,6 @@ from vcs_runtime.cli.visil_model import (
     exit_with,
     frames_option,
     items_argument,
-    model_options,
     named,
     open_model,
     output_option,
@@ -22,6 +21,7 @@ from vcs_runtime.cli.visil_model import (
     resume_option,
     together,
     warn,
+    writer_options,
 )
 from vcs_runtime.visil import step_job, steps
 from vcs_runtime.visil.frames import uniform
@@ -42,7 +42,7 @@ def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -
 
 
 _step = together(
-    items_argument, output_option, resume_option, overwrite_option, model_options, prompts_option
+    items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
 )
 _Model = tuple[Any, Prompts, str]
 
@@ -50,8 +50,6 @@ _Model = tuple[Any, Prompts, str]
 def _open(model: Mapping[str, Any], folder: Path | None) -> _Model:
     """The model that writes, its prompts, and what a signature says of both."""
     writer, prompts = open_model(model), Prompts.read(folder) if folder else builtin()
-    if not hasattr(writer, "write"):
-        raise click.UsageError("recorded answers can only be scored")
     return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
 
 
@@ -78,7 +76,7 @@ def caption(
 def keywords(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, offline: bool, **model: Any
 ) -> None:
-    """Choose the keywords of every caption in ITEMS that has none."""
+    """Choose keywords for every line of ITEMS that has none."""
     if offline:
         if named(model):
             raise click.UsageError("--builtin asks no model")
@@ -99,7 +97,10 @@ def keywords(
 def keyframes(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
-    """Choose three keyframes of every video file in ITEMS that has none, as timecodes."""
+    """Choose three keyframes of every video in ITEMS that has none.
+
+    The video must be a file; keyframes are SMPTE timecodes with descriptions.
+    """
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, str]]:
@@ -127,7 +128,10 @@ def summarize(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int,
     counts: tuple[int, ...], **model: Any,
 ) -> None:  # fmt: skip
-    """Write the summaries of every video in ITEMS that has none, named "text", "1-image", ..."""
+    """Write summaries for every line of ITEMS that has none.
+
+    They are named "text", "1-image", "2-image" and "3-image".
+    """
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, Any]]:
@@ -148,9 +152,10 @@ def summarize(
 def correspond(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
-    """Judge which summaries of each video in ITEMS correspond to it: a line a summary.
+    """Judge which summaries in ITEMS correspond to their videos.
 
-    Where a summary of ITEMS says whether it does (`corresponds`, true or false), the line has `correct`.
+    A line a summary, with a confidence from 1 to 5. Where a summary of ITEMS says whether it does (`corresponds`,
+    true or false), the line has `correct`.
     """
     writer, prompts, by = _open(model, folder)
 
@@ -171,9 +176,10 @@ def correspond(
 def answer(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, **model: Any
 ) -> None:
-    """Answer each item's questions from each of its summaries: a line each, for `correlate`.
+    """Answer the questions in ITEMS from each summary.
 
-    `questions` are objects with `question`, `options` (a list of texts) and `answer` (a letter).
+    A line each, for `correlate`. `questions` are objects with `question`, `options` (a list of texts) and
+    `answer` (a letter).
     """
     writer, prompts, by = _open(model, folder)
 
