@@ -154,8 +154,8 @@ def correspond(
 ) -> None:
     """Judge which summaries in ITEMS correspond to their videos.
 
-    A line a summary, with a confidence from 1 to 5. Where a summary of ITEMS says whether it does (`corresponds`,
-    true or false), the line has `correct`.
+    A line a summary, with a confidence from 1 to 5. Where a summary of ITEMS says whether it does
+    (`corresponds`, true or false), the line has `correct`.
     """
     writer, prompts, by = _open(model, folder)
 
