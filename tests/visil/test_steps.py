@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import vcs_runtime
 from support import fake_server as fake
-from support.stories import write_pairs
+from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError, TextError
@@ -164,10 +164,6 @@ def visil(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
 
 
-def rows_of(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
 QUESTIONS = [{"question": "Who?", "options": ["dog", "man"], "answer": "B"}]
 
 
@@ -181,7 +177,7 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
                 name, tmp_path / f"{i}.jsonl", "-o", tmp_path / f"{i + 1}.jsonl", "--vllm", url, *some
             )
             assert done.exit_code == 0, (name, done.output, done.exception)
-        [made] = rows_of(tmp_path / "4.jsonl")
+        [made] = read_lines(tmp_path / "4.jsonl")
         for summary, truth in zip(made["summaries"], (True, False, False), strict=True):
             summary["corresponds"] = truth
         write_pairs(tmp_path / "t.jsonl", [made])
@@ -194,15 +190,15 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
     by = f"model:vllm:made/up|prompt:1|frames:2|v:{vcs_runtime.__version__}"
     assert made["made"]["caption"] == f"visil|step:caption|{by}"
     assert made["made"].keys() == {"caption", "keywords", "keyframes", "summaries"}
-    answers = rows_of(tmp_path / "5.jsonl")
+    answers = read_lines(tmp_path / "5.jsonl")
     assert [(a["name"], a["correct"]) for a in answers] == [("text", 1), ("1-image", 1), ("3-image", 1)]
-    judged = rows_of(tmp_path / "j.jsonl")
+    judged = read_lines(tmp_path / "j.jsonl")
     assert [(j["name"], j["corresponds"], j["confidence"], j["correct"]) for j in judged] == [
         ("text", True, 5, 1), ("1-image", True, 5, 0), ("3-image", False, 1, 1)
     ]  # fmt: skip
     offline = visil("keywords", tmp_path / "1.jsonl", "-o", tmp_path / "k.jsonl", "--builtin")
     assert offline.exit_code == 0
-    [row] = rows_of(tmp_path / "k.jsonl")
+    [row] = read_lines(tmp_path / "k.jsonl")
     assert row["keywords"] == ["man", "drives", "sedan"]
     assert row["made"]["keywords"].startswith("visil|step:keywords|builtin|v:")
 
@@ -248,7 +244,7 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert len(log) == asked
         other = visil(name, source, "-o", part, "--stepping", url, "--resume")
     assert "line 1: made by visil|step:" in str(other.exception)
-    write_pairs(source, rows_of(source)[::-1])
+    write_pairs(source, read_lines(source)[::-1])
     with fake.serve(Writing) as (url, log):
         other = visil(name, source, "-o", part, "--vllm", url, "--resume")
     assert "line 1: id 0 is not that of the same video" in str(other.exception)
@@ -260,11 +256,11 @@ def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
         done = visil("answer", source, "-o", tmp_path / "a.jsonl", "--vllm", url)
         fields = visil("keywords", source, "-o", tmp_path / "k.jsonl", "--vllm", url)
     assert "job.jsonl line 2: 'summaries' must be a list" in done.stderr
-    assert [row["error"] for row in rows_of(tmp_path / "a.jsonl") if row["id"] == 1] == [
+    assert [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1] == [
         "'summaries' must be a list, and not empty, not nothing"
     ]
     assert "job.jsonl line 2: 'caption' must be a text" in fields.stderr
-    assert ["keywords" in row for row in rows_of(tmp_path / "k.jsonl")] == [True, False, True, True, True]
+    assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [True, False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +299,7 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
 
 def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
     source = a_job(tmp_path)
-    rows = [{**row, "caption": None} for row in rows_of(source)[2:]]
+    rows = [{**row, "caption": None} for row in read_lines(source)[2:]]
     write_pairs(source, [{k: v for k, v in row.items() if v is not None} for row in rows])
     with fake.serve(Writing) as (url, _):
         done = visil("caption", source, "-o", tmp_path / "c.jsonl", "--vllm", url)

@@ -33,6 +33,7 @@ from vcs_runtime.experiments.plots import need_matplotlib
 from vcs_runtime.visil import job, plots, probing
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, uniform
+from vcs_runtime.visil.items import read_items
 from vcs_runtime.visil.prompts import Prompts
 from vcs_runtime.visil.recorded import Recorded
 from vcs_runtime.visil.score import METHODS, Options
@@ -89,6 +90,8 @@ def score(
     """Score the summaries of the videos in ITEMS (JSONL). The model is probed first."""
     exclusive(resume, overwrite)
     options = Options(samples, method, count, Prompts.read(folder) if folder else None)
+    for _ in read_items(items):  # what is wrong with the file is told before a model is loaded and probed
+        pass
     opened = open_model(model)
     if isinstance(opened, Recorded):
         warn("recorded answers: the model that gave them is not probed")
