@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_forced_answers_are_the_models(kind: str, images: int, pictures: list[Im
     assert forced.logprobs == pytest.approx(fake.forced(as_sent(parts, kind), ANSWER), abs=1e-12)
     assert forced.tokens == ("man", " drives", " sed", "an", " street")
     assert forced.prompt_tokens == len(fake.prompt_of(as_sent(parts, kind)))
-    assert len(log) == (5 if kind == "stepping" else 1)
+    assert len(log) == (6 if kind == "stepping" else 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,7 +135,52 @@ def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: s
 
 
 def test_a_server_that_begins_a_new_turn_is_refused() -> None:
-    with fake.serve(fake.NewTurnHandler) as (url, _), pytest.raises(ModelError, match="begins a new turn"):
+    with fake.serve(fake.NewTurnHandler) as (url, _):
+        last = probe(Stepping(url, top=len(fake.VOCABULARY)))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "begins a new turn" in last.found
+
+
+class Spaced(fake.SteppingHandler):
+    """Writes an answer's first word with a space, as tokenizers do that begin every text with one."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        if len(body["messages"]) == 1:
+            entries = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            kept = [entry for entry in entries if not entry["token"].startswith(" ")]
+            answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = [
+                {**entry, "token": " " + entry["token"]} for entry in kept
+            ]
+        return answer
+
+
+def test_a_first_word_with_a_space_is_taken_where_there_is_none_without() -> None:
+    parts: list[Part] = ["Which words?"]
+    expected = pytest.approx(fake.forced(as_sent(parts, "stepping"), ANSWER), abs=1e-12)
+    for handler, first in ((Spaced, " man"), (fake.SteppingHandler, "man")):
+        with fake.serve(handler) as (url, _):
+            model = Stepping(url, top=len(fake.VOCABULARY))
+            forced = model.force(parts, ANSWER)
+            assert (forced.tokens[0], forced.logprobs) == (first, expected)
+            assert all(check.passed for check in probe(model))
+
+
+class CutsOtherwise(fake.SteppingHandler):
+    """The whole answer has a token less than its beginnings led to expect."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        if len(body["messages"]) > 1 and body["messages"][1]["content"] == ANSWER:
+            answer["usage"]["prompt_tokens"] -= 1
+        return answer
+
+
+def test_an_answer_that_the_server_cuts_otherwise_is_refused() -> None:
+    with (
+        fake.serve(CutsOtherwise) as (url, _),
+        pytest.raises(TextError, match="or cuts these words in another way"),
+    ):
         Stepping(url, top=len(fake.VOCABULARY)).force(["Which?"], ANSWER)
 
 

@@ -96,7 +96,8 @@ def _greedy(model: LogProbs, tolerance: float) -> str:
             if not token.strip() or "\ufffd" in token:
                 continue  # the end, or part of a character: it cannot be forced
             forced = _forced(model, [prompt], said + token if said else token.lstrip())
-            if forced.tokens[-1].strip() == token.strip():
+            same = said or token == token.lstrip() or forced.tokens[-1] == token  # " man" is no "man"
+            if same and forced.tokens[-1].strip() == token.strip():
                 break
         else:
             raise _Failed("no prompt has a likeliest token that can be forced; nothing can be compared")
