@@ -109,6 +109,18 @@ class AllZero(Fault):
         return [None, *[0.0] * (len(values) - 1)]
 
 
+class LastZero(Fault):
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [*values[:-1], 0.0]
+
+
+class LooksAhead(Fault):
+    """What follows a token lowers its number."""
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [*(value and value - 0.3 for value in values[:-1]), values[-1]]
+
+
 class NotANumber(Fault):
     def values(self, values: list[float | None]) -> list[float | None]:
         return [*values[:-1], math.nan]

@@ -28,7 +28,7 @@ from vcs_runtime.visil.correlation import correlate
 from vcs_runtime.visil.keywords import builtin_keywords
 from vcs_runtime.visil.logprobs import Part, by_word, check, tail
 from vcs_runtime.visil.prompts import Prompts, builtin
-from vcs_runtime.visil.recorded import Recorded, Recorder
+from vcs_runtime.visil.recorded import Recorded, Recorder, question_key
 from vcs_runtime.visil.timecode import timecode
 
 
@@ -392,6 +392,15 @@ def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
         recorder.force(["x"], "man")
     recorder.close()
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_key_tells_where_a_text_ends_and_what_it_is(pictures: list[Image]) -> None:
+    keys = [
+        question_key("m", ["ab", "c"], "d", "0"), question_key("m", ["a", "bc"], "d", "0"), question_key("m", ["abc"], "d", "0"),
+        question_key("m", ["ab"], "cd", "0"), question_key("ma", ["b", "c"], "d", "0"), question_key("m", ["ab", "c"], "d", "next"),
+        question_key("m", ["ab", "c", pictures[0]], "d", "0"), question_key("m", [pictures[0], "ab", "c"], "d", "0"),
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
 
 
 def test_a_record_that_cannot_be_written_stops_the_job(tmp_path: Path) -> None:

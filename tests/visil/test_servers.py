@@ -66,7 +66,7 @@ def test_sound_servers_pass_the_probe(kind: str) -> None:
 
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
-    (fake.OffByOne, "greedy"), (fake.AllZero, "numbers"), (fake.NotANumber, "numbers"),
+    (fake.OffByOne, "greedy"), (fake.LooksAhead, "chain"), (fake.AllZero, "numbers"), (fake.LastZero, "numbers"), (fake.NotANumber, "numbers"),
     (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.ImagesAsText, "images"), (fake.Deaf, "text"),
     (fake.Drifting, "same"),
 ]  # fmt: skip
@@ -74,8 +74,13 @@ FAULTS: list[tuple[type[fake.Fault], str]] = [
 
 @pytest.mark.parametrize(
     ("kind", "fault", "check"),
-    # A server that returns one position at a time has none to be off by.
-    [(kind, *pair) for kind in KINDS for pair in FAULTS if (kind, pair[0]) != ("stepping", fake.OffByOne)],
+    # A server that returns one position at a time has none to be off by, nor one behind it.
+    [
+        (kind, *pair)
+        for kind in KINDS
+        for pair in FAULTS
+        if kind != "stepping" or pair[0] not in (fake.OffByOne, fake.LooksAhead)
+    ],
 )
 def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     kind: str, fault: type[fake.Fault], check: str
@@ -83,6 +88,29 @@ def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     handler, open_ = KINDS[kind]
     with fake.serve(handler, fault()) as (url, _):
         last = probe(open_(url))[-1]
+    assert (last.name, last.passed) == (check, False)
+
+
+class Forgetful(fake.VLLMHandler):
+    """Generates as if the assistant had not begun."""
+
+    def turn(self, body: dict[str, Any]) -> list[str]:
+        return super().turn(body if "prompt_logprobs" in body else {**body, "messages": body["messages"][:1]})
+
+
+class CutsAlone(fake.VLLMHandler):
+    """An answer of one word has another token than at the beginning of a longer one."""
+
+    def turn(self, body: dict[str, Any]) -> list[str]:
+        tokens = super().turn(body)
+        alone = "prompt_logprobs" in body and tokens[-2:] == ["<reply>", "window"]
+        return [*tokens[:-1], "win", "dow"] if alone else tokens
+
+
+@pytest.mark.parametrize(("handler", "check"), [(Forgetful, "greedy"), (CutsAlone, "chain")])
+def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str) -> None:
+    with fake.serve(handler) as (url, _):
+        last = probe(VLLM(url))[-1]
     assert (last.name, last.passed) == (check, False)
 
 
