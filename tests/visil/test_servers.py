@@ -270,6 +270,20 @@ class Chatting(fake.VLLMHandler):
         self.wfile.write(b"<html>")
 
 
+class MoreIds(fake.VLLMHandler):
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        return {**answer, "prompt_token_ids": [*answer["prompt_token_ids"], 1]}
+
+
+class NoNumbers(fake.Fault):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [self.value for _ in values]
+
+
 class Odd(fake.VLLMHandler):
     def answer(self, body: dict[str, object]) -> dict[str, object]:
         return {"choices": []}
@@ -282,3 +296,49 @@ def test_no_other_server_is_asked_and_other_answers_are_named() -> None:
         VLLM(url)
     with fake.serve(Odd) as (url, _), pytest.raises(ModelError, match=r"no choices\.0"):
         VLLM(url).force(["Which?"], ANSWER)
+    with fake.serve(MoreIds) as (url, _), pytest.raises(ModelError, match=r"14 tokens, 13 log-prob"):
+        VLLM(url).force(["Which?"], ANSWER)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["-1.5", True, None, [-1.5]])
+def test_what_is_no_number_is_named(kind: str, value: object) -> None:
+    handler, open_ = KINDS[kind]
+    with (
+        fake.serve(handler, NoNumbers(value)) as (url, _),
+        pytest.raises(ModelError, match="server's answer has"),
+    ):
+        open_(url).force(["Which?"], ANSWER)
+
+
+class Keyed(fake.VLLMHandler):
+    """Wants a key; refuses images, as a server of a text model does."""
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] == "Bearer abc":
+            super().do_GET()
+        else:
+            self._send(401, {"error": "no key"})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(400, {"error": "no multimodal model"} if b"image_url" in body else {"error": "too long"})
+
+
+def test_a_key_is_sent_proxies_are_not_asked_and_one_refused_question_is_no_broken_server(
+    monkeypatch: pytest.MonkeyPatch, pictures: list[Image]
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("VCS_RUNTIME_API_KEY", raising=False)
+    with fake.serve(Keyed) as (url, _):
+        with pytest.raises(ModelError, match="HTTP 401 Unauthorized.*no key"):
+            VLLM(url)
+        monkeypatch.setenv("VCS_RUNTIME_API_KEY", "abc")
+        with pytest.raises(TextError, match="HTTP 400 Bad Request.*no multimodal model"):
+            VLLM(url).force([pictures[0]], ANSWER)
+        last = probe(VLLM(url))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "too long" in last.found
