@@ -6,8 +6,9 @@ Needs the extras `visil`, `video` and `experiments`. The model is drawn (tests/s
 nothing and its time is none of a real model's, so what is shown is what goes on around a model, and ratios of the
 ways to ask one. Where the system allows it, the whole run is in a network namespace without a network (`unshare -rn`).
 
-The chain runs in a process of its own; a step's memory is the process's peak behind it. The ratios take turns in one
-process, and the median is shown.
+Times are of the processor, summed over its cores: other work on the machine hardly changes them. The chain runs in a
+process of its own; a step's memory is the process's peak behind it. The ratios take turns in one process, and the median
+is shown.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def write_video(path: Path, size: tuple[int, int], seconds: int, seed: int) -> N
 
 
 class Steps:
-    """Seconds of each step, summed over videos, and the process's peak behind it."""
+    """Processor seconds of each step, summed over videos, and the process's peak behind it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -74,9 +75,9 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start = time.process_time()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
         self.peaks[name] = peak_mb()
 
 
@@ -131,7 +132,7 @@ def summaries(keyframes: list[Image]) -> list[Summary]:
 
 
 def ratios(work: dict[str, Any]) -> dict[str, Any]:
-    """The ways to ask, in turns, on the first video: seconds, medians."""
+    """The ways to ask, in turns, on the first video: processor seconds, medians."""
     file = VideoFile(Path(work["videos"][0]))
     frames = file.read(uniform(file.frames, work["frames"]))
     three, model = summaries(frames[:3]), GenAI(Path(work["model"]), "cpu")
@@ -144,9 +145,9 @@ def ratios(work: dict[str, Any]) -> dict[str, Any]:
     taken: dict[str, list[float]] = {name: [] for name in ask}
     for _ in range(work["rounds"]):
         for name, call in ask.items():
-            start = time.perf_counter()
+            start = time.process_time()
             call()
-            taken[name].append(time.perf_counter() - start)
+            taken[name].append(time.process_time() - start)
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
@@ -196,7 +197,7 @@ def main() -> None:
     for step, seconds in found["seconds"].items():
         count = arguments.videos if step in per_video else 1
         print(
-            f"{step}: {seconds / count * 1e3:.1f} ms{' a video' if count > 1 else ''}, peak {found['peaks'][step]:.0f} MB"
+            f"{step}: {seconds / count * 1e3:.1f} ms of processor{' a video' if count > 1 else ''}, peak {found['peaks'][step]:.0f} MB"
         )
     print(f"peak grew by {found['growth']:.1f} MB from the second video to the last")
     whole = asked["three summaries in one call"]

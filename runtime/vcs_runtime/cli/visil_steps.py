@@ -44,10 +44,9 @@ def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -
 _step = together(
     items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
 )
-_Model = tuple[Any, Prompts, str]
 
 
-def _open(model: Mapping[str, Any], folder: Path | None) -> _Model:
+def _open(model: Mapping[str, Any], folder: Path | None) -> tuple[Any, Prompts, str]:
     """The model that writes, its prompts, and what a signature says of both."""
     writer, prompts = open_model(model), Prompts.read(folder) if folder else builtin()
     return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
