@@ -107,11 +107,15 @@ class CutsAlone(fake.VLLMHandler):
         return [*tokens[:-1], "win", "dow"] if alone else tokens
 
 
-@pytest.mark.parametrize(("handler", "check"), [(Forgetful, "greedy"), (CutsAlone, "chain")])
-def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str) -> None:
+@pytest.mark.parametrize(
+    ("handler", "check", "says"),
+    [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "is cut otherwise alone")],
+)
+def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str, says: str) -> None:
     with fake.serve(handler) as (url, _):
         last = probe(VLLM(url))[-1]
     assert (last.name, last.passed) == (check, False)
+    assert says in last.found
 
 
 class Swinging(fake.Fault):
