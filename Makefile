@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fix types parity bench clean
+.PHONY: demo test lint fix types parity llama bench clean
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -47,8 +47,18 @@ parity: .venv-parity/ready
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
+# llama-cpp-python's server. Its wheel is built here: a quarter of an hour on two cores, once.
+.venv-llama/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-llama
+	.venv-llama/bin/python -m pip install --quiet --upgrade pip
+	CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-llama/bin/python -m pip install --quiet -e '.[cpu,default]' --group llama --group test
+	touch $@
+
+llama: .venv-llama/ready
+	.venv-llama/bin/python -m pytest tests/llama
+
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:
-	rm -rf .venv .venv-parity dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -183,6 +183,10 @@ class OutputFile:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, and let others write it."""
         os.close(self._file)
 
     def _whole_lines(self) -> int:

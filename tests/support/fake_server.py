@@ -82,6 +82,10 @@ def likeliest(tokens: Sequence[str]) -> list[tuple[str, float]]:
     return sorted(zip(VOCABULARY, values, strict=True), key=lambda pair: -pair[1])
 
 
+def hash_of(token: str) -> int:
+    return hashlib.sha256(token.encode()).digest()[0]
+
+
 class Fault:
     """What a server does wrong. `prompt` changes the tokens that it sees, `values` the numbers that it returns."""
 
@@ -105,6 +109,18 @@ class AllZero(Fault):
         return [None, *[0.0] * (len(values) - 1)]
 
 
+class LastZero(Fault):
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [*values[:-1], 0.0]
+
+
+class LooksAhead(Fault):
+    """What follows a token lowers its number."""
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [*(value and value - 0.3 for value in values[:-1]), values[-1]]
+
+
 class NotANumber(Fault):
     def values(self, values: list[float | None]) -> list[float | None]:
         return [*values[:-1], math.nan]
@@ -122,6 +138,15 @@ class OnlyTheFirstImage(Fault):
             late = token.startswith("<image>") and sum(t.startswith("<image>") for t in seen) >= IMAGE_TOKENS
             seen.append("<image>" if late else token)
         return seen
+
+
+class ImagesAsText(Fault):
+    """An image has as many tokens as its file is long."""
+
+    def prompt(self, tokens: list[str]) -> list[str]:
+        return [
+            token for token in tokens for _ in range(1 + hash_of(token) % 5 * token.startswith("<image>"))
+        ]
 
 
 class Deaf(Fault):

@@ -24,19 +24,19 @@ TEMPLATE = (
 )
 
 
-def write_model(folder: Path, *, vision: bool, seed: int = 0) -> Path:
+def write_model(folder: Path, *, vision: bool, seed: int = 0, context: int = CONTEXT) -> Path:
     """A model folder; returns it."""
     folder.mkdir(parents=True)
     vocabulary = _write_tokenizer(folder)
     rng = np.random.default_rng(seed)
     weights = {
-        "embed": _normal(rng, vocabulary, HIDDEN), "places": 0.3 * _normal(rng, CONTEXT, HIDDEN),
+        "embed": _normal(rng, vocabulary, HIDDEN), "places": 0.3 * _normal(rng, context, HIDDEN),
         **{name: _normal(rng, HIDDEN, HIDDEN) / 4 for name in ("query", "key", "value", "out", "inner")},
         "head": _normal(rng, HIDDEN, vocabulary), "pixels": _normal(rng, 3 * SIZE * SIZE, IMAGE_TOKENS * HIDDEN) / 8,
     }  # fmt: skip
     model: dict[str, Any] = {
         "type": "gemma3" if vision else "llama", "bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0,
-        "vocab_size": vocabulary, "context_length": CONTEXT,
+        "vocab_size": vocabulary, "context_length": context,
         "decoder": {
             "filename": "decoder.onnx", "hidden_size": HIDDEN, "head_size": HIDDEN // HEADS,
             "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "num_hidden_layers": 1,
@@ -75,20 +75,26 @@ def write_model(folder: Path, *, vision: bool, seed: int = 0) -> Path:
             folder / "processor_config.json",
             {"processor": {"name": "gemma_3_image_processing", "transforms": transforms}},
         )
-    search = {"max_length": CONTEXT, "do_sample": False, "past_present_share_buffer": False}
+    search = {"max_length": context, "do_sample": False, "past_present_share_buffer": False}
     _write_json(folder / "genai_config.json", {"model": model, "search": search})
     return folder
 
 
-def _write_tokenizer(folder: Path) -> int:
+def word_tokenizer(special: list[str]) -> Tokenizer:
+    """A byte-level BPE that has learnt some merges of `WORDS`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     trainer = trainers.BpeTrainer(
-        vocab_size=len(SPECIAL) + 256 + 24, special_tokens=SPECIAL, show_progress=False,
+        vocab_size=len(special) + 256 + 24, special_tokens=special, show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     tokenizer.train_from_iterator([WORDS] * 3, trainer)
+    return tokenizer
+
+
+def _write_tokenizer(folder: Path) -> int:
+    tokenizer = word_tokenizer(SPECIAL)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, "bos_token": "<eos>", "eos_token": "<eos>",

@@ -14,13 +14,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import fake_server as fake
-from support.stories import write_pairs
+from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError
 from vcs_runtime.visil import Image
 from vcs_runtime.visil.frames import VideoFile, uniform
 from vcs_runtime.visil.genai import GenAI
+from vcs_runtime.visil.job import read_scores
 from vcs_runtime.visil.recorded import Recorder
 
 CAPTION = "A man drives a black sedan down the street. The dog runs near the river."
@@ -48,10 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["visil", *map(str, arguments)], standalone_mode=True)
-
-
-def rows_of(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def items(folder: Path, name: str, **changes: Any) -> Path:
@@ -110,7 +107,7 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
     assert done.exit_code == 0, done.output + str(done.exception)
     assert "2 scored, 0 failed" in done.stdout
     assert "probe: images: another image changes" in done.stderr
-    scores = rows_of(folder / "scores.jsonl")
+    scores = read_lines(folder / "scores.jsonl")
     for record in scores:
         assert record["signature"].startswith("visil|def:1|model:genai:vision@")
         assert "|prompt:1|frames:4|samples:1|method:forced|count:first|" in record["signature"]
@@ -190,10 +187,18 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     assert (folder / "part.jsonl").read_bytes() == whole
     refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume", "--method", "sequential")
     assert "scored as visil|" in str(refused.exception)
+    refused = run(
+        "score", source, "-o", folder / "part.jsonl", "--genai", vision_model, "--frames", "3", "--resume"
+    )
+    assert "scored with 2 frames, this run takes 3" in str(refused.exception)
+    write_pairs(source, read_lines(source)[::-1])
+    refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume")
+    assert "line 1: id 0 is not that of the same line" in str(refused.exception)
+    assert (folder / "part.jsonl").read_bytes() == whole
 
 
 def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, vision_model: Path) -> None:
-    good = rows_of(items(folder, "bad.jsonl"))[0]
+    good = read_lines(items(folder, "bad.jsonl"))[0]
     rows = [
         {**good, "id": "missing", "keywords": ["man", "zebra"]}, {**good, "id": "late", "summaries": [
             {"name": "x", "keyframes": ["00:00:09:00"]}]},
@@ -212,7 +217,7 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, visio
         "2",
     )
     assert done.exit_code == 1
-    errors = [record.get("error", "") for record in rows_of(folder / "bad-scores.jsonl")]
+    errors = [record.get("error", "") for record in read_lines(folder / "bad-scores.jsonl")]
     for error, says in zip(
         errors, ["'zebra' is no word", "past the end of 50", "neither text nor", "'keywords' must be", "nowhere.png", ""],
         strict=True,
@@ -223,7 +228,7 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, visio
     dropped = run("score", folder / "bad.jsonl", "-o", folder / "dropped.jsonl", "--genai", vision_model, "--frames", "2",
                   "--drop-missing", "--builtin-keywords")  # fmt: skip
     assert dropped.exit_code == 1
-    records = {record["id"]: record for record in rows_of(folder / "dropped.jsonl")}
+    records = {record["id"]: record for record in read_lines(folder / "dropped.jsonl")}
     assert records["missing"]["dropped"] == ["zebra"]
     assert len(records["bare"]["summaries"][0]["keywords"]) > 5
 
@@ -264,7 +269,7 @@ class BreaksLater(fake.Fault):
 
 def test_a_server_that_breaks_later_costs_only_what_is_in_flight(folder: Path, tmp_path: Path) -> None:
     source = items(folder, "later.jsonl")
-    good = rows_of(source)[0]
+    good = read_lines(source)[0]
     write_pairs(source, [{**good, "id": i} for i in range(12)])
     BreaksLater.calls = 0
     with fake.serve(fake.VLLMHandler, BreaksLater()) as (url, _):
@@ -326,3 +331,27 @@ main()
          "--genai", vision_model, "--frames", "2"], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
+    line = {
+        "id": "a",
+        "summaries": [{"name": "x", "visil": 1.0, "tokens": 3}],
+        "signature": "visil|def:1|model:m|frames:2",
+    }
+    good = [
+        line,
+        {**line, "id": "b", "signature": "visil|def:1|model:m|frames:3"},
+        {"id": "c", "error": "e", "signature": "z"},
+    ]
+    for rows, says in (
+        (good, None), ([*good, {**line, "id": "d", "signature": "visil|def:1|model:n|frames:2"}], "cannot be compared"),
+        ([*good, line], "line 4: id a is there twice"), (good[2:], "holds no scores"), ([{"id": 1}], "line 1: no line of"),
+        ([{**line, "summaries": [{"name": "x"}]}], "holds no scores"), ([3], "line 1: no line of"),
+    ):  # fmt: skip
+        write_pairs(tmp_path / "s.jsonl", rows)
+        if says is None:
+            assert read_scores(tmp_path / "s.jsonl").keys() == {"a", "b"}
+        else:
+            with pytest.raises(InputError, match=says):
+                read_scores(tmp_path / "s.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -179,11 +180,26 @@ def test_an_image_that_is_none_is_refused(vision_model: Path) -> None:
         GenAI(vision_model).force([broken, "Which?"], "man")
 
 
-def test_the_fingerprint_is_of_every_byte(text_model: Path, vision_model: Path) -> None:
+def test_the_fingerprint_is_of_every_byte(text_model: Path, vision_model: Path, tmp_path: Path) -> None:
     first, second = GenAI(text_model).fingerprint, GenAI(vision_model).fingerprint
     assert first.startswith("genai:text@")
     assert first == GenAI(text_model).fingerprint
     assert first.split("@")[1] != second.split("@")[1]
+    shutil.copytree(text_model, tmp_path / "text")
+    weights = bytearray((tmp_path / "text" / "decoder.onnx").read_bytes())
+    weights[len(weights) // 2] ^= 1
+    (tmp_path / "text" / "decoder.onnx").write_bytes(weights)
+    assert GenAI(tmp_path / "text").fingerprint != first
+
+
+def test_an_answer_whose_first_letters_join_the_prompt_is_refused(text_model: Path, tmp_path: Path) -> None:
+    """Where a template ends in bare text, the border between prompt and answer may fall into a token."""
+    shutil.copytree(text_model, tmp_path / "bare")
+    (tmp_path / "bare" / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    model = GenAI(tmp_path / "bare")
+    assert model.force(["A window("], "seven").prompt_tokens
+    with pytest.raises(ModelError, match="the prompt's last token and the beginning of 'ndow' are one token"):
+        model.force(["A wi"], "ndow")
 
 
 def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> None:
@@ -195,18 +211,19 @@ def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> 
         '  fprintf(stderr, "LOOKED UP %s\\n", n ? n : ""); return EAI_FAIL; }\n'
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    script = (
-        "import sys, time; from pathlib import Path; from vcs_runtime.visil.genai import GenAI\n"
-        "from vcs_runtime.device import import_onnxruntime\n"
-        "ort = import_onnxruntime(); ort.InferenceSession(sys.argv[1] + '/decoder.onnx')\n"
-        "GenAI(Path(sys.argv[1])).force(['Write.'], 'man')\n"
-        "time.sleep(float(sys.argv[2]))\n"
+    scripts = (
+        "from vcs_runtime.visil.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
+        "from vcs_runtime.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
     )
-
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     environment.pop("ORT_DISABLE_TELEMETRY", None)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(text_model), "12"], env=environment, check=True, capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert "LOOKED UP" not in done.stderr
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"import sys, time; from pathlib import Path; {script}; time.sleep(12)", str(text_model)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        ) for script in scripts
+    ]  # fmt: skip
+    for process in processes:
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+        assert "LOOKED UP" not in said

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vcs_runtime.errors import InputError, ModelError, TextError
+from vcs_runtime.errors import CacheError, InputError, ModelError, TextError
+from vcs_runtime.jobs import OutputFile
 from vcs_runtime.visil import (
     Forced,
     Image,
@@ -27,7 +28,7 @@ from vcs_runtime.visil.correlation import correlate
 from vcs_runtime.visil.keywords import builtin_keywords
 from vcs_runtime.visil.logprobs import Part, by_word, check, tail
 from vcs_runtime.visil.prompts import Prompts, builtin
-from vcs_runtime.visil.recorded import Recorded, Recorder
+from vcs_runtime.visil.recorded import Recorded, Recorder, question_key
 from vcs_runtime.visil.timecode import timecode
 
 
@@ -42,6 +43,9 @@ from vcs_runtime.visil.timecode import timecode
         ("Ein Straßenhund, zwei Straßen.", ["straßen"], "Ein Straßenhund, zwei [MASK].", "straßen"),
         ("Le cafe\u0301 et le cafe.", ["cafe"], "Le cafe\u0301 et le [MASK].", "cafe"),
         ("हिन्दी में हिन", ["हिन"], "हिन्दी में [MASK]", "हिन"),
+        ("Well--dog; man-made, x-ray X-Ray's dog–cat.", ["dog", "x-ray"],
+         "Well--[MASK]; man-made, [MASK] [MASK]'s [MASK]–cat.", "dog x-ray x-ray dog"),
+        ("İSTANBUL'S DOG'S dog.", ["i̇stanbul", "dog"], "[MASK]'S [MASK]'S [MASK].", "i̇stanbul dog dog"),
         ("7 cats and 17", ["7"], "[MASK] cats and 17", "7"),
     ],
 )  # fmt: skip
@@ -63,7 +67,7 @@ def test_all_occurrences_may_count_and_missing_words_may_be_dropped() -> None:
     [
         ([], "there are none"), (["Man"], "'Man' is not in lower case"), (["man", "man"], "'man' is there twice"),
         (["cat"], "'cat' is no word"), (["ma"], "'ma' is no word"), (["dog", "man"], "out of order: 'dog'"),
-        (["a man"], "'a man' is no word"), ([" "], "empty"), ([3], "must be a string"),
+        (["a man"], "'a man' is not a single word"), (["man\n"], "not a single word"), (["man."], "'man.' is no word"), ([" "], "empty"), ([3], "must be a string"),
     ],
 )  # fmt: skip
 def test_bad_keywords_are_named(keywords: list[str], says: str) -> None:
@@ -130,6 +134,9 @@ def test_ties_go_to_the_shorter_and_then_to_the_first_name() -> None:
     assert select_summary([("a", 0.1 + 0.2, 5), ("b", 0.3, 4)], 0) == "b"
     assert select_summary([("b", 0.3, 5), ("a", 0.1 + 0.2, 5)], 0) == "a"
     assert select_summary([("x", -1.0, 5)], 3) == "x"
+    # Where tokens are worth much, a difference of scores still decides between equal lengths.
+    assert select_summary([("a", 1.0, 100), ("b", 1 - 1e-7, 100)], 1e3) == "b"
+    assert select_summary([("a", np.float32(1), np.int64(2)), ("b", 0.5, 3)], 0) == "b"
 
 
 def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
@@ -151,6 +158,7 @@ def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
     [
         ([], 0, "none"), ([("a", 1.0, 1)], -1, "alpha"), ([("a", 1.0, 1)], math.nan, "alpha"),
         ([("a", math.nan, 1)], 0, "score of 'a'"), ([("a", 1.0, -1)], 0, "tokens of 'a'"),
+        (["abc"], 0, "each must be"), ([("a", 1.0)], 0, "each must be"), ([("a", math.inf, 1)], 0, "score of 'a'"),
         ([("a", 1.0, 1), ("a", 2.0, 1)], 0, "twice"), ([(3, 1.0, 1)], 0, "name"), ([("a", 1.0, None)], 0, "tokens"),
     ],
 )  # fmt: skip
@@ -161,9 +169,12 @@ def test_bad_candidates_are_named(
         select_summary(candidates, alpha)
 
 
-def test_the_exact_p_value_is_that_of_all_ways_to_deal_out_the_answers() -> None:
-    x, y = np.array([1.0, 2.5, 2.5, 0.5, 3.0, 4.0, 1.5]), np.array([1, 0, 1, 1, 0, 0, 1])
-    means = np.array([x[list(chosen)].mean() for chosen in itertools.combinations(range(7), 4)])
+@pytest.mark.parametrize(
+    "correct", [[1, 0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 1, 0, 0, 0]]
+)
+def test_the_exact_p_value_is_that_of_all_ways_to_deal_out_the_answers(correct: list[int]) -> None:
+    x, y = np.array([1.0, 2.5, 2.5, 0.5, 3.0, 4.0, 1.5]), np.array(correct)
+    means = np.array([x[list(chosen)].mean() for chosen in itertools.combinations(range(7), sum(correct))])
     mine = x[y == 1].mean()
     expected = 2 * min((means <= mine + 1e-12).mean(), (means >= mine - 1e-12).mean())
     assert correlate(x.tolist(), y.tolist()).p == pytest.approx(min(1, expected))
@@ -364,13 +375,38 @@ def test_a_record_is_bound_to_every_byte_and_run_and_survives_a_cut_line(
         Recorded.open(path)
 
 
-def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
-    class Nan(Counting):
-        def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-            return Forced((answer,), (math.nan,))
+class Nan(Counting):
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        return Forced((answer,), (math.nan,))
 
+
+@pytest.mark.parametrize("method", ["forced", "sequential"])
+def test_no_score_is_made_of_numbers_that_are_none(pictures: list[Image], method: str) -> None:
+    with pytest.raises(ModelError, match="nan is no log-probability"):
+        visil(Video(pictures), "A man.", ["man"], [Summary("A.", tokens=1)], Nan(), method=method)
+
+
+def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
     recorder = Recorder(Nan(), tmp_path / "r.jsonl")
     with pytest.raises(ModelError, match="nan is no log-probability"):
         recorder.force(["x"], "man")
     recorder.close()
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_key_tells_where_a_text_ends_and_what_it_is(pictures: list[Image]) -> None:
+    keys = [
+        question_key("m", ["ab", "c"], "d", "0"), question_key("m", ["a", "bc"], "d", "0"), question_key("m", ["abc"], "d", "0"),
+        question_key("m", ["ab"], "cd", "0"), question_key("ma", ["b", "c"], "d", "0"), question_key("m", ["ab", "c"], "d", "next"),
+        question_key("m", ["ab", "c", pictures[0]], "d", "0"), question_key("m", [pictures[0], "ab", "c"], "d", "0"),
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_record_that_cannot_be_written_stops_the_job(tmp_path: Path) -> None:
+    recorder = Recorder(Counting(), tmp_path / "r.jsonl")
+    recorder.close()
+    recorder._lines = OutputFile(Path("/dev/full"))
+    with pytest.raises(CacheError, match="No space left"):
+        recorder.force(["x"], "man")
+    recorder.close()

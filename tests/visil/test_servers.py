@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_forced_answers_are_the_models(kind: str, images: int, pictures: list[Im
     assert forced.logprobs == pytest.approx(fake.forced(as_sent(parts, kind), ANSWER), abs=1e-12)
     assert forced.tokens == ("man", " drives", " sed", "an", " street")
     assert forced.prompt_tokens == len(fake.prompt_of(as_sent(parts, kind)))
-    assert len(log) == (5 if kind == "stepping" else 1)
+    assert len(log) == (6 if kind == "stepping" else 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,16 +66,21 @@ def test_sound_servers_pass_the_probe(kind: str) -> None:
 
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
-    (fake.OffByOne, "greedy"), (fake.AllZero, "numbers"), (fake.NotANumber, "numbers"),
-    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.Deaf, "text"),
+    (fake.OffByOne, "greedy"), (fake.LooksAhead, "chain"), (fake.AllZero, "numbers"), (fake.LastZero, "numbers"), (fake.NotANumber, "numbers"),
+    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.ImagesAsText, "images"), (fake.Deaf, "text"),
     (fake.Drifting, "same"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("kind", "fault", "check"),
-    # A server that returns one position at a time has none to be off by.
-    [(kind, *pair) for kind in KINDS for pair in FAULTS if (kind, pair[0]) != ("stepping", fake.OffByOne)],
+    # A server that returns one position at a time has none to be off by, nor one behind it.
+    [
+        (kind, *pair)
+        for kind in KINDS
+        for pair in FAULTS
+        if kind != "stepping" or pair[0] not in (fake.OffByOne, fake.LooksAhead)
+    ],
 )
 def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     kind: str, fault: type[fake.Fault], check: str
@@ -83,6 +89,72 @@ def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     with fake.serve(handler, fault()) as (url, _):
         last = probe(open_(url))[-1]
     assert (last.name, last.passed) == (check, False)
+
+
+class Forgetful(fake.VLLMHandler):
+    """Generates as if the assistant had not begun."""
+
+    def turn(self, body: dict[str, Any]) -> list[str]:
+        return super().turn(body if "prompt_logprobs" in body else {**body, "messages": body["messages"][:1]})
+
+
+class CutsAlone(fake.VLLMHandler):
+    """An answer of one word has another token than at the beginning of a longer one."""
+
+    def turn(self, body: dict[str, Any]) -> list[str]:
+        tokens = super().turn(body)
+        alone = "prompt_logprobs" in body and tokens[-2:] == ["<reply>", "window"]
+        return [*tokens[:-1], "win", "dow"] if alone else tokens
+
+
+@pytest.mark.parametrize(
+    ("handler", "check", "says"),
+    [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "is cut otherwise alone")],
+)
+def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str, says: str) -> None:
+    with fake.serve(handler) as (url, _):
+        last = probe(VLLM(url))[-1]
+    assert (last.name, last.passed) == (check, False)
+    assert says in last.found
+
+
+class Swinging(fake.Fault):
+    """Numbers are lower at every second request."""
+
+    requests = 0
+
+    def status(self) -> int:
+        self.requests += 1
+        return 200
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [value and value - 0.2 * (self.requests % 2) for value in values]
+
+
+class SwingingDeaf(Swinging, fake.Deaf):
+    pass
+
+
+class SwingingBlind(Swinging, fake.ImagesDropped):
+    pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("fault", "check"), [(SwingingDeaf, "text"), (SwingingBlind, "images")])
+def test_a_drift_that_the_user_accepts_hides_no_other_fault(
+    kind: str, fault: type[fake.Fault], check: str
+) -> None:
+    handler, open_ = KINDS[kind]
+    with fake.serve(handler, fault()) as (url, _):
+        last = probe(open_(url), tolerance=1)[-1]
+    assert (last.name, last.passed) == (check, False)
+
+
+def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
+    with fake.serve(fake.SteppingHandler) as (url, _):
+        last = probe(Stepping(url, top=2))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "not among the 2 likeliest" in last.found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,8 +167,72 @@ def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: s
 
 
 def test_a_server_that_begins_a_new_turn_is_refused() -> None:
-    with fake.serve(fake.NewTurnHandler) as (url, _), pytest.raises(ModelError, match="begins a new turn"):
+    with fake.serve(fake.NewTurnHandler) as (url, _):
+        last = probe(Stepping(url, top=len(fake.VOCABULARY)))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "begins a new turn" in last.found
+
+
+class Spaced(fake.SteppingHandler):
+    """Writes an answer's first word with a space, as tokenizers do that begin every text with one."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        if len(body["messages"]) == 1:
+            entries = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            kept = [entry for entry in entries if not entry["token"].startswith(" ")]
+            answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = [
+                {**entry, "token": " " + entry["token"]} for entry in kept
+            ]
+        return answer
+
+
+def test_a_first_word_with_a_space_is_taken_where_there_is_none_without() -> None:
+    parts: list[Part] = ["Which words?"]
+    expected = pytest.approx(fake.forced(as_sent(parts, "stepping"), ANSWER), abs=1e-12)
+    for handler, first in ((Spaced, " man"), (fake.SteppingHandler, "man")):
+        with fake.serve(handler) as (url, _):
+            model = Stepping(url, top=len(fake.VOCABULARY))
+            forced = model.force(parts, ANSWER)
+            assert (forced.tokens[0], forced.logprobs) == (first, expected)
+            assert all(check.passed for check in probe(model))
+
+
+class CutsOtherwise(fake.SteppingHandler):
+    """The whole answer has a token less than its beginnings led to expect."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        if len(body["messages"]) > 1 and body["messages"][1]["content"] == ANSWER:
+            answer["usage"]["prompt_tokens"] -= 1
+        return answer
+
+
+def test_an_answer_that_the_server_cuts_otherwise_is_refused() -> None:
+    with (
+        fake.serve(CutsOtherwise) as (url, _),
+        pytest.raises(TextError, match="or cuts these words in another way"),
+    ):
         Stepping(url, top=len(fake.VOCABULARY)).force(["Which?"], ANSWER)
+
+
+class Ending(fake.SteppingHandler):
+    """As llama-cpp-python: nothing is told of an end that is the likeliest token."""
+
+    def answer(self, body: dict[str, object]) -> dict[str, object]:
+        return {"choices": [{"message": {"content": ""}, "logprobs": {"content": []}}]}
+
+
+class Unscored(fake.VLLMHandler):
+    def answer(self, body: dict[str, object]) -> dict[str, object]:
+        return super().answer({key: value for key, value in body.items() if key != "prompt_logprobs"})
+
+
+def test_what_a_server_does_not_tell_is_named() -> None:
+    with fake.serve(Ending) as (url, _), pytest.raises(TextError, match="behind '' is the end"):
+        Stepping(url).force(["Which?"], ANSWER)
+    with fake.serve(Unscored) as (url, _), pytest.raises(ModelError, match="scores no prompts"):
+        VLLM(url).force(["Which?"], ANSWER)
 
 
 def test_a_token_that_is_not_among_the_likeliest_is_an_error() -> None:
@@ -138,6 +274,20 @@ class Chatting(fake.VLLMHandler):
         self.wfile.write(b"<html>")
 
 
+class MoreIds(fake.VLLMHandler):
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        return {**answer, "prompt_token_ids": [*answer["prompt_token_ids"], 1]}
+
+
+class NoNumbers(fake.Fault):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def values(self, values: list[float | None]) -> list[float | None]:
+        return [self.value for _ in values]
+
+
 class Odd(fake.VLLMHandler):
     def answer(self, body: dict[str, object]) -> dict[str, object]:
         return {"choices": []}
@@ -150,3 +300,49 @@ def test_no_other_server_is_asked_and_other_answers_are_named() -> None:
         VLLM(url)
     with fake.serve(Odd) as (url, _), pytest.raises(ModelError, match=r"no choices\.0"):
         VLLM(url).force(["Which?"], ANSWER)
+    with fake.serve(MoreIds) as (url, _), pytest.raises(ModelError, match=r"14 tokens, 13 log-prob"):
+        VLLM(url).force(["Which?"], ANSWER)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["-1.5", True, None, [-1.5]])
+def test_what_is_no_number_is_named(kind: str, value: object) -> None:
+    handler, open_ = KINDS[kind]
+    with (
+        fake.serve(handler, NoNumbers(value)) as (url, _),
+        pytest.raises(ModelError, match="server's answer has"),
+    ):
+        open_(url).force(["Which?"], ANSWER)
+
+
+class Keyed(fake.VLLMHandler):
+    """Wants a key; refuses images, as a server of a text model does."""
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] == "Bearer abc":
+            super().do_GET()
+        else:
+            self._send(401, {"error": "no key"})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(400, {"error": "no multimodal model"} if b"image_url" in body else {"error": "too long"})
+
+
+def test_a_key_is_sent_proxies_are_not_asked_and_one_refused_question_is_no_broken_server(
+    monkeypatch: pytest.MonkeyPatch, pictures: list[Image]
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("VCS_RUNTIME_API_KEY", raising=False)
+    with fake.serve(Keyed) as (url, _):
+        with pytest.raises(ModelError, match="HTTP 401 Unauthorized.*no key"):
+            VLLM(url)
+        monkeypatch.setenv("VCS_RUNTIME_API_KEY", "abc")
+        with pytest.raises(TextError, match="HTTP 400 Bad Request.*no multimodal model"):
+            VLLM(url).force([pictures[0]], ANSWER)
+        last = probe(VLLM(url))[-1]
+    assert (last.name, last.passed) == ("numbers", False)
+    assert "too long" in last.found

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+import vcs_runtime
 from support import fake_server as fake
-from support.stories import write_pairs
+from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
-from vcs_runtime.errors import TextError
-from vcs_runtime.visil import Image, Summary, steps
+from vcs_runtime.errors import InputError, ModelError, TextError
+from vcs_runtime.visil import Image, Summary, png, steps
+from vcs_runtime.visil.items import Item
+from vcs_runtime.visil.job import run
 from vcs_runtime.visil.logprobs import Part
 from vcs_runtime.visil.prompts import builtin
+from vcs_runtime.visil.score import Options
+from vcs_runtime.visil.servers import VLLM, Stepping
 
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."
@@ -102,6 +109,37 @@ def test_answers_that_are_no_option_are_refused(wrong: str) -> None:
         steps.answer_question(Scripted(wrong, wrong), PROMPTS, Summary("A man."), "Who?", ["dog", "man"])
 
 
+JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confidence": 1}]
+
+
+def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: list[Image]) -> None:
+    summaries = [Summary("A man.", name="true"), Summary("[KEYFRAME1], a dog.", pictures[1:2], "confused")]
+    writer = Scripted(json.dumps(JUDGED))
+    judged = steps.judge_summaries(writer, PROMPTS, pictures[:1], summaries)
+    assert [(j.corresponds, j.confidence) for j in judged] == [(True, 5), (False, 1)]
+    [parts] = writer.asked
+    assert [part for part in parts if isinstance(part, Image)] == pictures[:2]
+    text = "".join(part if isinstance(part, str) else "#" for part in parts)
+    assert "in order: #\n\n" in text
+    assert "Summary 1: A man.\n\nSummary 2: [KEYFRAME1] # [KEYFRAME1], a dog.\n\n" in text
+    assert "confused" not in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (JUDGED[:1], "1 objects for 2"), ([*JUDGED, JUDGED[0]], "3 objects for 2"), (["yes", "no"], "array of objects"),
+        *(([JUDGED[0], {**JUDGED[1], **change}], "each object needs")
+          for change in ({"corresponds": "no"}, {"corresponds": 1}, {"confidence": 0}, {"confidence": 6}, {"confidence": True},
+                         {"confidence": 2.5}, {"confidence": None})),
+    ],
+)  # fmt: skip
+def test_judgements_that_cannot_be_used_are_refused(wrong: list[Any], says: str) -> None:
+    text = json.dumps(wrong)
+    with pytest.raises(TextError, match=f"{says}.*asked twice"):
+        steps.judge_summaries(Scripted(text, text), PROMPTS, [], [Summary("A man."), Summary("A dog.")])
+
+
 class Writing(fake.VLLMHandler):
     """A server that answers each prompt of ours as a model should."""
 
@@ -115,35 +153,162 @@ class Writing(fake.VLLMHandler):
             ("SMPTE", json.dumps([{**moment, "timestamp": f"00:00:00:0{i}"} for i, moment in enumerate(MOMENTS)])),
             ("by its placeholder", " ".join(f"[KEYFRAME{i + 1}]" for i in range(images - 2))),
             ("Sum the video up", "A man drives."), ("Answer the question", "B"),
+            ("whether it corresponds", json.dumps([JUDGED[0]] * 2 + [JUDGED[1]])),
         ):  # fmt: skip
             if says in text:
                 return {"choices": [{"message": {"content": written}}]}
         raise AssertionError(text)
 
 
+def visil(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
+
+
+QUESTIONS = [{"question": "Who?", "options": ["dog", "man"], "answer": "B"}]
+
+
 def test_every_step_by_its_command(tmp_path: Path) -> None:
     write_video(tmp_path / "a.mp4", Fraction(25), 20)
-    row = {
-        "id": "a",
-        "video": "a.mp4",
-        "questions": [{"question": "Who?", "options": ["dog", "man"], "answer": "B"}],
-    }
-    write_pairs(tmp_path / "0.jsonl", [row])
+    write_pairs(tmp_path / "0.jsonl", [{"id": "a", "video": "a.mp4", "questions": QUESTIONS}])
     with fake.serve(Writing) as (url, _):
         for i, name in enumerate(("caption", "keywords", "keyframes", "summarize", "answer")):
             some = [] if name in ("keywords", "answer") else ["--frames", "2"]
-            files = [str(tmp_path / f"{i}.jsonl"), "-o", str(tmp_path / f"{i + 1}.jsonl")]
-            done = CliRunner().invoke(cli, ["visil", name, *files, "--vllm", url, *some])
+            done = visil(
+                name, tmp_path / f"{i}.jsonl", "-o", tmp_path / f"{i + 1}.jsonl", "--vllm", url, *some
+            )
             assert done.exit_code == 0, (name, done.output, done.exception)
-    made = json.loads((tmp_path / "4.jsonl").read_text())
+        [made] = read_lines(tmp_path / "4.jsonl")
+        for summary, truth in zip(made["summaries"], (True, False, False), strict=True):
+            summary["corresponds"] = truth
+        write_pairs(tmp_path / "t.jsonl", [made])
+        done = visil("correspond", tmp_path / "t.jsonl", "-o", tmp_path / "j.jsonl", "--vllm", url)
+        assert done.exit_code == 0, (done.output, done.exception)
     assert made["caption"] == CAPTION
     assert made["keywords"] == ["man", "drives", "sedan"]
     assert [s["name"] for s in made["summaries"]] == ["text", "1-image", "3-image"]
     assert made["summaries"][2]["text"] == "[KEYFRAME1] [KEYFRAME2] [KEYFRAME3]"
-    answers = [json.loads(line) for line in (tmp_path / "5.jsonl").read_text().splitlines()]
+    by = f"model:vllm:made/up|prompt:1|frames:2|v:{vcs_runtime.__version__}"
+    assert made["made"]["caption"] == f"visil|step:caption|{by}"
+    assert made["made"].keys() == {"caption", "keywords", "keyframes", "summaries"}
+    answers = read_lines(tmp_path / "5.jsonl")
     assert [(a["name"], a["correct"]) for a in answers] == [("text", 1), ("1-image", 1), ("3-image", 1)]
-    offline = CliRunner().invoke(
-        cli, ["visil", "keywords", str(tmp_path / "1.jsonl"), "-o", str(tmp_path / "k.jsonl"), "--builtin"]
-    )
+    judged = read_lines(tmp_path / "j.jsonl")
+    assert [(j["name"], j["corresponds"], j["confidence"], j["correct"]) for j in judged] == [
+        ("text", True, 5, 1), ("1-image", True, 5, 0), ("3-image", False, 1, 1)
+    ]  # fmt: skip
+    offline = visil("keywords", tmp_path / "1.jsonl", "-o", tmp_path / "k.jsonl", "--builtin")
     assert offline.exit_code == 0
-    assert json.loads((tmp_path / "k.jsonl").read_text())["keywords"] == ["man", "drives", "sedan"]
+    [row] = read_lines(tmp_path / "k.jsonl")
+    assert row["keywords"] == ["man", "drives", "sedan"]
+    assert row["made"]["keywords"].startswith("visil|step:keywords|builtin|v:")
+
+
+class BreaksAfterThree(Writing):
+    """Answers as many requests, and then no more."""
+
+    left = 3
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        type(self).left -= 1
+        return super().answer(body) if self.left >= 0 else {}
+
+
+def a_job(folder: Path) -> Path:
+    (folder / "f.png").write_bytes(png.encode(np.zeros((8, 8, 3), np.uint8)))
+    rows = [{"id": i, "frames": ["f.png"], "caption": CAPTION, "questions": QUESTIONS,
+             "summaries": [{"name": "text", "text": "A man."}, {"name": "other", "text": "A car."}]}
+            for i in range(5)]  # fmt: skip
+    rows[1]["caption"] = rows[1]["summaries"] = None  # type: ignore[assignment]
+    write_pairs(folder / "job.jsonl", rows)
+    return folder / "job.jsonl"
+
+
+@pytest.mark.parametrize("name", ["keywords", "answer"])
+def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name: str) -> None:
+    source, part, whole = a_job(tmp_path), tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
+    with fake.serve(Writing) as (url, _):
+        assert visil(name, source, "-o", whole, "--vllm", url).exit_code == 1
+    with fake.serve(BreaksAfterThree) as (url, _):
+        stopped = visil(name, source, "-o", part, "--vllm", url)
+    assert isinstance(stopped.exception, ModelError)
+    kept = part.read_bytes()
+    assert whole.read_bytes().startswith(kept)
+    assert 0 < len(kept) < whole.stat().st_size
+    part.write_bytes(kept + b'{"id": 4, "capt')
+    with fake.serve(Writing) as (url, log):
+        assert visil(name, source, "-o", part, "--vllm", url).exception
+        assert visil(name, source, "-o", part, "--vllm", url, "--resume").exit_code == 1
+        assert part.read_bytes() == whole.read_bytes()
+        asked = len(log)
+        assert visil(name, source, "-o", part, "--vllm", url, "--resume").exit_code == 1
+        assert len(log) == asked
+        other = visil(name, source, "-o", part, "--stepping", url, "--resume")
+    assert "line 1: made by visil|step:" in str(other.exception)
+    write_pairs(source, read_lines(source)[::-1])
+    with fake.serve(Writing) as (url, log):
+        other = visil(name, source, "-o", part, "--vllm", url, "--resume")
+    assert "line 1: id 0 is not that of the same video" in str(other.exception)
+
+
+def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
+    source = a_job(tmp_path)
+    with fake.serve(Writing) as (url, _):
+        done = visil("answer", source, "-o", tmp_path / "a.jsonl", "--vllm", url)
+        fields = visil("keywords", source, "-o", tmp_path / "k.jsonl", "--vllm", url)
+    assert "job.jsonl line 2: 'summaries' must be a list" in done.stderr
+    assert [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1] == [
+        "'summaries' must be a list, and not empty, not nothing"
+    ]
+    assert "job.jsonl line 2: 'caption' must be a text" in fields.stderr
+    assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who?", {"question": "Who?"}, {**QUESTIONS[0], "options": ["man"]}, {**QUESTIONS[0], "options": ["man", 3]},
+        {**QUESTIONS[0], "options": ["man"] * 27}, {**QUESTIONS[0], "answer": "C"}, {**QUESTIONS[0], "answer": "b"},
+        {**QUESTIONS[0], "answer": 1}, {**QUESTIONS[0], "question": None}, {**QUESTIONS[0], "answer": "AB"},
+    ],
+)  # fmt: skip
+def test_questions_that_are_none_are_named(tmp_path: Path, question: object) -> None:
+    item = Item("q.jsonl line 1", tmp_path, {"id": 0, "questions": [question]})
+    with pytest.raises(InputError, match="line 1: .*'answer'"):
+        item.questions()
+
+
+def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None:
+    def item(**row: object) -> Item:
+        return Item("k.jsonl line 1", tmp_path, {"id": 0, **row})
+
+    assert (
+        item(keyframes=["00:00:01:00", {"timestamp": "00:00:02:00"}]).chosen_keyframes(2)[1] == "00:00:02:00"
+    )
+    for keyframes, says in (
+        (["a.png"], "1 keyframes, 2"),
+        ([{}, {}], "a text was expected"),
+        ([1, 2], "a text"),
+    ):
+        with pytest.raises(InputError, match=says):
+            item(keyframes=keyframes).chosen_keyframes(2)
+    with pytest.raises(InputError, match="'corresponds' must be true or false"):
+        item(summaries=[{"name": "x", "text": "x", "corresponds": "yes"}]).correspondences()
+    with pytest.raises(InputError, match="'made' must be an object"):
+        _ = item(made=["x"]).made
+
+
+def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
+    source = a_job(tmp_path)
+    rows = [{**row, "caption": None} for row in read_lines(source)[2:]]
+    write_pairs(source, [{k: v for k, v in row.items() if v is not None} for row in rows])
+    with fake.serve(Writing) as (url, _):
+        done = visil("caption", source, "-o", tmp_path / "c.jsonl", "--vllm", url)
+        assert done.exit_code == 0, done.output
+    told: list[str] = []
+    for handler, model in ((fake.VLLMHandler, VLLM), (fake.SteppingHandler, partial(Stepping, top=200))):
+        with fake.serve(handler) as (url, _):
+            run(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", Options(), frames=1,
+                choose_keywords=True, report=told.append)  # fmt: skip
+    assert [line for line in told if "made by" in line] == [
+        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/visil.md)"
+    ]

@@ -10,6 +10,7 @@ import click
 
 from vcs_runtime.cli.tables import console
 from vcs_runtime.cli.visil_model import (
+    exclusive,
     exit_with,
     frames_option,
     items_argument,
@@ -20,10 +21,11 @@ from vcs_runtime.cli.visil_model import (
     overwrite_option,
     prompts_option,
     recording,
+    resume_option,
     tolerance_option,
     warn,
 )
-from vcs_runtime.cli.visil_steps import answer, caption, keyframes, keywords, summarize
+from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.layouts import read_jsonl
 from vcs_runtime.experiments.lexical import need
@@ -31,6 +33,7 @@ from vcs_runtime.experiments.plots import need_matplotlib
 from vcs_runtime.visil import job, plots, probing
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, uniform
+from vcs_runtime.visil.items import read_items
 from vcs_runtime.visil.prompts import Prompts
 from vcs_runtime.visil.recorded import Recorded
 from vcs_runtime.visil.score import METHODS, Options
@@ -76,7 +79,7 @@ def visil() -> None:
 )
 @prompts_option
 @tolerance_option
-@click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
+@resume_option
 @overwrite_option
 @json_option
 def score(
@@ -85,7 +88,10 @@ def score(
     overwrite: bool, as_json: bool, **model: Any,
 ) -> None:  # fmt: skip
     """Score the summaries of the videos in ITEMS (JSONL). The model is probed first."""
+    exclusive(resume, overwrite)
     options = Options(samples, method, count, Prompts.read(folder) if folder else None)
+    for _ in read_items(items):  # what is wrong with the file is told before a model is loaded and probed
+        pass
     opened = open_model(model)
     if isinstance(opened, Recorded):
         warn("recorded answers: the model that gave them is not probed")
@@ -101,7 +107,8 @@ def score(
     if as_json:
         click.echo(json.dumps({**vars(done), "signature": line}))
     else:
-        click.echo(f"{done.scored} scored, {done.failed} failed; {done.resumed} of them before\n{line}")
+        before = f", {done.resumed} of them before" if done.resumed else ""
+        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{line}")
     exit_with(done.failed)
 
 
@@ -151,7 +158,10 @@ def frames(video: Path, out: Path, timecodes: tuple[str, ...], frames: int) -> N
 @click.option("--plot", type=_PATH, metavar="FILE", help="Draw summaries and choices as PNG.")
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: bool) -> None:
-    """Choose a summary of each video in SCORES, by the least score + alpha * tokens; and the frontier."""
+    """Choose a summary of each video in SCORES.
+
+    By the least score + alpha * tokens; and the frontier: what is chosen as alpha grows.
+    """
     if plot:
         need_matplotlib()
     candidates = {}
@@ -200,9 +210,12 @@ def correlate_command(
         for video, parts in job.read_scores(scores).items()
         for part in parts
     }
-    x, y, videos = [], [], []
+    x, y, videos, failed = [], [], [], 0
     for number, row in enumerate(read_jsonl(answers), 1):
         place = f"{answers} line {number}"
+        if isinstance(row, dict) and "error" in row:  # a video that `visil answer` could not use
+            failed += 1
+            continue
         if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
             raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
         if row["correct"] not in (0, 1):
@@ -213,6 +226,8 @@ def correlate_command(
         x.append(by_name[key])
         y.append(int(row["correct"]))
         videos.append(key[0])
+    if failed:
+        warn(f"{answers}: {failed} lines with an error are left out")
     found = correlate(x, y, groups=videos if by_video else None, trim=trim, shuffles=shuffles, seed=seed)
     if plot:
         plots.correlation(x, y, found, plot)
@@ -233,5 +248,5 @@ def correlate_command(
         out.print("logit: none; a threshold on the scores separates the answers")
 
 
-for command in (caption, keywords, keyframes, summarize, answer):
+for command in (caption, keywords, keyframes, summarize, correspond, answer):
     visil.add_command(command)

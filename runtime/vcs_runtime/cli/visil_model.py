@@ -34,20 +34,24 @@ def together(*options: Any) -> Callable[[_Decorated], _Decorated]:
     return decorate
 
 
-model_options = together(
+writer_options = together(
     click.option("--genai", type=_PATH, metavar="DIR", help="A model's folder, for onnxruntime-genai."),
     click.option("--vllm", metavar="URL", help="A vLLM server, such as http://gpu7:8000."),
     click.option("--sglang", metavar="URL", help="An SGLang server; with --template and --image-token."),
     click.option("--stepping", metavar="URL", help="An OpenAI-style server that returns likeliest tokens."),
-    click.option("--recorded", type=_PATH, metavar="FILE", help="Answers that --record has kept."),
     click.option("--model", metavar="NAME", help="Of a server that has several."),
-    click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True),
+    click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True,
+                 help="For --genai."),
     click.option("--template", type=_PATH, metavar="FILE", help="A user's turn, with {prompt} (SGLang)."),
     click.option("--image-token", default="<image>", show_default=True, help="An image in it (SGLang)."),
-    click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True,
-                 help="Likeliest tokens to ask for (stepping); more find rarer words."),
     click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
                  metavar="S", help="Seconds that a server may take for an answer."),
+)  # fmt: skip
+model_options = together(
+    writer_options,
+    click.option("--recorded", type=_PATH, metavar="FILE", help="Answers that --record has kept."),
+    click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True,
+                 help="Likeliest tokens to ask for (stepping); more find rarer words."),
 )  # fmt: skip
 frames_option = click.option(
     "--frames", type=click.IntRange(min=1), default=FRAMES, show_default=True, metavar="N",
@@ -60,16 +64,28 @@ tolerance_option = click.option("--tolerance", type=click.FloatRange(min=0, min_
                           default=TOLERANCE, show_default=True, metavar="NATS",
                           help="By which two ways to one number may differ in the probe.")  # fmt: skip
 output_option = click.option("-o", "--output", type=_PATH, required=True, metavar="FILE")
+resume_option = click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 items_argument = click.argument("items", type=_PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def named(options: Mapping[str, Any]) -> list[str]:
+    """The kinds of model that the options name."""
+    return [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
+
+
+def exclusive(resume: bool, overwrite: bool) -> None:
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite exclude each other")
+
+
 def open_model(options: Mapping[str, Any]) -> Any:
     """The one model that the options name."""
-    kinds = [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
+    kinds = named(options)
     if len(kinds) != 1:
-        raise click.UsageError("give one of --genai, --vllm, --sglang, --stepping and --recorded")
+        recorded = " and --recorded" if "recorded" in options else ""
+        raise click.UsageError(f"give one of --genai, --vllm, --sglang, --stepping{recorded}")
     where, name, timeout = options[kinds[0]], options["model"], options["timeout"]
     try:
         if kinds[0] == "genai":
@@ -77,7 +93,7 @@ def open_model(options: Mapping[str, Any]) -> Any:
         if kinds[0] == "vllm":
             return VLLM(where, name, timeout=timeout)
         if kinds[0] == "stepping":
-            return Stepping(where, name, timeout=timeout, top=options["top"])
+            return Stepping(where, name, timeout=timeout, top=options.get("top", TOP))
         if kinds[0] == "recorded":
             return Recorded.open(where)
         if options["template"] is None:

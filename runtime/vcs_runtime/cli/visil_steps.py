@@ -1,80 +1,70 @@
-"""`vcs-runtime visil caption | keywords | keyframes | summarize | answer`: what a model can write."""
+"""`vcs-runtime visil caption | keywords | keyframes | summarize | correspond | answer`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vcs_runtime.cli.visil_model import (
+    exclusive,
     exit_with,
     frames_option,
     items_argument,
-    model_options,
+    named,
     open_model,
     output_option,
     overwrite_option,
     prompts_option,
+    resume_option,
     together,
     warn,
+    writer_options,
 )
-from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs import OutputFile
-from vcs_runtime.visil import steps
+from vcs_runtime.visil import step_job, steps
 from vcs_runtime.visil.frames import uniform
-from vcs_runtime.visil.items import Item, read_items
+from vcs_runtime.visil.items import Item
 from vcs_runtime.visil.keywords import builtin_keywords
 from vcs_runtime.visil.prompts import Prompts, builtin
+from vcs_runtime.visil.step_job import Step
 from vcs_runtime.visil.timecode import timecode
 
 
-def _run_step(
-    items: Path, output: Path, overwrite: bool, field: str | None, take: Callable[[Item], Any]
-) -> None:
-    """Write each line of `items` with what `take` adds to it (`field`), or the lines that it makes (None)."""
+def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -> None:
     if output.resolve().parent != items.resolve().parent:
         raise click.UsageError(
             "write the output beside the input: the paths in it are relative to its folder"
         )
-    failed = 0
-    for _ in read_items(items):  # the whole file is checked first
-        pass
-    with OutputFile(output, overwrite=overwrite) as lines:
-        for item in read_items(items):
-            row = dict(item.row)
-            try:
-                if field is None:
-                    lines.append(take(item))
-                    continue
-                if field not in row:
-                    row[field] = take(item)
-            except (TextError, InputError) as error:
-                warn(f"{item.place}: {str(error).removeprefix(f'{item.place}: ')}")
-                failed += 1
-            if field is not None:
-                lines.append([row])
-    exit_with(failed)
+    exclusive(resume, overwrite)
+    exit_with(step_job.run(step, items, output, resume=resume, overwrite=overwrite, report=warn))
 
 
-def _wording(folder: Path | None) -> Prompts:
-    return Prompts.read(folder) if folder else builtin()
+_step = together(
+    items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
+)
 
 
-_step = together(items_argument, output_option, overwrite_option, model_options, prompts_option)
+def _open(model: Mapping[str, Any], folder: Path | None) -> tuple[Any, Prompts, str]:
+    """The model that writes, its prompts, and what a signature says of both."""
+    writer, prompts = open_model(model), Prompts.read(folder) if folder else builtin()
+    return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
 
 
 @click.command()
 @_step
 @frames_option
 def caption(
-    items: Path, output: Path, overwrite: bool, folder: Path | None, frames: int, **model: Any
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
     """Write a caption for every line of ITEMS that has none."""
-    writer, prompts = _writer(model), _wording(folder)
-    _run_step(items, output, overwrite, "caption",
-              lambda item: steps.write_caption(writer, prompts, item.video(frames).frames))  # fmt: skip
+    writer, prompts, by = _open(model, folder)
+
+    def take(item: Item) -> str:
+        return steps.write_caption(writer, prompts, item.video(frames).frames)
+
+    _run(Step("caption", by, take, "caption", frames), items, output, resume, overwrite)
 
 
 @click.command()
@@ -83,25 +73,34 @@ def caption(
     "--builtin", "offline", is_flag=True, help="Without a model: rare words, spread over the caption."
 )
 def keywords(
-    items: Path, output: Path, overwrite: bool, folder: Path | None, offline: bool, **model: Any
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, offline: bool, **model: Any
 ) -> None:
-    """Choose the keywords of every caption in ITEMS that has none."""
+    """Choose keywords for every line of ITEMS that has none."""
     if offline:
-        _run_step(items, output, overwrite, "keywords", lambda item: builtin_keywords(item.text("caption")))
-        return
-    writer, prompts = _writer(model), _wording(folder)
-    _run_step(items, output, overwrite, "keywords",
-              lambda item: steps.choose_keywords(writer, prompts, item.text("caption")))  # fmt: skip
+        if named(model):
+            raise click.UsageError("--builtin asks no model")
+        step = Step("keywords", "builtin", lambda item: builtin_keywords(item.text("caption")), "keywords")
+    else:
+        writer, prompts, by = _open(model, folder)
+
+        def take(item: Item) -> list[str]:
+            return steps.choose_keywords(writer, prompts, item.text("caption"))
+
+        step = Step("keywords", by, take, "keywords")
+    _run(step, items, output, resume, overwrite)
 
 
 @click.command()
 @_step
 @frames_option
 def keyframes(
-    items: Path, output: Path, overwrite: bool, folder: Path | None, frames: int, **model: Any
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
-    """Choose three keyframes of every video file in ITEMS that has none, as timecodes."""
-    writer, prompts = _writer(model), _wording(folder)
+    """Choose three keyframes of every video in ITEMS that has none.
+
+    The video must be a file; keyframes are SMPTE timecodes with descriptions.
+    """
+    writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, str]]:
         file = item.file
@@ -109,7 +108,7 @@ def keyframes(
         shown = [(timecode(n, file.fps), image) for n, image in zip(numbers, file.read(numbers), strict=True)]
         return steps.choose_keyframes(writer, prompts, shown, file.fps, file.frames)
 
-    _run_step(items, output, overwrite, "keyframes", take)
+    _run(Step("keyframes", by, take, "keyframes", frames), items, output, resume, overwrite)
 
 
 @click.command()
@@ -125,55 +124,72 @@ def keyframes(
     help="Summaries to write: with so many of the item's keyframes, the first ones.",
 )
 def summarize(
-    items: Path, output: Path, overwrite: bool, folder: Path | None, frames: int, counts: tuple[int, ...],
-    **model: Any,
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int,
+    counts: tuple[int, ...], **model: Any,
 ) -> None:  # fmt: skip
-    """Write the summaries of every video in ITEMS that has none, named "text", "1-image", ..."""
-    writer, prompts = _writer(model), _wording(folder)
+    """Write summaries for every line of ITEMS that has none.
+
+    They are named "text", "1-image", "2-image" and "3-image".
+    """
+    writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, Any]]:
         video, written = item.video(frames), []
-        for count in counts:
-            chosen = [entry["timestamp"] for entry in item.several("keyframes")[:count]] if count else []
-            if len(chosen) < count:
-                raise InputError(f"{item.place}: {len(chosen)} keyframes, {count} are wanted")
+        for count in dict.fromkeys(counts):
+            chosen = item.chosen_keyframes(count)
             images = [item.keyframe(name) for name in chosen]
             text = steps.write_summary(writer, prompts, video.frames, images)
             written.append({"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen})
         return written
 
-    _run_step(items, output, overwrite, "summaries", take)
+    _run(Step("summarize", by, take, "summaries", frames), items, output, resume, overwrite)
 
 
 @click.command()
 @_step
-def answer(items: Path, output: Path, overwrite: bool, folder: Path | None, **model: Any) -> None:
-    """Answer each item's questions from each of its summaries: a line each, for `correlate`.
+@frames_option
+def correspond(
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
+) -> None:
+    """Judge which summaries in ITEMS correspond to their videos.
 
-    `questions` are objects with `question`, `options` (a list of texts) and `answer` (a letter).
+    A line a summary, with a confidence from 1 to 5. Where a summary of ITEMS says whether it does
+    (`corresponds`, true or false), the line has `correct`.
     """
-    writer, prompts = _writer(model), _wording(folder)
+    writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, Any]]:
-        made = []
-        for asked in item.several("questions"):
-            if not isinstance(asked, dict) or not {"question", "options", "answer"} <= asked.keys():
-                raise InputError(
-                    f"{item.place}: a question must be an object with question, options and answer"
-                )
-            for summary in item.summaries():
-                given = steps.answer_question(writer, prompts, summary, asked["question"], asked["options"])
+        truths, summaries = item.correspondences(), item.summaries()
+        judged = steps.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
+        return [
+            {"name": summary.name, "corresponds": found.corresponds, "confidence": found.confidence,
+             **({} if truth is None else {"correct": int(found.corresponds == truth)})}
+            for summary, truth, found in zip(summaries, truths, judged, strict=True)
+        ]  # fmt: skip
+
+    _run(Step("correspond", by, take, None, frames), items, output, resume, overwrite)
+
+
+@click.command()
+@_step
+def answer(
+    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, **model: Any
+) -> None:
+    """Answer the questions in ITEMS from each summary.
+
+    A line each, for `correlate`. `questions` are objects with `question`, `options` (a list of texts) and
+    `answer` (a letter).
+    """
+    writer, prompts, by = _open(model, folder)
+
+    def take(item: Item) -> list[dict[str, Any]]:
+        made, summaries = [], item.summaries()
+        for question, options, right in item.questions():
+            for summary in summaries:
+                given = steps.answer_question(writer, prompts, summary, question, options)
                 made.append({
-                    "id": item.id, "name": summary.name, "question": asked["question"], "given": given,
-                    "correct": int(given == asked["answer"]),
+                    "name": summary.name, "question": question, "given": given, "correct": int(given == right)
                 })  # fmt: skip
         return made
 
-    _run_step(items, output, overwrite, None, take)
-
-
-def _writer(model: Mapping[str, Any]) -> Any:
-    opened = open_model(model)
-    if not hasattr(opened, "write"):
-        raise click.UsageError("recorded answers can only be scored")
-    return opened
+    _run(Step("answer", by, take), items, output, resume, overwrite)

@@ -140,6 +140,9 @@ def _p(x: Values, y: Values, shuffles: int, seed: int) -> tuple[float, bool]:
         return np.asarray(np.mean(right, axis=axis))
 
     right, wrong = x[y == 1], x[y == 0]
+    if min(len(right), len(wrong)) == 1:  # SciPy wants two of each; one answer may be dealt to any score
+        [one] = right if len(right) == 1 else wrong
+        return min(1.0, 2 * float(min((x <= one).mean(), (x >= one).mean()))), True
     found = permutation_test(
         (right, wrong), statistic, permutation_type="independent", vectorized=True, n_resamples=shuffles,
         batch=1000, rng=np.random.default_rng(seed),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,9 @@ from vcs_runtime.visil.frames import VideoFile, uniform
 from vcs_runtime.visil.logprobs import Image
 from vcs_runtime.visil.score import Summary, Video
 from vcs_runtime.visil.timecode import parse_timecode
+
+MADE = "made"
+"""The field of a line that says which step, model and prompt made which of its fields."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class Item:
         if not isinstance(value, list) or not value:
             raise InputError(f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}")
         return value
+
+    @property
+    def made(self) -> dict[str, str]:
+        """The signature of each field that a step has made."""
+        made = self.row.get(MADE, {})
+        if not isinstance(made, dict) or not all(isinstance(value, str) for value in made.values()):
+            raise InputError(f"{self.place}: {MADE!r} must be an object of texts")
+        return made
 
     @cached_property
     def file(self) -> VideoFile:
@@ -73,6 +85,42 @@ class Item:
             raise InputError(f"{self.place}: 'keyframes' must be a list, and 'tokens' a number")
         text = _text(value.get("text", ""), self.place)
         return Summary(text, [self.keyframe(name) for name in keyframes], value["name"], tokens)
+
+    def chosen_keyframes(self, count: int) -> list[str]:
+        """The first `count` of its keyframes: timecodes, or image files."""
+        listed = self.several("keyframes")[:count] if count else []
+        if len(listed) < count:
+            raise InputError(f"{self.place}: {len(listed)} keyframes, {count} are wanted")
+        return [_text(k.get("timestamp") if isinstance(k, dict) else k, self.place) for k in listed]
+
+    def correspondences(self) -> list[bool | None]:
+        """What each summary says of itself: whether it corresponds to the video; None: nothing."""
+        said = [value.get("corresponds") for value in self.several("summaries") if isinstance(value, dict)]
+        if not all(isinstance(value, bool | None) for value in said):
+            raise InputError(f"{self.place}: a summary's 'corresponds' must be true or false")
+        return said
+
+    def questions(self) -> list[tuple[str, list[str], str]]:
+        """Its questions: text, options, and the letter of the right one."""
+        found = []
+        for value in self.several("questions"):
+            asked = value if isinstance(value, dict) else {}
+            question, options, right = (asked.get(name) for name in ("question", "options", "answer"))
+            if (
+                not isinstance(question, str)
+                or not isinstance(options, list)
+                or not 2 <= len(options) <= len(string.ascii_uppercase)
+                or not all(isinstance(option, str) for option in options)
+            ):
+                raise InputError(
+                    f"{self.place}: a question must be an object with 'question', a text, 'options', "
+                    "a list of 2 to 26 texts, and 'answer'"
+                )
+            letters = string.ascii_uppercase[: len(options)]
+            if not isinstance(right, str) or len(right) != 1 or right not in letters:
+                raise InputError(f"{self.place}: 'answer' must be one of {', '.join(letters)}, not {right!r}")
+            found.append((question, options, right))
+        return found
 
     def keyframe(self, name: Any) -> Image:
         """A keyframe: an image file; or a timecode of the video file."""

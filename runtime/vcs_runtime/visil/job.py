@@ -44,7 +44,13 @@ def run(
     A video whose texts or images cannot be used gets a line with an `error`, and a line to `report`; the
     others go on. Raises ModelError where the model fails: what was written stays. InputError names the line.
     """
-    total = sum(1 for _ in read_items(source))
+    total, own = 0, ""
+    for item in read_items(source):  # the whole file is checked first
+        total += 1
+        if any(f"|model:{model.fingerprint}|" in by for by in item.made.values()):
+            own = own or item.place
+    if own:
+        report(f"{own}: made by the model that scores, which favours it: take another (docs/visil.md)")
     if not total:
         raise InputError(f"{source}: it holds no videos")
     summary = Summary()
@@ -52,7 +58,7 @@ def run(
         items = read_items(source)
         done = list(_finished(lines, items, model, options, frames)) if resume else []
         summary.resumed = len(done)
-        with progress_bar(total, unit="items", enabled=progress, done=len(done)) as advance:
+        with progress_bar(total, enabled=progress, done=len(done), unit="videos") as advance:
             fresh = (
                 (_record(item, model, options, frames, drop_missing, choose_keywords), item) for item in items
             )

@@ -112,7 +112,7 @@ def _occurrences(caption: str, keywords: set[str]) -> Iterator[tuple[int, int, s
         if word in keywords:
             yield start, end, word
         elif bare in keywords:
-            yield start, start + len(bare), bare
+            yield start, end - (len(word) - len(bare)), bare  # not start + len: lower case may be longer
 
 
 def _check_keywords(keywords: Sequence[str]) -> None:
@@ -121,6 +121,8 @@ def _check_keywords(keywords: Sequence[str]) -> None:
     seen = set()
     for word in keywords:
         check_text(word, "keywords")
+        if word.split() != [word]:
+            raise TextError(f"keywords: {word!r} is not a single word")
         if word != word.lower():
             raise TextError(f"keywords: {word!r} is not in lower case")
         if word in seen:

@@ -24,6 +24,7 @@ _FIELDS: Mapping[str, set[str]] = {
     "summarize": {"images"},
     "summarize-keyframes": {"images", "keyframes"},
     "score": {"given", "masked_caption"},
+    "correspond": {"images", "summaries"},
     "answer": {"given", "question", "options"},
     "given-video": {"images"},
     "given-text": {"summary"},

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.errors import CacheError, InputError, ModelError
+from vcs_runtime.jobs import OutputFile
 from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
 
 
@@ -47,7 +47,7 @@ class Recorded:
     @classmethod
     def open(cls, path: Path) -> Recorded:
         """Read a table. Raises InputError naming file and line."""
-        fingerprint, answers, _ = _read(path)
+        fingerprint, answers = _read(path)
         if fingerprint is None:
             raise InputError(f"{path}: it holds no record")
         return cls(fingerprint, answers, str(path))
@@ -74,7 +74,8 @@ class Recorded:
 class Recorder:
     """A model whose answers are written down as they come; what the table holds already is not asked again.
 
-    Lines are whole and synced one by one: whatever stops a run, what was answered stays.
+    Lines are whole and synced one by one: whatever stops a run, what was answered stays. Raises CacheError
+    where the table cannot be written.
     """
 
     def __init__(self, model: LogProbs, path: Path) -> None:
@@ -82,17 +83,12 @@ class Recorder:
         self.fingerprint = model.fingerprint
         self._model = model
         self._path = path
-        fingerprint, self._answers, size = _read(path) if path.exists() else (None, {}, 0)
+        fingerprint, self._answers = _read(path) if path.exists() else (None, {})
         if fingerprint not in (None, self.fingerprint):
             raise InputError(f"{path}: it is the record of {fingerprint}, and this is {self.fingerprint}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab")
-            self._file.truncate(size)  # a line that a kill has cut short
-            if fingerprint is None:
-                self._write({"visil": "answers", "model": self.fingerprint})
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
+        self._lines = OutputFile(path, resume=True)  # without a line that a kill has cut short
+        if fingerprint is None:
+            self._write({"visil": "answers", "model": self.fingerprint})
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """The kept answer, or the model's, which is checked and kept."""
@@ -114,7 +110,7 @@ class Recorder:
 
     def close(self) -> None:
         """Close the table."""
-        self._file.close()
+        self._lines.close()
 
     def _keep(self, key: str, answer: dict[str, Any]) -> None:
         record = {"key": key, **answer}
@@ -123,22 +119,19 @@ class Recorder:
 
     def _write(self, record: dict[str, Any]) -> None:
         try:
-            self._file.write(json.dumps(record).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise InputError(f"{self._path}: {error.strerror or error}") from None
+            self._lines.append([record])
+        except InputError as error:  # no fault of the video that is scored: the job must stop
+            raise CacheError(str(error)) from None
 
 
-def _read(path: Path) -> tuple[str | None, dict[str, Any], int]:
-    """The fingerprint, the answers by key, and the size of the whole lines."""
+def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """The fingerprint, and the answers by key; of whole lines."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    size = data.rfind(b"\n") + 1
     fingerprint, answers = None, {}
-    for number, line in enumerate(data[:size].splitlines(), 1):
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
             record = json.loads(line)
             if number == 1:
@@ -147,7 +140,7 @@ def _read(path: Path) -> tuple[str | None, dict[str, Any], int]:
                 answers[record["key"]] = record
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{path} line {number}: this is no record of answers") from None
-    return fingerprint, answers, size
+    return fingerprint, answers
 
 
 def _forced(record: Mapping[str, Any]) -> Forced:

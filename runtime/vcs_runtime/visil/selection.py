@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 # Two objectives that are equal but for rounding are a tie.
 _TIE = 1e-12
@@ -55,11 +56,20 @@ def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
 
 
 def _select(candidates: list[tuple[str, float, float]], alpha: float) -> tuple[str, float, float]:
-    values = [score + alpha * tokens for _, score, tokens in candidates]
-    least = min(values)
+    level = _least(candidates, lambda c: c[1] + alpha * c[2])
+    fewest = min(tokens for _, _, tokens in level)
+    # Of one length the score alone decides: beside many tokens a difference of it would be lost in rounding.
+    level = _least([c for c in candidates if c[2] == fewest], lambda c: c[1])
+    return min(level)
+
+
+def _least(
+    candidates: list[tuple[str, float, float]], value: Callable[[tuple[str, float, float]], float]
+) -> list[tuple[str, float, float]]:
+    """Those of the least value."""
+    least = min(map(value, candidates))
     margin = _TIE * max(1.0, abs(least))
-    ties = [c for c, value in zip(candidates, values, strict=True) if value <= least + margin]
-    return min(ties, key=lambda c: (c[2], c[0]))
+    return [c for c in candidates if value(c) <= least + margin]
 
 
 def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
@@ -67,7 +77,10 @@ def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, 
     if not listed:
         raise ValueError("candidates: there are none")
     names = set()
-    for name, score, tokens in listed:
+    for candidate in listed:
+        if not isinstance(candidate, Sequence) or isinstance(candidate, str) or len(candidate) != 3:
+            raise ValueError(f"candidates: each must be (name, score, tokens), not {candidate!r}")
+        name, score, tokens = candidate
         if not isinstance(name, str):
             raise ValueError(f"candidates: a name must be a string, not {name!r}")
         if name in names:
@@ -83,4 +96,4 @@ def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, 
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

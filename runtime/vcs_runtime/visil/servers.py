@@ -66,6 +66,8 @@ class VLLM(_Chat):
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """One call: the answer is the assistant's turn, and part of the prompt."""
         _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
+        if answered.get("prompt_logprobs") is None:
+            raise ModelError(f"{self.fingerprint}: it scores no prompts (no prompt_logprobs): see --stepping")
         entries = _get(answered, list, "prompt_logprobs")
         ids = _get(answered, list, "prompt_token_ids")
         if len(ids) != len(entries):
@@ -89,7 +91,7 @@ class Stepping(_Chat):
     """An OpenAI-style server that returns log-probabilities of what it generates: one call a token.
 
     The answer's token must be among the `top` likeliest. The server must go on with an assistant's turn that
-    is begun; if it tells how many tokens a prompt has, that is checked.
+    is begun; if it tells how many tokens a prompt has, that is checked, with one call more.
     """
 
     _KIND = "openai"
@@ -107,47 +109,58 @@ class Stepping(_Chat):
         """Of several tokens with which the answer can go on, the longest is taken."""
         tokens: list[str] = []
         values: list[float] = []
-        lengths: list[int | None] = []
-        said = ""
+        said, first = "", None
         while said != answer:
-            candidates, length = self._likeliest(parts, said)
-            lengths.append(length)
-            if length is not None and lengths[0] is not None and length != lengths[0] + len(tokens):
-                raise ModelError(
-                    f"{self.fingerprint}: the prompt has {length} tokens behind {said!r}, not "
-                    f"{lengths[0] + len(tokens)}: the server begins a new turn instead of going on"
-                )
-            fitting = [
-                (text, value) for text, value in candidates if text and answer.startswith(text, len(said))
-            ]
+            choice, length = self._step(parts, said)
+            first = length if not tokens else first
+            self._check_length(first, length, len(tokens), said)
+            candidates = self._likeliest(choice, said)
+            fitting = _fitting(candidates, answer[len(said) :])
+            if not fitting and not said:  # some tokenizers write the first word with a space
+                fitting = [pair for pair in _fitting(candidates, f" {answer}") if pair[0].strip()]
             if not fitting:
                 raise TextError(
                     f"{self.fingerprint}: the next token of {answer!r} behind {said!r} is not among the "
                     f"{len(candidates)} likeliest: ask for more, or use a server that scores prompts"
                 )
             text, value = max(fitting, key=lambda pair: len(pair[0]))
-            said += text
+            said += text if said else text.lstrip(" ")
             tokens.append(text)
             values.append(value)
-        return Forced(tuple(tokens), tuple(values), lengths[0])
+        if first is not None:
+            self._check_length(first, self._step(parts, said)[1], len(tokens), said)
+        return Forced(tuple(tokens), tuple(values), first)
 
     def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
         """The likeliest of the returned tokens."""
-        candidates, _ = self._likeliest(parts, said)
-        return max(candidates, key=lambda pair: pair[1])
+        return max(self._likeliest(self._step(parts, said)[0], said), key=lambda pair: pair[1])
 
-    def _likeliest(self, parts: Sequence[Part], said: str) -> tuple[list[tuple[str, float]], int | None]:
+    def _step(self, parts: Sequence[Part], said: str) -> tuple[Any, int | None]:
+        """One token more: the answer's choice, and how many tokens came before it, if the server tells."""
         choice, answer = self._ask(parts, said, max_tokens=1, logprobs=True, top_logprobs=self._top)
+        return choice, (answer.get("usage") or {}).get("prompt_tokens")
+
+    def _check_length(self, first: int | None, length: int | None, count: int, said: str) -> None:
+        if first is not None and length is not None and length != first + count:
+            raise TextError(
+                f"{self.fingerprint}: the prompt has {length} tokens behind {said!r}, not {first + count}: "
+                "the server begins a new turn instead of going on, or cuts these words in another way"
+            )
+
+    def _likeliest(self, choice: Any, said: str) -> list[tuple[str, float]]:
+        if not _get(choice, list, "logprobs", "content"):
+            raise TextError(
+                f"{self.fingerprint}: the likeliest token behind {said!r} is the end, and it tells no others"
+            )
         listed = _get(choice, list, "logprobs", "content", 0, "top_logprobs")
         if not listed:
             raise ModelError(f"{self.fingerprint}: it returns no likeliest tokens")
-        usage = answer.get("usage") or {}
-        # At an answer's start some tokenizers write a word with its space.
-        texts = [_get(entry, str, "token") for entry in listed]
-        return [
-            (text if said else text.lstrip(" "), _number(entry.get("logprob")))
-            for text, entry in zip(texts, listed, strict=True)
-        ], usage.get("prompt_tokens")
+        return [(_get(entry, str, "token"), _number(entry.get("logprob"))) for entry in listed]
+
+
+def _fitting(candidates: Sequence[tuple[str, float]], rest: str) -> list[tuple[str, float]]:
+    """The candidates, tokens with their log-probabilities, that `rest` begins with."""
+    return [(text, value) for text, value in candidates if text and rest.startswith(text)]
 
 
 class SGLang:

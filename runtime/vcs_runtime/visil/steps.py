@@ -1,4 +1,4 @@
-"""The steps around scoring that a model can do: caption, keywords, keyframes, summaries, answers.
+"""The steps around scoring that a model can do: caption, keywords, keyframes, summaries, judgements, answers.
 
 Each has a prompt, and a check of what the model writes. What cannot be used is asked for once more, with the
 reason; then it is a TextError.
@@ -10,6 +10,7 @@ import json
 import re
 import string
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
@@ -109,6 +110,46 @@ def write_summary(
     else:
         parts = prompts.fill("summarize", images=frames)
     return _ask(writer, parts, checked)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a summary corresponds to its video, and how sure the model is of it, 1 to 5."""
+
+    corresponds: bool
+    confidence: int
+
+
+def judge_summaries(
+    writer: Writer, prompts: Prompts, frames: Sequence[Image], summaries: Sequence[Summary]
+) -> list[Judgement]:
+    """Which of the summaries correspond to the video: the correspondence test (appendix F.5), `(summaries,)`.
+
+    The model sees all of them at once, as numbers: a name might tell the answer.
+    """
+
+    def checked(text: str) -> list[Judgement]:
+        judged = _json_list(text, dict, "judgements")
+        if len(judged) != len(summaries):
+            raise TextError(f"judgements: {len(judged)} objects for {len(summaries)} summaries")
+        for entry in judged:
+            sure = entry.get("confidence")
+            if (
+                not isinstance(entry.get("corresponds"), bool)
+                or type(sure) is not int
+                or sure not in range(1, 6)
+            ):
+                raise TextError(
+                    "judgements: each object needs 'corresponds', true or false, and 'confidence', "
+                    f"a whole number from 1 to 5, and not {json.dumps(entry)}"
+                )
+        return [Judgement(entry["corresponds"], entry["confidence"]) for entry in judged]
+
+    shown: list[Part] = []
+    for number, summary in enumerate(summaries, 1):
+        shown += [f"\n\nSummary {number}: ", *named(summary.keyframes)]
+        shown.append(f"{' ' if summary.keyframes and summary.text else ''}{summary.text}")
+    return _ask(writer, prompts.fill("correspond", images=frames, summaries=shown), checked)
 
 
 def answer_question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from numbers import Real
 
 from vcs_runtime.errors import TextError
 
@@ -25,7 +26,7 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
     number = round(rate)
     match = _TIMECODE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise TextError(f"timecode: {text!r} is not of the form HH:MM:SS:FF")
+        raise TextError(f"timecode: {text!r} is not of the form HH:MM:SS:FF (or HH:MM:SS;FF)")
     hours, minutes, seconds, frame = (int(match[i]) for i in (1, 2, 3, 5))
     if minutes > 59 or seconds > 59:
         raise TextError(f"timecode: {text!r} has more than 59 minutes or seconds")
@@ -49,9 +50,9 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
 
 def check_rate(fps: Fraction | float) -> Fraction:
     """The frame rate as a fraction. Raises ValueError if it is none."""
-    if isinstance(fps, bool) or not isinstance(fps, Fraction | float | int) or not math.isfinite(fps):
+    if isinstance(fps, bool) or not isinstance(fps, Real) or not math.isfinite(fps):
         raise ValueError(f"fps must be a number of frames a second, not {fps!r}")
-    rate = Fraction(fps)
+    rate = fps if isinstance(fps, Fraction) else Fraction(float(fps))
     if round(rate) < 1:
         raise ValueError(f"fps must be at least 1, not {fps!r}")
     return rate
