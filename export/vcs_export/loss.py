@@ -23,8 +23,8 @@ _CHUNK_WORDS = 15
 # A CPU that widens half-precision weights does so once a run: few runs of many tokens.
 _TOKENS_A_RUN = 2048
 LEAST_COSINES = {"int8": 0.99, "fp8": 0.99}
-"""The least mean cosine to unquantised vectors with which a bundle is made, by precision. int4 is experimental:
-its loss stands in the bundle, for its user to judge."""
+"""The least mean cosine to unquantised vectors with which a bundle is made, by precision. int4 is
+experimental: its loss stands in the bundle, for its user to judge."""
 
 
 def demo_texts() -> list[str]:

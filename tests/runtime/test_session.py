@@ -377,14 +377,24 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
     assert waited == [True]
 
 
-def test_a_provider_that_does_not_start_is_named_with_the_packages_that_are_missing(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = stand_in.put_in(monkeypatch, starts=False)
-    machine.libraries -= {"cublas", "cudnn"}
-    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider") as error:
+def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in.put_in(monkeypatch, starts=False)
+    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider"):
         Embedder.open(tiny_bundle, "cuda:0")
-    assert "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+
+
+def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN too: the provider starts without it, and fails in its first run."""
+    machine = stand_in.put_in(monkeypatch)
+    for gone, told in (
+        ({"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
+        ({"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
+    ):
+        machine.libraries = {*stand_in.LIBRARIES} - gone
+        with pytest.raises(DeviceError) as error:
+            choose_device("cuda:0")
+        assert str(error.value) == f"cuda:0: the CUDAExecutionProvider of ONNX Runtime lacks {told}"
+        assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
 
 
 def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

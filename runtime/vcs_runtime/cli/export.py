@@ -139,7 +139,7 @@ def encoder(source: Path, target: Path, long_text: str, optimum_python: Path | N
               help="The folder to write.")  # fmt: skip
 @click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "fp8", "int8", "int4"]),
               default="fp16", show_default=True, help="Of matrices; sums, norms and pooling are float32. "
-              "bf16 needs a GPU; fp8 is for TensorRT; int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
+              "bf16 needs a GPU, fp8 TensorRT; int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
 @click.option("--target", "engine", type=click.Choice(["ort", "tensorrt"]),
               help="The engine whose form the graph has.  [default: ort; of fp8: tensorrt]")  # fmt: skip
 @click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
