@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu.py"
 
 def test_the_dry_run_fails_nowhere_and_both_sides_give_the_same_vectors(tmp_path: Path) -> None:
     told = tmp_path / "figures.json"
-    sections = ["speed", "pytorch", "pairs", "error", "memory", "fp8", "engines"]
+    sections = ["speed", "pytorch", "pairs", "error", "memory", "fp8", "graphs", "engines"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--tiny", "--work", str(tmp_path), "--json", str(told), "--only", *sections],
         capture_output=True, text=True, check=False,
