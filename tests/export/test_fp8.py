@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
@@ -71,6 +72,19 @@ def test_a_finer_scale_or_one_for_each_row_would_be_no_more_exact() -> None:
     ours = error(fp8.scale(fp8.largest([matrix])))
     assert ours < 1.05 * error(np.abs(matrix).max() / fp8.LARGEST)
     assert ours < 1.05 * error(np.abs(matrix).max(1, keepdims=True) / fp8.LARGEST)
+
+
+@pytest.mark.parametrize("kind", [ir.DataType.FLOAT16, ir.DataType.BFLOAT16])
+def test_numbers_of_16_bits_become_what_they_become_in_float32(kind: ir.DataType) -> None:
+    block = np.random.default_rng(3).standard_normal((40, 30)).astype(kind.numpy())
+    block[0, 0] = -7
+    wide = block.astype(np.float32)
+    assert fp8.largest([block[1:], block]) == fp8.largest([wide]) == 7
+    for scale in (2.0**-6, 2.0**-3):
+        [narrow], [wanted] = fp8.quantise([block], scale), fp8.quantise([wide], scale)
+        np.testing.assert_array_equal(narrow, wanted)
+        assert narrow.dtype == fp8.TYPE.numpy()
+    assert np.abs(wanted.astype(np.float32) * scale - wide).max() <= 0.25  # half a step below 8
 
 
 def test_a_layer_multiplies_rounded_numbers(tmp_path: Path) -> None:
