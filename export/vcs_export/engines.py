@@ -36,7 +36,7 @@ from vcs_runtime.bundle import (
 )
 from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, provider_options
 from vcs_runtime.embedder import Embedder
-from vcs_runtime.engines import choose_for, fitting, trust
+from vcs_runtime.engines import choose_for, fitting, lacks_fp8, trust
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.integrity import ends_of
 from vcs_runtime.manifest import PARTS
@@ -79,6 +79,8 @@ def build_engines(
     for part in wanted:
         if found := _refused(bundle, part):
             raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(found)}")
+        if hindrance := lacks_fp8(bundle, part, chosen.index):
+            raise DeviceError(f"{device}: {hindrance}")
     gpu = nvidia.gpu(chosen.index)
     made: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:

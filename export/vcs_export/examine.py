@@ -20,7 +20,7 @@ from vcs_runtime.embedder import Embedder
 from vcs_runtime.packing import STEP, batches
 from vcs_runtime.tokenizer import load_tokenizer
 
-TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "int8": 1e-4, "int4": 1e-4}
+TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
 """How far two runs of the same text may be apart, by the precision of matrices."""
 # Of a score of the card, in hundredths of a cosine: half precision and other kernels.
 _CARD_TOLERANCE = 0.5

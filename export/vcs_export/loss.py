@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,29 @@ from vcs_runtime.tokenizer import load_tokenizer
 _CHUNK_WORDS = 15
 # A CPU that widens half-precision weights does so once a run: few runs of many tokens.
 _TOKENS_A_RUN = 2048
+LEAST_COSINES = {"int8": 0.99, "fp8": 0.99}
+"""The least mean cosine to unquantised vectors with which a bundle is made, by precision. int4 is
+experimental: its loss stands in the bundle, for its user to judge."""
 
 
 def demo_texts() -> list[str]:
     """The descriptions of `vcs-runtime demo`: what is measured on unless a user brings texts."""
     data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     return [data["reference"], *(version["text"] for version in data["versions"])]
+
+
+def check_loss(loss: Loss, precision: str, least_cosine: float | None) -> None:
+    """Raise ExportError where a loss is larger than what a precision may lose.
+
+    least_cosine  the least mean cosine to take; None: the precision's own, one of `LEAST_COSINES`
+    """
+    least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
+    if loss.cosine_mean < least:
+        raise ExportError(
+            f"{precision} loses too much of this model: its vectors have a mean cosine of "
+            f"{loss.cosine_mean:.5f} to unquantised ones ({loss.texts} texts), less than {least:g} "
+            "(--least-cosine)"
+        )
 
 
 def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
@@ -40,7 +58,7 @@ def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequenc
     """
     chunks = [_chunks(text) for text in texts]
     pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
-    rows = _tokens(folder / spec.tokenizer, spec, pieces)
+    rows = tokens(folder / spec.tokenizer, spec, pieces)
     wanted, got = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
     if not (np.isfinite(wanted).all() and np.isfinite(got).all()):
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
@@ -63,20 +81,28 @@ def _chunks(text: str) -> list[str]:
     return [" ".join(words[i : i + _CHUNK_WORDS]) for i in range(0, len(words), _CHUNK_WORDS)] or [text]
 
 
-def _tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
+def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
+    """The token ids of each text with their frame, cut at the model's longest input."""
     first, last = spec.frame or ((), ())
     room = spec.max_tokens - len(first) - len(last)
     encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
     return [[*first, *encoding.ids[:room], *last] for encoding in encodings]
 
 
-def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """The vectors of token ids on the CPU."""
+def outputs(
+    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]
+) -> Iterator[tuple[list[int], list[Any]]]:
+    """Run a graph on the CPU: for each batch, which of the token ids `rows` were in it, and all outputs."""
     session = open_session(model, choose_device("cpu"), half=True)
-    output = session.get_outputs()[0].name
-    vectors = np.empty((len(rows), spec.dimension))
+    names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, spec.layout, mixed=True):
-        [vectors[batch.rows]] = run_session(session, [output], batch.inputs)
+        yield batch.rows, run_session(session, names, batch.inputs)
+
+
+def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    vectors = np.empty((len(rows), spec.dimension))
+    for which, (found, *_) in outputs(model, spec, rows):
+        vectors[which] = found
     return vectors
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
+from vcs_export import fp8
+from vcs_export.calibration import calibrate, calibration_texts
 from vcs_export.checkpoint import CONFIG, TOKENIZER, checked_tokenizer, only, positive, read_json, value
 from vcs_export.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.errors import CheckpointError, ExportError
@@ -22,14 +25,16 @@ from vcs_export.graph.decoder import decoder
 from vcs_export.graph.large import COMPUTE, DataFile, LargeGraph
 from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
 from vcs_export.graph.layout import LAYOUTS, OPSETS
-from vcs_export.loss import demo_texts, embedding_loss
+from vcs_export.loss import check_loss, demo_texts, embedding_loss
 from vcs_export.nbits import BITS
 from vcs_export.recipe import NvEmbedRecipe
 from vcs_export.shards import Progress, StoredTensor, open_shards, silent
 from vcs_export.write import LICENCES, BundleWriter, hash_files
-from vcs_runtime.bundle import EmbedderSpec, Loss, SegmenterSpec
+from vcs_runtime.bundle import EmbedderSpec, SegmenterSpec
 
 PRECISIONS = tuple(COMPUTE)
+LOSSY = (*BITS, fp8.PRECISION)
+"""Precisions whose loss is measured."""
 TARGETS = {"ort": "packed", "tensorrt": "masked"}
 """For which engine a graph is written, and the layout of its inputs."""
 WEIGHTS_MODES = ("link", "copy")
@@ -100,6 +105,8 @@ def build_nv_embed_bundle(
     max_tokens: int | None = None,
     long_text: str = "truncate",
     texts: Sequence[str] = (),
+    calibration: Sequence[str] = (),
+    least_cosine: float | None = None,
     segmenter: SegmenterSpec | None = None,
     extra_files: Mapping[str, bytes] | None = None,
     replace: bool = False,
@@ -111,14 +118,18 @@ def build_nv_embed_bundle(
     name            of the bundle and of its embedder, as signatures print it
     licence         SPDX identifier of the weights;  source  where they came from, in words
     precision       of matrices: one of `PRECISIONS`. Norms, sums of layers and pooling are float32. int8 is
-                    8 bits a weight with a scale for 128 of them; int4, likewise, is experimental
+                    8 bits a weight with a scale for 128 of them; int4, likewise, is experimental; fp8 rounds
+                    matrices and what they are multiplied with, and is for TensorRT
     target_runtime  "ort": for ONNX Runtime on CUDA and CPU; "tensorrt": for TensorRT, runs on a CPU too
     weights         "link": tensors that are used as they are stay in the checkpoint's files, of which the
                     bundle gets hard links; "copy": the bundle gets bytes of its own
     instruction     put before a text where the caller names none;  max_tokens  of a text, `<s>` and `</s>`
                     included (None: as many positions as there are);  long_text  as in `EmbedderSpec`
-    texts           for int8 and int4: what is lost is measured on them and stands in the bundle; by default
-                    the texts of `vcs-runtime demo`
+    texts           for int8, int4 and fp8: what is lost is measured on them and stands in the bundle; by
+                    default the texts of `vcs-runtime demo`
+    calibration     for fp8: texts on which the ranges of a matrix's inputs are measured; by default our own
+    least_cosine    the bundle is refused where the mean cosine to unquantised vectors is less; None:
+                    `loss.LEAST_COSINES`
     segmenter       rules that cut texts;  extra_files  further files by their path in the bundle
     replace         replace a bundle that is there
     sha256          what the checkpoint's tensor files and tokenizer must be, by name; None: whatever they are
@@ -138,6 +149,10 @@ def build_nv_embed_bundle(
             raise ExportError(f"{key} must be one of {', '.join(allowed)}, not {given!r}")
     if precision in BITS and target_runtime != "ort":
         raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
+    if precision == fp8.PRECISION and target_runtime != "tensorrt":
+        raise ExportError(f"{precision} is for TensorRT, which alone multiplies in it: --target tensorrt")
+    if least_cosine is not None and not -1 <= least_cosine <= 1:
+        raise ExportError(f"least_cosine must be -1 to 1, not {least_cosine}")
     opened = open_nv_embed(checkpoint)
     positions = opened.decoder.max_position_embeddings
     if not 3 <= (max_tokens or positions) <= positions:
@@ -150,15 +165,10 @@ def build_nv_embed_bundle(
         bundle.file(TOKENIZER_FILE).write_bytes(words)
         for path, content in (extra_files or {}).items():
             bundle.file(path).write_bytes(content)
-        written = write_nv_embed(
-            opened, bundle.file(MODEL_FILE), precision, layout, weights == "link", progress
-        )
-        for file, real in written.links.items():
-            bundle.link(real, f"embedder/{file}")
         spec = EmbedderSpec(
             name=name,
             model=MODEL_FILE,
-            weights=(*(f"embedder/{file}" for file in sorted(written.links)), WEIGHTS_FILE),
+            weights=(WEIGHTS_FILE,),
             tokenizer=TOKENIZER_FILE,
             dimension=opened.decoder.hidden_size,
             max_tokens=max_tokens or positions,
@@ -169,8 +179,23 @@ def build_nv_embed_bundle(
             mask_instruction=True,
             frame=((opened.frame[0],), (opened.frame[1],)),
         )
-        if precision in BITS:
-            spec = changed(spec, loss=_loss(opened, bundle, spec, texts or demo_texts()))
+        model = bundle.file(MODEL_FILE)
+        if precision in LOSSY:
+            with _exact(opened, bundle, layout, watch=precision == fp8.PRECISION) as (exact, watched):
+                ranges = None
+                if precision == fp8.PRECISION:
+                    words_file = bundle.folder / TOKENIZER_FILE
+                    ranges = calibrate(exact, watched, words_file, spec, calibration or calibration_texts())
+                written = write_nv_embed(opened, model, precision, layout, False, progress, ranges=ranges)
+                loss = embedding_loss(exact, bundle.folder, spec, texts or demo_texts())
+            check_loss(loss, precision, least_cosine)
+            spec = changed(spec, loss=loss)
+        else:
+            written = write_nv_embed(opened, model, precision, layout, weights == "link", progress)
+            for file, real in written.links.items():
+                bundle.link(real, f"embedder/{file}")
+            links = (f"embedder/{file}" for file in sorted(written.links))
+            spec = changed(spec, weights=(*links, WEIGHTS_FILE))
         # The tokenizer is written anew, so its hash is another now.
         hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
         return bundle.commit(
@@ -186,19 +211,32 @@ def build_nv_embed_bundle(
 
 @dataclass(frozen=True)
 class Written:
-    """What a graph refers to: checkpoint files by name, and the data file beside it, by its sha256."""
+    """What a graph refers to: checkpoint files by name, and the data file beside it, by its sha256.
+
+    watched  the weights whose inputs' ranges are the graph's second output, in its order
+    """
 
     links: Mapping[str, Path]
     sha256: str
+    watched: Sequence[str] = ()
 
 
 def write_nv_embed(
-    opened: NvEmbed, model: Path, precision: str, layout: str, link: bool, progress: Progress = silent
+    opened: NvEmbed,
+    model: Path,
+    precision: str,
+    layout: str,
+    link: bool,
+    progress: Progress = silent,
+    *,
+    ranges: fp8.Ranges | None = None,
+    watch: bool = False,
 ) -> Written:
     """Write the graph to `model`, and what it does not link to into `model` + ".data".
 
     The inputs are those of `layout` (`graph.layout`), the output `embedding`, float32 `(batch, hidden)`, rows
     of unit length: without meaning for a text of which nothing is pooled, which a caller refuses.
+    `ranges` and `watch` are for FP8, as in `LargeGraph`.
     Raises CheckpointError, OSError.
     """
     total = sum(tensor.nbytes for tensor in opened.tensors.values())
@@ -211,15 +249,15 @@ def write_nv_embed(
 
     # Where matrices are converted, what is left to share is not worth a link to whole files.
     link = (
-        link and precision not in BITS and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
+        link and precision not in LOSSY and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
     )
     with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = LargeGraph(OPSETS[layout], precision, data, link, used)
+        graph = LargeGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
         inputs = LAYOUTS[layout](graph, opened.decoder)
         hidden = decoder(inputs, opened.tensors, _DECODER)
         embedding = latent_pooling(inputs, opened.latent, opened.tensors, hidden)
         graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), model)
-    return Written(graph.links, data.sha256)
+    return Written(graph.links, data.sha256, tuple(graph.watched))
 
 
 def _latent_config(path: Path, data: Any, hidden: int) -> LatentConfig:
@@ -257,21 +295,24 @@ def _compared(opened: NvEmbed, sha256: Mapping[str, str], source: str, progress:
     return known
 
 
-def _loss(opened: NvEmbed, bundle: BundleWriter, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
-    """What the quantised graph in `bundle` loses against one of the checkpoint's own precision."""
+@contextmanager
+def _exact(
+    opened: NvEmbed, bundle: BundleWriter, layout: str, watch: bool
+) -> Iterator[tuple[Path, Sequence[str]]]:
+    """An unquantised graph, of the checkpoint's own precision, and its watched weights."""
     kinds = {tensor.type for tensor in opened.tensors.values()}
     precision = "fp16" if kinds == {COMPUTE["fp16"]} else "fp32"
     folder = bundle.target.parent
     with tempfile.TemporaryDirectory(prefix=f".{bundle.target.name}.exact-", dir=folder) as work:
         exact = Path(work, "model.onnx")
-        written = write_nv_embed(opened, exact, precision, spec.layout, link=True)
+        written = write_nv_embed(opened, exact, precision, layout, link=True, watch=watch)
         try:
             for name, real in written.links.items():
                 os.link(real, exact.with_name(name))
         except OSError:  # another file system: what is linked to must be written
             exact = Path(work, "copy.onnx")
-            write_nv_embed(opened, exact, precision, spec.layout, link=False)
-        return embedding_loss(exact, bundle.folder, spec, texts)
+            written = write_nv_embed(opened, exact, precision, layout, link=False, watch=watch)
+        yield exact, written.watched
 
 
 def build_from_recipe(
@@ -283,6 +324,8 @@ def build_from_recipe(
     target_runtime: str = "ort",
     weights: str = "link",
     texts: Sequence[str] = (),
+    calibration: Sequence[str] = (),
+    least_cosine: float | None = None,
     own_weights: bool = False,
     replace: bool = False,
     progress: Progress = silent,
@@ -311,6 +354,8 @@ def build_from_recipe(
         max_tokens=min(recipe.max_tokens, opened.decoder.max_position_embeddings),
         long_text=recipe.long_text,
         texts=texts,
+        calibration=calibration,
+        least_cosine=least_cosine,
         extra_files={f"{LICENCES}/{recipe.licence}.txt": recipe.notice.encode()},
         replace=replace,
         sha256=recipe.sha256 if published else None,

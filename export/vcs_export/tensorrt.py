@@ -40,6 +40,8 @@ _TYPES = {
 }
 OPERATORS = {name: types for names, types in _TYPES.items() for name in names.split()}
 _CONSTANT_AXES = ("Squeeze", "Unsqueeze")
+_QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
+_FP8_OPSET = 19
 
 
 def problems(model: Path) -> list[str]:
@@ -60,9 +62,9 @@ def problems(model: Path) -> list[str]:
 
 def _problems(model: onnx.ModelProto, folder: Path) -> Iterator[str]:
     graph = model.graph
-    for opset in model.opset_import:
-        if opset.domain in ("", "ai.onnx") and opset.version not in OPSETS:
-            yield f"opset {opset.version}, beyond {OPSETS[0]} to {OPSETS[-1]}"
+    [opset] = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
+    if opset not in OPSETS:
+        yield f"opset {opset}, beyond {OPSETS[0]} to {OPSETS[-1]}"
     types = {value.name: value.type.tensor_type for value in [*graph.input, *graph.value_info, *graph.output]}
     kinds = {name: kind.elem_type for name, kind in types.items()}
     ranks = {name: len(kind.shape.dim) for name, kind in types.items() if kind.HasField("shape")}
@@ -81,6 +83,8 @@ def _problems(model: onnx.ModelProto, folder: Path) -> Iterator[str]:
         if kinds.get(told) not in OPERATORS[kind]:
             yield f"{kind} does not take {DataType(kinds.get(told, 0)).name}"
         yield from _restrictions(node, ranks, constants)
+        if kind in _QUANTISERS:
+            yield from _quantisation(node, kinds, constants, opset)
 
 
 def _deciding(node: onnx.NodeProto) -> str:
@@ -106,12 +110,28 @@ def _restrictions(
             yield "Attention knows neither softcap nor qk_matmul_output_mode"
     elif kind in ("LayerNormalization", "RMSNormalization") and len(node.output) > 1:
         yield f"{kind} has one output only"
-    elif kind.startswith("Reduce") or kind in _CONSTANT_AXES:
-        if len(given) > 1 and given[1] not in constants:
-            yield f"{kind} takes constant axes only"
-    elif kind in ("QuantizeLinear", "DequantizeLinear") and len(given) > 2:
-        from onnx import numpy_helper
+    elif (
+        (kind.startswith("Reduce") or kind in _CONSTANT_AXES) and len(given) > 1 and given[1] not in constants
+    ):
+        yield f"{kind} takes constant axes only"
 
-        zero = constants.get(given[2])
+
+def _quantisation(
+    node: onnx.NodeProto, kinds: dict[str, int], constants: dict[str, onnx.TensorProto], opset: int
+) -> Iterator[str]:
+    """Of QuantizeLinear and DequantizeLinear: types, scales, zero points."""
+    from onnx import numpy_helper
+
+    kind = node.op_type
+    levels = DataType(kinds.get(node.output[0] if kind == "QuantizeLinear" else node.input[0], 0))
+    if kind == "QuantizeLinear" and levels not in _QUANTISED:  # that of the other is its first input's
+        yield f"{kind} does not give {levels.name}"
+    if levels == DataType.FLOAT8E4M3FN and opset < _FP8_OPSET:
+        yield f"{kind} has {levels.name} from opset {_FP8_OPSET} on"
+    scale = constants.get(node.input[1])
+    if scale is not None and not np.all(numpy_helper.to_array(scale).astype(np.float32) > 0):
+        yield f"{kind} takes scales above 0 only"
+    if len(node.input) > 2 and node.input[2]:
+        zero = constants.get(node.input[2])
         if zero is None or np.any(numpy_helper.to_array(zero).astype(np.float32)):
             yield f"{kind} takes a zero point of 0 only"

@@ -111,8 +111,9 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
             "install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
-    if kind == "tensorrt" and (lacking := missing_libraries(tensorrt=True)):
-        raise DeviceError(f"{device}: the TensorRT provider of ONNX Runtime lacks {lacking}")
+    # Asked here, not when a session is opened: cuDNN is missed no sooner than in the first run.
+    if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
+        raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
     engine = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
     return Device(engine, provider, "named" if kind != "auto" else f"auto: {_CUDA} is there", index, memory)
 
@@ -235,7 +236,7 @@ def open_session(
 
 def _lacking(device: Device) -> str:
     major = nvidia.cuda_major(import_onnxruntime())
-    lacking = nvidia.missing(major, tensorrt=device.provider == _TENSORRT, optional=True)
+    lacking = nvidia.missing(major, tensorrt=device.provider == _TENSORRT)
     return f"; missing: {lacking}" if lacking else ""
 
 

@@ -39,6 +39,10 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
     Raises ValueError, DeviceError; the latter says what does not fit, and the command that mends it.
     """
     chosen = choose_device(device, gpu_mem_gb)
+    if chosen.is_gpu and (hindrance := lacks_fp8(bundle, part, chosen.index)):
+        if device != "auto":
+            raise DeviceError(f"{device}: {hindrance}")
+        return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
     if chosen.engine == "ort-tensorrt":
         found, why = fitting(bundle, part, chosen.index)
         if not found:
@@ -53,6 +57,17 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
             return replace(tensorrt, engines=found, reason=reason)
         return replace(chosen, reason=f"{chosen.reason}; no TensorRT engine: {why}")
     return chosen
+
+
+def lacks_fp8(bundle: Bundle, part: str, index: int) -> str:
+    """Why the GPU `index` cannot run a part of the bundle that is in FP8; "" if it can, or needs not."""
+    spec = bundle.part(part)
+    if spec is None or spec.precision != "fp8" or (gpu := nvidia.gpu(index)).has_fp8:
+        return ""
+    return (
+        f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
+        f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16` for this one"
+    )
 
 
 def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
@@ -136,7 +151,7 @@ def open_part(
     if device.engines:
         return EngineSession(bundle, bundle.path(spec.model), device, what)
     # A boundary model in half precision is small: its weights may be kept in both.
-    half = part == "embedder" and spec.precision == "fp16"
+    half = part == "embedder" and spec.precision in ("fp16", "fp8")
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
 
 

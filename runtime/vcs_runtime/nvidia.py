@@ -13,6 +13,7 @@ from typing import Any
 from vcs_runtime.errors import DeviceError
 
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
+_FIRST_WITH_FP8 = 89
 TENSORRT_MAJOR = 10
 """What ONNX Runtime's TensorRT provider links to, up to 1.31 at least: TensorRT 11 does not replace it."""
 
@@ -21,23 +22,27 @@ TENSORRT_MAJOR = 10
 class Library:
     """A shared library that a provider needs.
 
-    package  what brings it: a package of PyPI, or words;  needed  or of use only to some models
+    package  what brings it: a package of PyPI, or words
     version  as it says itself; "" where it is there and cannot be asked; None where it cannot be loaded
     """
 
     name: str
     package: str
-    needed: bool
     version: str | None
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: its name, architecture ("sm90"), and memory in bytes."""
+    """A GPU: its name, architecture ("sm90": compute capability 9.0), and memory in bytes."""
 
     name: str
     architecture: str
     memory: int
+
+    @property
+    def has_fp8(self) -> bool:
+        """Whether it multiplies in FP8: from compute capability 8.9 on."""
+        return int(self.architecture.removeprefix("sm")) >= _FIRST_WITH_FP8
 
 
 def cuda_major(ort: Any) -> int:
@@ -55,25 +60,21 @@ def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
         (f"libcublas.so.{major}", f"nvidia-cublas{suffix}"),
         (f"libcublasLt.so.{major}", f"nvidia-cublas{suffix}"),
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
+        # The CUDA provider loads it when an operator first needs it; ReduceL2, in every embedder here, does.
         ("libcudnn.so.9", f"nvidia-cudnn-cu{major}"),
     ]
-    optional = set() if tensorrt else {"libcudnn.so.9"}  # linked by the TensorRT provider alone
     if tensorrt:
         package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
         needed += [
             (f"{name}.so.{TENSORRT_MAJOR}", package)
             for name in ("libnvinfer", "libnvonnxparser", "libnvinfer_plugin")
         ]
-    return [Library(name, package, name not in optional, _version(name)) for name, package in needed]
+    return [Library(name, package, _version(name)) for name, package in needed]
 
 
-def missing(major: int, *, tensorrt: bool = False, optional: bool = False) -> str:
-    """What is needed (or `optional`) and cannot be loaded, and what brings it, in one line; else ""."""
-    absent = [
-        item
-        for item in libraries(major, tensorrt=tensorrt)
-        if item.version is None and (item.needed or optional)
-    ]
+def missing(major: int, *, tensorrt: bool = False) -> str:
+    """What is needed and cannot be loaded, and what brings it, in one line; else ""."""
+    absent = [item for item in libraries(major, tensorrt=tensorrt) if item.version is None]
     return ", ".join(f"{item.name} ({item.package})" for item in absent)
 
 

@@ -22,6 +22,7 @@ from vcs_runtime.progress import progress_bar
 from vcs_runtime.recent import Recent
 from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
+from vcs_runtime.session import ahead
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words, strip_punctuation
 
@@ -55,6 +56,9 @@ class _Prepared:
         for text, chunks in zip(self.texts, self.chunks, strict=True):
             yield text
             yield from chunks
+
+
+_Block = list[_Prepared | TextError]
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ class Scorer:
         from vcs_runtime.explain import explain
 
         options = Options(chunk_size, params, short=short)
-        [(result, evidence)] = self._score_block([self._prepare((reference, generated), options)], options)
+        result, evidence = self._single((reference, generated), options)
         if evidence is None:
             raise TextError(result.error)
         return explain(result, evidence, params)
@@ -226,7 +230,15 @@ class Scorer:
         self, pairs: Iterable[Pair], options: Options = Options()
     ) -> Iterator[tuple[Result, Evidence | None]]:
         """`iter_scores`, each Result with what it was computed from; None with an `error`."""
-        block: list[_Prepared | TextError] = []
+        blocks = self._blocks(pairs, options)
+        # While a GPU embeds a block, the next one is read and cut: its rules and tokens are the processor's
+        # work, its boundary model is another session.
+        for block in ahead(blocks) if self.embedder.device.is_gpu else blocks:
+            yield from self._score_block(block, options)
+
+    def _blocks(self, pairs: Iterable[Pair], options: Options) -> Iterator[_Block]:
+        """The pairs in blocks, cut and ready to be embedded."""
+        block: _Block = []
         characters = 0
         for pair in pairs:
             try:
@@ -236,9 +248,11 @@ class Scorer:
             except TextError as error:
                 block.append(error)
             if characters >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_PAIRS:
-                yield from self._score_block(block, options)
+                self._cut_learned(block, options)
+                yield block
                 block, characters = [], 0
-        yield from self._score_block(block, options)
+        self._cut_learned(block, options)
+        yield block
 
     def release(self) -> None:
         """Give the models' memory back, a GPU's first of all; the next call takes it again.
@@ -261,10 +275,16 @@ class Scorer:
         self.close()
 
     def _one(self, reference: Reference, generated: str, options: Options) -> Result:
-        [(result, _)] = self._score_block([self._prepare((reference, generated), options)], options)
+        result, _ = self._single((reference, generated), options)
         if result.error:
             raise TextError(result.error)
         return result
+
+    def _single(self, pair: Pair, options: Options) -> tuple[Result, Evidence | None]:
+        block: _Block = [self._prepare(pair, options)]
+        self._cut_learned(block, options)
+        [scored] = self._score_block(block, options)
+        return scored
 
     def _prepare(self, pair: Pair, options: Options) -> _Prepared:
         try:
@@ -312,9 +332,9 @@ class Scorer:
         self._views.put(text, view)
         return view
 
-    def _cut_learned(self, pairs: Iterable[_Prepared], options: Options) -> None:
+    def _cut_learned(self, block: _Block, options: Options) -> None:
         """Cut what was left to the boundary model, all texts in one call."""
-        waiting = [pair for pair in pairs if pair.stripped]
+        waiting = [pair for pair in block if isinstance(pair, _Prepared) and pair.stripped]
         segments: dict[str, list[str]] = {}
         missing: dict[str, None] = {}
         for text in (text for pair in waiting for text in pair.stripped):
@@ -329,12 +349,9 @@ class Scorer:
             pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.stripped]
             pair.stripped = []
 
-    def _score_block(
-        self, block: Sequence[_Prepared | TextError], options: Options
-    ) -> Iterator[tuple[Result, Evidence | None]]:
+    def _score_block(self, block: _Block, options: Options) -> Iterator[tuple[Result, Evidence | None]]:
         good = [item for item in block if isinstance(item, _Prepared)]
         line = signature(options, self.embedder, self.segmenter)
-        self._cut_learned(good, options)
         try:
             vectors = self._store.get(text for item in good for text in item.all_texts())
         except TextError as error:

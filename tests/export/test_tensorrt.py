@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_ir import DataType
 
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_layouts import build_layout_bundle
@@ -18,7 +19,7 @@ from vcs_export.tensorrt import problems
 from vcs_runtime.bundle import default_bundle_path
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8"])
 def test_nv_embed_for_tensorrt_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime="tensorrt")
     assert problems(bundle / "embedder/model.onnx") == []
@@ -102,6 +103,30 @@ def test_axes_must_be_constant_and_zero_points_zero(tmp_path: Path) -> None:
     for zero, count in ((0, 0), (3, 2)):
         path = _save(tmp_path / f"{zero}.onnx", quantised, scale=scale, zero=np.array(zero, np.int8))
         assert len(problems(path)) == count
+
+
+def test_what_is_quantised_must_be_e4m3_with_scales_above_zero(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    e4m3, e5m2 = (np.zeros((), kind.numpy()) for kind in (DataType.FLOAT8E4M3FN, DataType.FLOAT8E5M2))
+    one = np.ones((), np.float32)
+    assert problems(_save(tmp_path / "a.onnx", nodes, 19, scale=one, zero=e4m3)) == []
+    for array, scale, told in (
+        (e5m2, one, ["QuantizeLinear does not give FLOAT8E5M2", "DequantizeLinear does not take FLOAT8E5M2"]),
+        (
+            np.zeros((), np.uint8),
+            one,
+            ["QuantizeLinear does not give UINT8", "DequantizeLinear does not take UINT8"],
+        ),
+        (
+            e4m3,
+            -one,
+            ["QuantizeLinear takes scales above 0 only", "DequantizeLinear takes scales above 0 only"],
+        ),
+    ):
+        assert problems(_save(tmp_path / "b.onnx", nodes, 19, scale=scale, zero=array)) == told
 
 
 def test_what_is_no_graph_is_refused_by_name(tmp_path: Path) -> None:

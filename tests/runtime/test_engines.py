@@ -355,7 +355,7 @@ def test_a_graph_of_an_engine_refers_to_its_engine_and_to_nothing_else(tmp_path:
 def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> None:
     machine.libraries -= {"cublas", "nvinfer"}
     report = json.loads(run("doctor", "--json").output)
-    assert report["GPU 0"] == "NVIDIA H200, sm90, 151 GB"
+    assert report["GPU 0"] == "NVIDIA H200, sm90, 151 GB, FP8"
     assert report["libcudart.so.13"] == "13.0"
     assert report["libcudnn.so.9"] == "9.14.0"
     assert report["libcuda.so.1"] == "CUDA 13.0"
@@ -363,3 +363,40 @@ def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> 
     assert "libnvinfer.so.10 (tensorrt-cu13>=10,<11" in report["TensorRT"]
     assert any("CUDA provider of ONNX Runtime lacks libcublas.so.13" in line for line in report["problems"])
     assert not any("nvinfer" in line for line in report["problems"])
+
+
+@pytest.fixture
+def fp8(bundle: Path) -> Path:
+    """A bundle that says it is in FP8; what it computes does not matter here."""
+    data = json.loads((bundle / MANIFEST).read_text())
+    data["embedder"]["precision"] = "fp8"
+    (bundle / MANIFEST).write_text(json.dumps(data))
+    return bundle
+
+
+@pytest.mark.parametrize("architecture", [(8, 0), (8, 6), (7, 5)])
+def test_fp8_is_refused_on_a_gpu_that_has_none(
+    fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]
+) -> None:
+    machine.architecture = architecture
+    needs = r"in FP8, which needs a GPU of compute capability 8\.9 or later .* is sm(80|86|75): .*fp16"
+    with pytest.raises(DeviceError, match=f"cuda:0: .*{needs}"):
+        Embedder.open(fp8, "cuda:0")
+    with pytest.raises(DeviceError, match=f"tensorrt:0: .*{needs}"):
+        Embedder.open(fp8, "tensorrt:0")
+    with pytest.raises(DeviceError, match=needs):
+        build_engines(open_bundle(fp8))
+    assert not machine.sessions
+    with Embedder.open(fp8, "auto") as embedder:  # alone may fall back, and says so
+        assert embedder.device.engine == "ort-cpu"
+        assert "auto: " in embedder.device.reason
+        assert "in FP8" in embedder.device.reason
+
+
+@pytest.mark.parametrize("architecture", [(8, 9), (9, 0), (10, 0), (12, 0)])
+def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]) -> None:
+    machine.architecture = architecture
+    built(fp8)
+    with Embedder.open(fp8, "auto") as embedder:
+        assert embedder.device.engine == "ort-tensorrt"
+        assert embedder.embed(TEXTS[:2]).shape[0] == 2

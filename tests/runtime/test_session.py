@@ -377,14 +377,80 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
     assert waited == [True]
 
 
-def test_a_provider_that_does_not_start_is_named_with_the_packages_that_are_missing(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be scored."""
+    monkeypatch.setattr("vcs_runtime.scorer._BLOCK_PAIRS", 4)
+    cuts = [stripped if i % 2 else story for i in range(12)]
+    return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [("!", "a")]
+
+
+def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
+    tiny_bundle: Path,
+    mixed_bundle: Path,
+    blocks: list[tuple[str, str]],
+    machine: stand_in.Machine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine = stand_in.put_in(monkeypatch, starts=False)
-    machine.libraries -= {"cublas", "cudnn"}
-    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider") as error:
+    cut = threading.Semaphore(0)
+    real = Segmenter.split_learned
+
+    def split(*given: Any) -> list[list[str]]:
+        pieces = real(*given)
+        cut.release()
+        return pieces
+
+    monkeypatch.setattr(Segmenter, "split_learned", split)
+    waited: list[bool] = []
+
+    def wait(inputs: dict[str, Any]) -> None:
+        if threading.current_thread() is threading.main_thread() and not waited:
+            waited.append(cut.acquire(timeout=20) and cut.acquire(timeout=20))
+
+    def scored() -> list[dict[str, Any]]:
+        with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle) as scorer:
+            machine.before = wait
+            return [result.to_dict() for result in scorer.score_many(blocks)]
+
+    overlapped = scored()
+    assert waited == [True]
+    assert overlapped[-1]["error"]
+    monkeypatch.setattr("vcs_runtime.scorer.ahead", iter)
+    assert scored() == overlapped
+
+
+def test_what_reading_pairs_raises_comes_behind_the_blocks_before_it(
+    tiny_bundle: Path, blocks: list[tuple[str, str]], machine: stand_in.Machine
+) -> None:
+    def broken() -> Iterator[tuple[str, str]]:
+        yield from blocks[0:8:2]
+        raise OSError("the file is gone")
+
+    with Scorer.open(tiny_bundle, "cuda:0") as scorer:
+        stream = scorer.iter_scores(broken())
+        assert len([next(stream) for _ in range(4)]) == 4
+        with pytest.raises(OSError, match="the file is gone"):
+            next(stream)
+
+
+def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in.put_in(monkeypatch, starts=False)
+    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider"):
         Embedder.open(tiny_bundle, "cuda:0")
-    assert "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+
+
+def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN too: the provider starts without it, and fails in its first run."""
+    machine = stand_in.put_in(monkeypatch)
+    for gone, told in (
+        ({"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
+        ({"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
+    ):
+        machine.libraries = {*stand_in.LIBRARIES} - gone
+        with pytest.raises(DeviceError) as error:
+            choose_device("cuda:0")
+        assert str(error.value) == f"cuda:0: the CUDAExecutionProvider of ONNX Runtime lacks {told}"
+        assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
 
 
 def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

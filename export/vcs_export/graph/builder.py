@@ -7,7 +7,7 @@ nothing but the tensors and the order in which a graph asks for them: each start
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,12 +75,18 @@ class Graph:
         shape: Sequence[str | int],
         model: Path,
         weights: Sequence[ir.Value],
+        more: Mapping[str, ir.Value] | None = None,
     ) -> None:
-        """Write the graph with its one float32 output, called `name`; `weights` lie in other files."""
-        output.name, output.shape, output.type = name, ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
+        """Write the graph with its float32 output, called `name`; `weights` lie in other files.
+
+        more  further outputs by their names: float32 vectors
+        """
+        outputs = {name: (output, shape)} | {key: (value, (None,)) for key, value in (more or {}).items()}
+        for key, (value, sizes) in outputs.items():
+            value.name, value.shape, value.type = key, ir.Shape(sizes), ir.TensorType(ir.DataType.FLOAT)
         graph = ir.Graph(
             self._inputs,
-            [output],
+            [value for value, _ in outputs.values()],
             nodes=self._nodes,
             initializers=[*self._constants.values(), *weights],
             opset_imports={"": self.opset}

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from vcs_export import fp8
 from vcs_export.graph.builder import ALIGNMENT, Graph
 from vcs_export.nbits import BITS, BLOCK, packed_shape, quantise
 from vcs_export.shards import StoredTensor
@@ -27,6 +28,7 @@ COMPUTE = {
     "bf16": ir.DataType.BFLOAT16,
     "int8": FLOAT,
     "int4": FLOAT,
+    fp8.PRECISION: ir.DataType.FLOAT16,
 }
 """The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
 
@@ -79,6 +81,8 @@ class LargeGraph(Graph):
     data       where tensors go that are computed, converted or copied
     link       leave in the checkpoint's own files what is used as it is; `links` says which files these are
     progress   told the bytes of each of the checkpoint's tensors once it has been used
+    ranges     of what each weight is multiplied with, by its name: for FP8
+    watch      make these ranges a second output, float32 (n,), in the order of `watched`
     """
 
     def __init__(
@@ -88,6 +92,9 @@ class LargeGraph(Graph):
         data: DataFile,
         link: bool,
         progress: Callable[[int], None] = lambda count: None,
+        *,
+        ranges: fp8.Ranges | None = None,
+        watch: bool = False,
     ) -> None:
         super().__init__(opset)
         self.compute = COMPUTE[precision]
@@ -97,6 +104,10 @@ class LargeGraph(Graph):
         self._link = link
         self.used = progress
         self._values: dict[str, ir.Value] = {}
+        self._ranges = ranges if precision == fp8.PRECISION else None
+        self._rounded: dict[ir.Value, ir.Value] = {}
+        self._watch = watch
+        self.watched: dict[str, ir.Value] = {}
 
     def cast(self, x: ir.Value, kind: ir.DataType, of: ir.DataType) -> ir.Value:
         """x, which is of type `of`, as `kind`."""
@@ -143,12 +154,48 @@ class LargeGraph(Graph):
             product = self._nbits(x, weight)
             return self.op("Add", product, self.stored(bias, FLOAT)) if bias else product
         kind = FLOAT if exact else self.compute
-        inputs = [self.stored(item, kind) for item in (weight, bias) if item]
-        return self.op("Gemm", x, *inputs, transB=1)
+        if self._watch and not exact:
+            self.watched[weight.name] = x
+        if self._ranges is not None and not exact:
+            x, matrix = self._fp8_input(x, self._ranges[weight.name]), self._fp8_weight(weight)
+        else:
+            matrix = self.stored(weight, kind)
+        return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
 
     def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
-        """Write the graph with its one float32 output, called `name`. Raises OSError."""
-        self._write(output, name, shape, model, list(self._values.values()))
+        """Write the graph with its float32 output, called `name`. Raises OSError."""
+        more = {"ranges": self._ranges_output()} if self.watched else None
+        self._write(output, name, shape, model, list(self._values.values()), more)
+
+    def _ranges_output(self) -> ir.Value:
+        largest: dict[ir.Value, ir.Value] = {}
+        for x in self.watched.values():
+            if x not in largest:
+                largest[x] = self.op("ReduceMax", self.op("Abs", self.exact(x)), keepdims=1)
+        together = self.op("Concat", *(largest[x] for x in self.watched.values()), axis=0)
+        return self.op("Reshape", together, self.ints(-1))
+
+    def _fp8_input(self, x: ir.Value, largest: float) -> ir.Value:
+        """x rounded to FP8: once, whatever number of matrices it is multiplied with; widened for each."""
+        scale, zero = self._fp8_constants(fp8.input_scale(largest))
+        if x not in self._rounded:
+            self._rounded[x] = self.op("QuantizeLinear", x, scale, zero)
+        return self.op("DequantizeLinear", self._rounded[x], scale, zero)
+
+    def _fp8_weight(self, weight: StoredTensor) -> ir.Value:
+        scale = fp8.scale(fp8.largest(weight.blocks()))
+        levels = fp8.quantise(weight.blocks(), scale)
+        self.used(weight.nbytes)
+        stored = self._append(f"{weight.name}.fp8", levels, fp8.TYPE, weight.shape)
+        return self.op("DequantizeLinear", stored, *self._fp8_constants(scale))
+
+    def _fp8_constants(self, scale: float) -> tuple[ir.Value, ir.Value]:
+        """A scale, and the zero point, which says the type."""
+        kind = self.compute.numpy()
+        return (
+            self._constant(f"scale_{scale!r}", np.array(scale, kind)),
+            self._constant("fp8_zero", np.zeros((), fp8.TYPE.numpy())),
+        )
 
     def _nbits(self, x: ir.Value, weight: StoredTensor) -> ir.Value:
         scales: list[NDArray[np.float32]] = []

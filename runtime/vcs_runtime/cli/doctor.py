@@ -102,7 +102,8 @@ def _gpu(problems: list[str]) -> Iterator[tuple[str, str]]:
     major = nvidia.cuda_major(import_onnxruntime())
     try:
         found = nvidia.gpu(0)
-        yield "GPU 0", f"{found.name}, {found.architecture}, {found.memory / 1e9:.0f} GB"
+        fp8 = "FP8" if found.has_fp8 else "no FP8 (from sm89 on)"
+        yield "GPU 0", f"{found.name}, {found.architecture}, {found.memory / 1e9:.0f} GB, {fp8}"
     except DeviceError as error:
         yield "GPU 0", "none"
         problems.append(str(error))

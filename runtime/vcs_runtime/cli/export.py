@@ -137,24 +137,32 @@ def encoder(source: Path, target: Path, long_text: str, optimum_python: Path | N
               help="config.json, tokenizer.json and the safetensors files.")  # fmt: skip
 @click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
               help="The folder to write.")  # fmt: skip
-@click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "int8", "int4"]), default="fp16",
-              show_default=True, help="Of matrices; sums, norms and pooling are float32. bf16 needs a GPU; "
-              "int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
-@click.option("--target", "engine", type=click.Choice(["ort", "tensorrt"]), default="ort", show_default=True,
-              help="The engine whose form the graph has.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "fp8", "int8", "int4"]),
+              default="fp16", show_default=True, help="Of matrices; sums, norms and pooling are float32. "
+              "bf16 needs a GPU, fp8 TensorRT; int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
+@click.option("--target", "engine", type=click.Choice(["ort", "tensorrt"]),
+              help="The engine whose form the graph has.  [default: ort; of fp8: tensorrt]")  # fmt: skip
 @click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
               help="Share DIR's files by hard links where they are used as they are, or copy.")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
-              help="For int8, int4: texts, one a line, to measure the loss on; else the demo's.")  # fmt: skip
+              help="For int8, int4, fp8: texts, one a line, to measure the loss on; else the "
+              "demo's.")  # fmt: skip
+@click.option("--calibration", type=click.Path(path_type=Path), metavar="FILE",
+              help="For fp8: texts, one a line, to measure ranges of inputs on; else our own.")  # fmt: skip
+@click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
+              help="Refuse a mean cosine to unquantised vectors below X.  [default: 0.99; of int4: none]"
+              )  # fmt: skip
 @click.option("--own-weights", is_flag=True, help="They are not the published ones: do not compare hashes.")
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
 def nv_embed_v2(
     source: Path,
     target: Path,
     precision: str,
-    engine: str,
+    engine: str | None,
     weights: str,
     text: Path | None,
+    calibration: Path | None,
+    least_cosine: float | None,
     own_weights: bool,
     force: bool,
 ) -> None:
@@ -175,9 +183,11 @@ def nv_embed_v2(
             source,
             target,
             precision=precision,
-            target_runtime=engine,
+            target_runtime=engine or ("tensorrt" if precision == "fp8" else "ort"),
             weights=weights,
             texts=_lines(text) if text else (),
+            calibration=_lines(calibration) if calibration else (),
+            least_cosine=least_cosine,
             own_weights=own_weights,
             replace=force,
             progress=progress,
