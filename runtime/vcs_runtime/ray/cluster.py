@@ -1,7 +1,7 @@
 """The cluster: connecting to one or starting one, and refusing what it can never run.
 
-Ray waits for ever, without a word, for CPUs and GPUs that no machine has, and a pool of actors that takes every
-CPU leaves none for the task that reads. So what a job needs is held against what the cluster has before it starts.
+Ray waits for ever, without a word, for CPUs and GPUs that no machine has, and a pool of actors that takes
+every CPU leaves none for the task that reads. So a job is held against what the cluster has before it starts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from typing import Any
 
 from vcs_runtime.errors import DeviceError
 
-# Read when Ray is imported. A cluster of one machine has nothing to say to others: with the first of these, which
-# is named for where it is the default, Ray's servers listen on the loopback interface alone; the next two keep
-# other users of the machine out of them.
-_LOCAL = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": lambda: "0",
-    "RAY_AUTH_MODE": lambda: "token",
-    "RAY_AUTH_TOKEN": lambda: secrets.token_hex(32),
-}
+# Read when Ray is imported. A cluster of one machine has nothing to say to others: with the first of these,
+# named after the systems where it is the default, Ray's servers listen on the loopback interface alone; the
+# other two keep the machine's other users out of them.
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+_TOKEN = "RAY_AUTH_TOKEN"
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,12 @@ class Needs:
         wanted = self.actors if actors is None else actors
         nodes = _nodes()
         if self.gpus and not any(node.get("GPU", 0) >= self.gpus for node in nodes):
-            raise DeviceError(
-                f"no machine of the Ray cluster ({_offers(nodes)}) offers a GPU: Ray would wait for ever"
-            )
+            raise DeviceError(f"no machine of the Ray cluster ({_offers(nodes)}) offers a GPU")
         if (room := self._room(nodes)) < wanted:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
-                f"{wanted} x {self.cpus} CPUs{gpu} for actors, and one CPU that must stay free for reading: the Ray "
-                f"cluster ({_offers(nodes)}) has room for {room} such actors; Ray would wait for ever"
+                f"actors: {wanted} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU left free for "
+                f"reading, the Ray cluster ({_offers(nodes)}) has room for {room}, and would wait for ever"
             )
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:
@@ -103,19 +98,20 @@ def connected(address: str | None = None) -> Iterator[None]:
 
     address  "auto" (the cluster that this machine belongs to) or "HOST:PORT"
 
-    A fresh one sends no usage statistics, has no dashboard, listens on the loopback interface alone, asks for a
-    token, and ends with the block. Raises DeviceError: no Ray, or no cluster there.
+    A fresh one sends no usage statistics, has no dashboard, listens on the loopback interface alone, asks for
+    a token, and ends with the block. The process keeps these settings: one that does nothing else with Ray.
+    Raises DeviceError: no Ray, or no cluster there.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if address.startswith("ray://"):
         raise DeviceError(
-            f"{address}: a Ray client has no machine in the cluster; run this on one of the cluster's, with 'auto'"
+            f"{address}: a Ray client is no part of the cluster: run this on one of its machines, with 'auto'"
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == "local":
-        for name, value in _LOCAL.items():
-            os.environ.setdefault(name, value())
-    ray = import_ray()
+        for name, value in {**_ALONE, _TOKEN: secrets.token_hex(32)}.items():
+            os.environ.setdefault(name, value)
+    ray: Any = import_ray()
     try:
         ray.init(
             address=address, log_to_driver=False, logging_level="ERROR",

@@ -10,7 +10,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Scores
@@ -58,16 +57,15 @@ def score_shards(
     batch_size: int = 1024,
     **engine: Any,
 ) -> Summary:
-    """Score a data set; every actor writes what it has scored to `folder`, one file a batch, the same on all machines.
+    """Score a data set; each actor writes what it has scored to `folder`, which all machines share.
 
     id  the column, of strings or whole numbers, that tells rows apart
 
-    A shard is JSONL, with the lines of `vcs-runtime score -o`, numbers to the last bit; it is there as a whole
-    or not at all. Rows whose id is in one are passed over: after whatever stopped a run, the same call goes on.
-    The ids of these are held in memory, once an actor. Shards are in no order. Returns what this run and those
-    before came to.
+    A file a batch, of JSONL with the lines of `vcs-runtime score -o`; it is there as a whole or not at all.
+    Rows whose id is in one are passed over: after whatever stopped a run, the same call goes on. Their ids are
+    held in memory, once an actor. The files are in no order. Returns what this run and those before came to.
 
-    Arguments and errors else as for `score_dataset`; InputError for shards that were scored otherwise.
+    Else as for `score_dataset`. Raises InputError for files that were scored otherwise.
     """
     folder = Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,8 +132,8 @@ class _WriteShard(ScoreBatch):
 
 
 def _through(
-    actor: type[ScoreBatch], dataset: Dataset, actors: int | None, threads: int | None, device: str, batch_size: int,
-    arguments: dict[str, Any],
+    actor: type[ScoreBatch], dataset: Dataset, actors: int | None, threads: int | None, device: str,
+    batch_size: int, arguments: dict[str, Any],
 ) -> Dataset:  # fmt: skip
     from ray.data import ActorPoolStrategy
 

@@ -1,8 +1,8 @@
 """A file of pairs scored by many actors, with the output of one process: the same lines in the same order.
 
-The file is read here and nowhere else; what goes to an actor is a shard, the pairs that a scorer takes at a time.
-The output grows in the order of the input. A shard that is finished before its turn is kept as a file of its
-own in the folder OUTPUT.shards until then: so nothing that is finished is lost, whatever ends the job.
+The file is read here and nowhere else; what goes to an actor is a shard, the pairs that a scorer takes at a
+time. The output grows in the order of the input. A shard that is finished before its turn is kept as a file
+in the folder OUTPUT.shards until then: so nothing that is finished is lost, whatever ends the job.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def score_file(
     report_engine  is called with what ran the model, once it is known
     engine         further arguments of `ScoreBatch`
 
-    An actor that dies is replaced, and its shards are given to others. Raises DeviceError for what the cluster
-    cannot run, for machines that would score differently, and for pairs that kill an actor three times.
+    An actor that dies is replaced, and its shards are given to others. Raises DeviceError for what the
+    cluster cannot run, for machines that would score differently, and for pairs that kill three actors.
     """
     needs = Needs.of(device, actors, threads)
     pool = _Pool(needs, {"options": options, "device": device, "threads": needs.cpus, **engine})
@@ -182,8 +182,8 @@ class _Pool:
             self._signature = line
         if line != self._signature:
             raise DeviceError(
-                f"{host} would score as {line}, another machine as {self._signature}: install the same version "
-                "and bundle everywhere, and name a device"
+                f"{host} would score as {line}, another machine as {self._signature}: install the same "
+                "version and bundle everywhere, and name a device"
             )
         self._failed_starts = 0
         self._free += [actor] * _IN_FLIGHT

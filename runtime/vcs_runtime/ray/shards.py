@@ -1,4 +1,4 @@
-"""Shards on the disk: JSONL files that are there as a whole or not at all, and what a stopped job left of them."""
+"""Shards: JSONL files that are there as a whole or not at all, and what a stopped job left of them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Part(NamedTuple):
 class Kept:
     """The folder OUTPUT.shards: what was finished before its turn, by this run or one before.
 
-    A file bears the place of its first pair and holds the lines that the output will have. In `with`: where the
-    block ends well, nothing is left of the folder. Without an output nothing is kept.
+    A file bears the place of its first pair and holds the lines that the output will have. In `with`: where
+    the block ends well, nothing is left of the folder. Without an output nothing is kept.
     """
 
     def __init__(self, output: Path | None, line_signature: str, *, resume: bool, overwrite: bool) -> None:
@@ -42,8 +42,8 @@ class Kept:
     def cut(self, pairs: Iterator[InputPair]) -> Iterator[Part]:
         """Cut the pairs to shards; those of an earlier run come back with their records.
 
-        Raises InputError: shards of an earlier run where this one does not resume, or of other options or another
-        input. It is asked for when the output is open, and locked against other jobs.
+        To be asked for when the output is open, and so locked against other jobs. Raises InputError: shards
+        of an earlier run where this one does not resume, or of other options or another input.
         """
         files = self._files()
         shard: list[InputPair] = []
