@@ -62,8 +62,8 @@ def score_shards(
     id  the column, of strings or whole numbers, that tells rows apart
 
     A file a batch, of JSONL with the lines of `vcs-runtime score -o`; it is there as a whole or not at all.
-    Rows whose id is in one are passed over: after whatever stopped a run, the same call goes on. Their ids are
-    held in memory, once an actor. The files are in no order. Returns what all runs came to.
+    Rows whose id is in one are passed over: after whatever stopped a run, the same call goes on. These ids
+    are in memory, once an actor. The files are in no order. Returns what all runs came to.
 
     Else as for `score_dataset`. Raises InputError for files that were scored otherwise.
     """
