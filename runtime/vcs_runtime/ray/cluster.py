@@ -10,6 +10,7 @@ import math
 import os
 import re
 import secrets
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from vcs_runtime.errors import DeviceError
 # other two keep the machine's other users out of them.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 _TOKEN = "RAY_AUTH_TOKEN"
+_CONNECT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,14 @@ def connected(address: str | None = None) -> Iterator[None]:
             os.environ.setdefault(name, value)
     ray: Any = import_ray()
     try:
+        if match := re.fullmatch(r"(.+):(\d+)", address):
+            # Ray itself would go on knocking for many minutes.
+            socket.create_connection((match[1], int(match[2])), _CONNECT_S).close()
         ray.init(
             address=address, log_to_driver=False, logging_level="ERROR",
             **({"include_dashboard": False} if address == "local" else {}),
         )  # fmt: skip
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise DeviceError(f"no Ray cluster at {address!r}: {' '.join(str(error).split())}") from None
     try:
         yield
