@@ -23,7 +23,7 @@ def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[str]:
     """The address of a cluster with 3 + 2 CPUs, to which this process is connected."""
     with pytest.MonkeyPatch.context() as patch:

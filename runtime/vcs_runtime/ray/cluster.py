@@ -19,9 +19,9 @@ from typing import Any
 from vcs_runtime.errors import DeviceError
 
 # Read when Ray is imported. A cluster of one machine has nothing to say to others: with the first of these,
-# named after the systems where it is the default, Ray's servers listen on the loopback interface alone. A token
-# keeps the machine's other users out. And actors are as nice as this process, not 15 more as Ray has it: on a
-# machine with other work that would be a tenth of the speed.
+# named after the systems where it is the default, Ray's servers listen on the loopback interface alone. A
+# token keeps the machine's other users out. And actors are as nice as this process, not 15 more as Ray has
+# it: on a machine with other work that would be a tenth of the speed.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
 _TOKEN = "RAY_AUTH_TOKEN"
 _CONNECT_S = 10.0

@@ -65,6 +65,10 @@ def score_file(
                 lambda pairs: pool.score(kept, pairs), source, output, line,
                 resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
             )  # fmt: skip
+    except pool.errors as error:
+        raise DeviceError(
+            f"Ray: {_first_line(error)}; what was finished is kept, go on with --resume"
+        ) from None
     finally:
         pool.close()
 
@@ -98,6 +102,7 @@ class _Pool:
 
     def __init__(self, needs: Needs, engine: dict[str, Any]) -> None:
         self._ray = import_ray()
+        self.errors: type[Exception] = self._ray.exceptions.RayError
         self._class = self._ray.remote(_Actor).options(num_cpus=needs.cpus, num_gpus=needs.gpus)
         self._needs = needs
         self._engine = engine
@@ -137,7 +142,7 @@ class _Pool:
                 yield done[turn]
                 kept.drop(done.pop(turn))
                 turn += 1
-            elif self._running or self._again:
+            elif more or self._running or self._again:
                 ready = self._wait()
                 if ready in self._starting:
                     self._join(ready)
@@ -224,7 +229,7 @@ class _Pool:
         try:
             return self._ray.get(promise)
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from None
+            raise error.cause or error from None
 
 
 def _first_line(error: Exception) -> str:
