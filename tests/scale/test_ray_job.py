@@ -78,6 +78,17 @@ class Mortal(job._Actor):
         return super().score(pairs)
 
 
+open_first = job._Pool.open
+
+
+def all_opened(pool: Any, report: Any) -> str:
+    """Wait for all actors: else the first might be done before the others are there."""
+    line = open_first(pool, report)
+    while pool._starting:
+        pool._join(pool._wait())
+    return line
+
+
 def test_two_machines_give_the_output_of_one_process(
     run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     replace_actor: Any,
@@ -101,15 +112,6 @@ def test_two_machines_give_the_output_of_one_process(
     monkeypatch.setattr(job._Pool, "_finish", finished)
     monkeypatch.setattr(shards.Kept, "keep", lambda self, block: (kept.append(block), keep(self, block)))
     messages: list[str] = []
-    # Until all actors are there, the first would have done everything.
-    opened = job._Pool.open
-
-    def all_opened(pool: Any, report: Any) -> str:
-        line = opened(pool, report)
-        while pool._starting:
-            pool._join(pool._wait())
-        return line
-
     monkeypatch.setattr(job._Pool, "open", all_opened)
     summary = run(tmp_path / "o.jsonl", report_failure=messages.append)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
@@ -168,7 +170,7 @@ def test_machines_that_would_score_otherwise_are_refused(
     run: Any, replace_actor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_actor(OnOtherMachine)
-    monkeypatch.setattr(job._Pool, "score", lambda pool, *rest: (pool._join(pool._wait()) for _ in range(3)))
+    monkeypatch.setattr(job._Pool, "open", all_opened)
     with pytest.raises(
         DeviceError, match=r"machine \w+ would score as vcs.*, another machine as vcs.*name a device"
     ):
