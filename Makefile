@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fix types parity llama bench clean
+.PHONY: demo test test-spark lint fix types parity llama bench clean
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -14,7 +14,7 @@ $(VENV)/runtime: pyproject.toml
 
 # What the tests and checks need on top.
 $(VENV)/develop: $(VENV)/runtime
-	$(BIN)/python -m pip install --quiet -e '.[cpu,default,export,parquet,experiments,report,visil,video]' --group test --group lint
+	$(BIN)/python -m pip install --quiet -e '.[cpu,default,export,parquet,experiments,report,visil,video,ray]' --group test --group lint
 	touch $@
 
 demo: $(VENV)/runtime
@@ -23,6 +23,11 @@ demo: $(VENV)/runtime
 test: $(VENV)/develop
 	$(BIN)/vcs-runtime fetch default
 	$(BIN)/python -m pytest
+
+# Spark needs Java, and is 400 MB.
+test-spark: $(VENV)/develop
+	$(BIN)/python -m pip install --quiet 'pyspark[sql]>=3.4'
+	$(BIN)/python -m pytest tests/scale/test_spark.py
 
 lint: $(VENV)/develop
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -88,6 +88,11 @@ class Params:
         if not isinstance(given, str) or given not in choices:
             allowed = " or ".join(repr(choice) for choice in choices)
             raise ValueError(f"{name} must be {allowed}, not {given!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without `packed`: from a process that shares its memory it would come back read-only, which the
+        # kernels do not take.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:

@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from vcs_runtime.result import Result
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.summary import Summary
+
+Block = list[tuple[InputPair, dict[str, Any]]]
+"""Pairs with the records that the output has of them."""
 
 
 def run(
@@ -46,10 +50,33 @@ def run(
     Raises InputError naming the file and the line; DeviceError, CacheError, BundleError as the scorer does.
     What was written before an error stays.
     """
+    score = partial(_score_blocks, scorer, options=options)
+    line = signature(options, scorer.embedder, scorer.segmenter)
+    return run_blocks(
+        score, source, output, line,
+        resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
+    )  # fmt: skip
+
+
+def run_blocks(
+    score: Callable[[Iterator[InputPair]], Iterator[Block]],
+    source: Path,
+    output: Path | None,
+    line_signature: str,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    report_failure: Callable[[str], None] = lambda message: None,
+    progress: bool = True,
+) -> Summary:
+    """`run`, with whatever scores the pairs that are left: `score` gives them back in order, in blocks.
+
+    line_signature  that of all records
+    """
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(signature(options, scorer.embedder, scorer.segmenter))
+    summary = Summary(line_signature)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         lines = (
@@ -57,16 +84,15 @@ def run(
         )
         pairs = read_pairs(source)
         if lines and resume:
-            for record, pair in _finished(lines, pairs, source, summary.signature):
+            for record, pair in _finished(lines, pairs, source, line_signature):
                 summary.add(record)
                 summary.resumed += 1
                 _report(record, pair, source, report_failure)
         advance = stack.enter_context(progress_bar(total, enabled=progress, done=summary.resumed))
-        for block in _score_blocks(scorer, pairs, options):
-            records = [_record(pair, result) for pair, result in block]
+        for block in score(pairs):
             if lines:
-                lines.append(records)
-            for record, (pair, _) in zip(records, block, strict=True):
+                lines.append(record for _, record in block)
+            for pair, record in block:
                 summary.add(record)
                 _report(record, pair, source, report_failure)
             advance(len(block))
@@ -74,10 +100,8 @@ def run(
     return summary
 
 
-def _score_blocks(
-    scorer: Scorer, pairs: Iterator[InputPair], options: Options
-) -> Iterator[list[tuple[InputPair, Result]]]:
-    """Score the pairs; yield them with their results in the blocks in which the scorer finishes them."""
+def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
+    """Score the pairs; yield them with their records in the blocks in which the scorer finishes them."""
     waiting: list[InputPair] = []
 
     def texts() -> Iterator[Any]:
@@ -89,11 +113,12 @@ def _score_blocks(
     for first in results:
         # The scorer has read as many pairs as the block holds, and holds the results of all of them.
         block = list(islice(chain([first], results), len(waiting)))
-        yield list(zip(waiting, block, strict=True))
+        yield [(pair, record_of(pair, result)) for pair, result in zip(waiting, block, strict=True)]
         waiting.clear()
 
 
-def _record(pair: InputPair, result: Result) -> dict[str, Any]:
+def record_of(pair: InputPair, result: Result) -> dict[str, Any]:
+    """What the output says of a pair."""
     return {"id": pair.name, **result.to_dict()}
 
 

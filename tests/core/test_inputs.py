@@ -201,6 +201,16 @@ def test_read_only_gas_is_accepted() -> None:
     assert score_batch([GOOD], gas)["gas"][0] == 0.5
 
 
+def test_params_that_were_used_go_through_memory_that_cannot_be_written() -> None:
+    params = Params(lct=0.5)
+    expected = score_similarity(GOOD, 0.5, params)
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(params, protocol=5, buffer_callback=buffers.append)
+    arrived = pickle.loads(data, buffers=[bytes(buffer) for buffer in buffers])  # as Ray hands it over
+    assert arrived == params
+    assert score_similarity(GOOD, 0.5, arrived) == expected
+
+
 def test_the_given_arrays_are_left_alone() -> None:
     similarity = np.array(GOOD)
     before = similarity.copy()

@@ -16,6 +16,7 @@ from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.errors import InputError
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options
+from vcs_runtime.summary import Summary
 
 # docs/vcs.md, section 11; the result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
@@ -89,6 +90,18 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary (or the pair's scores) as JSON.")
+@click.option(
+    "--engine",
+    "runner",
+    type=click.Choice(["process", "ray"]),
+    default="process",
+    show_default=True,
+    help="What scores PAIRS: this process, or actors on a Ray cluster (docs/scale.md).",
+)
+@click.option(
+    "--actors", type=click.IntRange(min=1), metavar="N", help="Of Ray, how many [default: what fits]."
+)
+@click.option("--address", metavar="A", help="Ray's: auto or HOST:PORT [default: one of this machine alone].")
 @scoring_options
 @engine_options
 @click.pass_context
@@ -102,6 +115,9 @@ def score(
     resume: bool,
     overwrite: bool,
     as_json: bool,
+    runner: str,
+    actors: int | None,
+    address: str | None,
     **options_given: Any,
 ) -> None:
     """Score the pairs of PAIRS, a JSONL, CSV or Parquet file with `reference` (a text; in JSONL and Parquet
@@ -117,30 +133,63 @@ def score(
         raise click.UsageError("--resume and --overwrite exclude each other")
     if pairs is None and output is not None:
         raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
+    if runner == "ray" and pairs is None:
+        raise click.UsageError("--engine ray scores a file of PAIRS")
+    if runner != "ray" and (actors or address):
+        raise click.UsageError("--actors and --address belong to --engine ray")
     engine = engine_of(options_given)
     options = chosen_options(context, **options_given)
-    with open_scorer(engine) as scorer:
-        if pairs is None:
-            assert generated is not None
+    if pairs is None:
+        assert generated is not None
+        with open_scorer(engine) as scorer:
             [result] = scorer.iter_scores([one_pair(references, generated)], options)
-            if as_json and not result.error:
-                click.echo(json.dumps(result.to_dict()))
-            elif not result.error:
-                print_result(result)
-            else:
-                click.echo(f"vcs-runtime: {result.error}", err=True)
-            failed = result.error is not None
+        if as_json and not result.error:
+            click.echo(json.dumps(result.to_dict()))
+        elif not result.error:
+            print_result(result)
         else:
-            summary = jobs.run(
-                scorer, pairs, output, options, resume=resume, overwrite=overwrite,
-                report_failure=lambda message: click.echo(f"vcs-runtime: {message}", err=True),
-            )  # fmt: skip
-            if as_json:
-                click.echo(json.dumps(summary.to_dict()))
-            else:
-                print_summary(summary)
-            failed = summary.failed > 0
+            _say(result.error)
+        failed = result.error is not None
+    else:
+        job: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "report_failure": _say}
+        if runner == "ray":
+            summary = _score_on_ray(address, pairs, output, options, actors=actors, **engine, **job)
+        else:
+            with open_scorer(engine) as scorer:
+                summary = jobs.run(scorer, pairs, output, options, **job)
+        if as_json:
+            click.echo(json.dumps(summary.to_dict()))
+        else:
+            print_summary(summary)
+        failed = summary.failed > 0
     context.exit(1 if failed else 0)
+
+
+def _score_on_ray(
+    address: str | None, pairs: Path, output: Path | None, options: Options, **arguments: Any
+) -> Summary:
+    from vcs_runtime.ray import connected, score_file
+
+    for name in ("bundle", "segmenter"):
+        # A folder is this one, wherever an actor runs; on other machines, the one at the same path.
+        if (folder := Path(arguments[name])).is_dir():
+            arguments[name] = str(folder.absolute())
+    if arguments["cache"]:
+        arguments["cache"] = arguments["cache"].absolute()
+    auto = arguments["device"] == "auto"
+    try:
+        with connected(address):
+            return score_file(
+                pairs, output, options, report_engine=_say if auto else lambda message: None, **arguments
+            )
+    except InputError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _say(message: str) -> None:
+    click.echo(f"vcs-runtime: {message}", err=True)
 
 
 def engine_of(options: dict[str, Any]) -> dict[str, Any]:
@@ -156,9 +205,7 @@ def open_scorer(engine: dict[str, Any]) -> Scorer:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if engine["device"] == "auto":
-        click.echo(
-            f"vcs-runtime: {scorer.embedder.device.engine} ({scorer.embedder.device.reason})", err=True
-        )
+        _say(f"{scorer.embedder.device.engine} ({scorer.embedder.device.reason})")
     return scorer
 
 

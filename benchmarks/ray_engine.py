@@ -1,0 +1,109 @@
+"""What `--engine ray` costs beside one process: its start, and every 1,000 pairs.
+
+    python benchmarks/ray_engine.py pairs.jsonl [--distinct 60] [--pairs 1000] [--rounds 3]
+
+Both sides are the command `vcs-runtime score`, one thread, one actor, in turns, on the same file: `--pairs` lines made
+of `--distinct` pairs of `pairs.jsonl`, whose vectors are in a `--cache` folder by then. So the model has nothing to do,
+and what is left (cutting, looking up, aligning, writing) lets the difference be seen. `seconds` is the job's own count,
+from the first pair on; `start` is the rest of the command: Python, the bundle, and with Ray its cluster. The outputs
+must be the same bytes. (Not called ray.py: who imports Ray from this folder would get that.)
+
+    python benchmarks/ray_engine.py equal ONE.jsonl OTHER.jsonl
+
+compares two score files: the same ids in the same order, and every number to the last bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import cycle, islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from vcs_numba import Scores
+
+
+def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, float]:
+    """Seconds before the first pair, and after it."""
+    command = [sys.executable, "-m", "vcs_runtime", "score", source, "-o", output, "--overwrite", "--json"]
+    command += ["--device", "cpu", "--threads", "1", "--cache", cache, *engine]
+    begun = time.perf_counter()
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    whole = time.perf_counter() - begun
+    if not done.stdout:
+        sys.exit(done.stderr)
+    seconds = json.loads(done.stdout)["seconds"]
+    return whole - seconds, seconds
+
+
+def overhead(arguments: argparse.Namespace) -> None:
+    sides = {"one process": (), "ray, one actor": ("--engine", "ray", "--actors", "1")}
+    times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        source, few = folder / "pairs.jsonl", folder / "few.jsonl"
+        lines = arguments.pairs_file.read_text("utf-8").splitlines(keepends=True)[: arguments.distinct]
+        few.write_text("".join(lines), "utf-8")
+        source.write_text("".join(islice(cycle(lines), arguments.pairs)), "utf-8")
+        run(few, folder / "few.out", folder / "cache")
+        for _ in range(arguments.rounds):
+            outputs = set()
+            for side, engine in sides.items():
+                times[side].append(run(source, folder / "out", folder / "cache", *engine))
+                outputs.add((folder / "out").read_bytes())
+            if len(outputs) > 1:
+                sys.exit("the sides gave different outputs")
+    table = Table("side", "start, s", f"{arguments.pairs} pairs, s", "least", "most", box=None)
+    for side, found in times.items():
+        start, seconds = (sorted(column) for column in zip(*found, strict=True))
+        table.add_row(
+            side, f"{statistics.median(start):.1f}", f"{statistics.median(seconds):.2f}", f"{seconds[0]:.2f}", f"{seconds[-1]:.2f}"
+        )  # fmt: skip
+    Console(width=120).print(table)
+    plain, ray = (statistics.median(seconds for _, seconds in found) for found in times.values())
+    print(
+        f"overhead: {1000 * (ray - plain) / arguments.pairs:+.2f} s per 1,000 pairs, ratio {ray / plain:.2f}; outputs equal"
+    )
+
+
+def equal(one: Path, other: Path) -> None:
+    """Compare the scores of pairs that both files have scored by the same segmenter, and the ids of all."""
+    rows = [[json.loads(line) for line in path.read_text("utf-8").splitlines()] for path in (one, other)]
+    same = different = skipped = 0
+    if [row["id"] for row in rows[0]] != [row["id"] for row in rows[1]]:
+        sys.exit("the ids are not the same in the same order")
+    for left, right in zip(*rows, strict=True):
+        if "error" in left or "error" in right:
+            skipped += 1
+        elif all(left[name] == right[name] for name in (*Scores._fields, "n_ref", "n_gen")):
+            same += 1
+        else:
+            different += 1
+            print(f"{left['id']}: vcs {left['vcs']!r}, {right['vcs']!r}")
+    print(f"{same} pairs equal to the last bit, {different} not, {skipped} with an error in one or both")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["equal"]:
+        equal(*map(Path, sys.argv[2:4]))
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs_file", type=Path)
+    parser.add_argument("--distinct", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    overhead(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Many machines, through Ray (extra `ray`): docs/scale.md.
+
+`ScoreBatch` is the actor; `score_dataset` maps a data set of Ray Data through a pool of them; `score_shards`
+writes what that gives; `score_file` is the engine of `vcs-runtime score --engine ray`. None of them holds any
+of the metric: each actor opens one `Scorer`.
+
+Inside this package `import ray` means Ray.
+"""
+
+from vcs_runtime.ray.batch import ScoreBatch
+from vcs_runtime.ray.cluster import Needs, connected
+from vcs_runtime.ray.dataset import score_dataset, score_shards
+from vcs_runtime.ray.job import score_file
+
+__all__ = ["Needs", "ScoreBatch", "connected", "score_dataset", "score_file", "score_shards"]

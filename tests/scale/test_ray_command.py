@@ -1,0 +1,120 @@
+"""`vcs-runtime score --engine ray`, and the cluster that it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ALONE = """
+    import glob, json, os
+    from vcs_runtime.ray import connected
+
+    def listening():
+        inodes = set()
+        for link in glob.glob("/proc/[0-9]*/fd/*"):
+            try:
+                process, target = int(link.split("/")[2]), os.readlink(link)
+                session = os.getpgid(process) == os.getpgid(0)
+            except OSError:
+                continue
+            if session and target.startswith("socket:["):
+                inodes.add(target[8:-1])
+        found = []
+        for kind in ("tcp", "tcp6"):
+            with open(f"/proc/net/{kind}") as table:
+                for row in map(str.split, list(table)[1:]):
+                    if row[3] == "0A" and row[9] in inodes:
+                        found.append(row[1].split(":")[0])
+        return found
+
+    with connected():
+        import ray
+        from ray._common.usage.usage_lib import usage_stats_enabled
+        print(json.dumps([listening(), usage_stats_enabled(), os.environ["RAY_AUTH_MODE"], ray.nodes()[0]["NodeName"]]))
+    print(ray.is_initialized())
+"""
+# 127.0.0.1 as /proc/net shows it: in IPv4, and mapped to IPv6.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_cluster_of_its_own_listens_to_nobody_else_and_reports_nothing() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ALONE)],
+        capture_output=True, text=True, env=environment, check=False, start_new_session=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    line, after = done.stdout.splitlines()
+    addresses, reports, mode, name = json.loads(line)
+    assert len(addresses) >= 3  # of the head's servers at least
+    assert set(addresses) <= LOOPBACK
+    assert (reports, mode, name, after) == (False, "token", "127.0.0.1", "False")
+
+
+def test_the_command_says_what_it_says_without_ray(
+    cluster: str, tiny_bundle: Path, source: Path, plain: bytes, tmp_path: Path
+) -> None:
+    engine = ("--bundle", os.path.relpath(tiny_bundle), "--json")
+    alone = vcs(source, "-o", tmp_path / "a.jsonl", *engine)
+    on_ray = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--engine", "ray", "--address", cluster)
+    assert (alone.returncode, on_ray.returncode) == (1, 1), on_ray.stderr
+    assert on_ray.stderr == alone.stderr
+    assert len(on_ray.stderr.splitlines()) == 5  # four pairs, and what `auto` chose
+    summaries = [json.loads(done.stdout) | {"seconds": 0} for done in (alone, on_ray)]
+    assert summaries[0] == summaries[1]
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes() == plain
+    again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--engine", "ray", "--address", cluster)
+    assert again.returncode == 2
+    assert again.stderr.splitlines()[1:] == [
+        f"vcs-runtime: {tmp_path}/b.jsonl: it exists; go on with --resume, or replace it with --overwrite"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--actors", 9), "actors: 9 are asked for; with 1 CPUs each"),
+        (("--device", "cuda:0"), "offers a GPU"),
+        (("--device", "cuda:1"), "Ray chooses the GPU of an actor"),
+        (("--bundle", "/none"), "/none"),
+        (("--address", "127.0.0.1:9"), "no Ray cluster at '127.0.0.1:9'"),
+        (("--address", "ray://here:10001"), "a Ray client is no part of the cluster"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_sentence(
+    cluster: str, tiny_bundle: Path, source: Path, tmp_path: Path, options: tuple[object, ...], says: str
+) -> None:
+    done = vcs(
+        source, "-o", tmp_path / "o.jsonl", "--bundle", tiny_bundle, "--device", "cpu", "--engine", "ray",
+        "--address", cluster, *options,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert says in done.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("p.jsonl", "--actors", 2), "--actors and --address belong to --engine ray"),
+        (("p.jsonl", "--address", "auto"), "--actors and --address belong to --engine ray"),
+        (("--reference", "r", "--generated", "g", "--engine", "ray"), "--engine ray scores a file of PAIRS"),
+        (("p.jsonl", "--engine", "ray", "--actors", 0), "--actors"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: tuple[object, ...], says: str) -> None:
+    done = vcs(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr

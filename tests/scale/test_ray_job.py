@@ -1,0 +1,271 @@
+"""A file of pairs on Ray: the output of one process, whatever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.ray_processes import kill_one
+from support.stories import read_lines, story, write_pairs
+from vcs_runtime import BundleError, DeviceError, Options, Scorer, jobs
+from vcs_runtime.errors import InputError
+from vcs_runtime.ray import job, score_file, shards
+from vcs_runtime.summary import Summary
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_SHARD_PAIRS", 3)
+
+
+@pytest.fixture
+def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
+    def run(output: Path | None, source: Path = source, **options: Any) -> Summary:
+        arguments = {"actors": 4, "device": "cpu", "bundle": tiny_bundle, "progress": False, **options}
+        return score_file(source, output, **arguments)
+
+    return run
+
+
+@pytest.fixture
+def replace_actor(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put a class of a test module into the place of the actor's."""
+    import ray
+
+    def replace(actor: type) -> None:
+        module = sys.modules[actor.__module__]
+        ray.cloudpickle.register_pickle_by_value(module)
+        monkeypatch.setattr(job, "_Actor", actor)
+
+    return replace
+
+
+class Traced(job._Actor):
+    """Says on which of Ray's machines it is."""
+
+    def open(self) -> tuple[str, str, str]:
+        import ray
+
+        line, _, device = super().open()
+        return line, ray.get_runtime_context().get_node_id(), device
+
+
+class OnOtherMachine(Traced):
+    """Scores otherwise, but for the first machine of the cluster."""
+
+    def open(self) -> tuple[str, str, str]:
+        import ray
+
+        line, host, device = super().open()
+        first = min(node["NodeID"] for node in ray.nodes())
+        return (line if host == first else line.replace("ort-cpu", "ort-cuda")), f"machine {host}", device
+
+
+class Mortal(job._Actor):
+    """Dies of a text."""
+
+    def score(self, pairs: Any) -> Any:
+        if any("die of this" in str(pair) for pair in pairs):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().score(pairs)
+
+
+open_first = job._Pool.open
+
+
+def all_opened(pool: Any, report: Any) -> str:
+    """Wait for all actors: else the first might be done before the others are there."""
+    line = open_first(pool, report)
+    while pool._starting:
+        pool._join(pool._wait())
+    return line
+
+
+def test_two_machines_give_the_output_of_one_process(
+    run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    replace_actor: Any,
+) -> None:  # fmt: skip
+    replace_actor(Traced)
+    hosts, kept = {}, []
+    join, finish, keep = job._Pool._join, job._Pool._finish, shards.Kept.keep
+
+    def joined(pool: Any, ready: Any, *rest: Any) -> None:
+        actor = pool._starting[ready]
+        hosts[id(actor)] = pool._ray.get(ready)[1]
+        join(pool, ready, *rest)
+
+    worked = set()
+
+    def finished(pool: Any, ready: Any) -> Any:
+        worked.add(hosts[id(pool._running[ready][1])])
+        return finish(pool, ready)
+
+    monkeypatch.setattr(job._Pool, "_join", joined)
+    monkeypatch.setattr(job._Pool, "_finish", finished)
+    monkeypatch.setattr(shards.Kept, "keep", lambda self, block: (kept.append(block), keep(self, block)))
+    messages: list[str] = []
+    monkeypatch.setattr(job._Pool, "open", all_opened)
+    summary = run(tmp_path / "o.jsonl", report_failure=messages.append)
+    assert (tmp_path / "o.jsonl").read_bytes() == plain
+    assert len(worked) == 2
+    assert kept, "no shard was finished before its turn: the order was not tried"
+    assert not (tmp_path / "o.jsonl.shards").exists()
+    expected: list[str] = []
+    alone = jobs.run(scorer, source, None, Options(), report_failure=expected.append, progress=False)
+    assert messages == expected
+    assert (summary.scored, summary.failed, summary.resumed) == (36, 4, 0)
+    assert {**summary.to_dict(), "seconds": 0} == {**alone.to_dict(), "seconds": 0}
+
+
+def test_options_and_threads_do_not_change_that(
+    run: Any, scorer: Scorer, source: Path, tmp_path: Path
+) -> None:
+    options = Options(chunk_size=2, aggregate="mean")
+    run(tmp_path / "o.jsonl", options=options, actors=2, threads=2)
+    jobs.run(scorer, source, tmp_path / "plain.jsonl", options, progress=False)
+    assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+
+
+def test_killed_actors_cost_nothing(
+    run: Any, plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, buried, count = job._Pool._finish, [], [0]
+
+    def finish_and_kill(pool: Any, ready: Any) -> Any:
+        found = finish(pool, ready)
+        count[0] += 1
+        if count[0] in (2, 4):
+            kill_one("_Actor")
+        return found
+
+    bury = job._Pool._bury
+    monkeypatch.setattr(job._Pool, "_finish", finish_and_kill)
+    monkeypatch.setattr(job._Pool, "_bury", lambda *arguments: (buried.append(1), bury(*arguments)))
+    run(tmp_path / "o.jsonl", actors=2)
+    assert (tmp_path / "o.jsonl").read_bytes() == plain
+    assert buried
+
+
+def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
+    run: Any, replace_actor: Any, tmp_path: Path
+) -> None:
+    replace_actor(Mortal)
+    pairs = [{"id": i, "reference": story(i), "generated": story(50 + i)} for i in range(12)]
+    pairs[7]["generated"] = "A man may die of this."
+    write_pairs(tmp_path / "p.jsonl", pairs)
+    with pytest.raises(DeviceError, match="3 actors died of the pairs from line 7 to line 9"):
+        run(tmp_path / "o.jsonl", tmp_path / "p.jsonl", actors=1)
+    assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == list(range(6))
+
+
+def test_machines_that_would_score_otherwise_are_refused(
+    run: Any, replace_actor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_actor(OnOtherMachine)
+    monkeypatch.setattr(job._Pool, "open", all_opened)
+    with pytest.raises(
+        DeviceError, match=r"machine \w+ would score as vcs.*, another machine as vcs.*name a device"
+    ):
+        run(tmp_path / "o.jsonl")
+
+
+@pytest.mark.parametrize("cut", [0, 4, 40])
+def test_either_engine_goes_on_where_the_other_stopped(
+    run: Any, scorer: Scorer, plain: bytes, source: Path, tmp_path: Path, cut: int
+) -> None:
+    part = b"".join(plain.splitlines(keepends=True)[:cut]) + b'{"id": "torn'
+    for output, go_on in (
+        (tmp_path / "a.jsonl", lambda path: run(path, resume=True, actors=1)),
+        (tmp_path / "b.jsonl", lambda path: jobs.run(scorer, source, path, Options(), resume=True, progress=False)),
+    ):  # fmt: skip
+        output.write_bytes(part)
+        assert go_on(output).resumed == cut
+        assert output.read_bytes() == plain
+
+
+def keep_some(output: Path, lines: list[bytes]) -> Path:
+    """What a job leaves that is killed when lines 4 to 6 and 9 to 11 are finished, and none before."""
+    folder = output.with_name(output.name + ".shards")
+    folder.mkdir()
+    (folder / "line-4.jsonl").write_bytes(b"".join(lines[3:6]))
+    (folder / "line-9.jsonl").write_bytes(b"".join(lines[8:11]))
+    (folder / ".line-1.jsonl.0").write_bytes(b"torn")
+    output.touch()
+    return folder
+
+
+def test_shards_that_were_finished_before_their_turn_are_not_scored_again(
+    run: Any, plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "o.jsonl"
+    folder = keep_some(output, plain.splitlines(keepends=True))
+    given: list[str] = []
+    give = job._Pool._give
+    monkeypatch.setattr(
+        job._Pool,
+        "_give",
+        lambda pool, shard: (given.extend(p.place for p in shard.pairs), give(pool, shard)),
+    )
+    run(output, resume=True)
+    assert output.read_bytes() == plain
+    done = {f"line {number}" for number in (4, 5, 6, 9, 10, 11)}
+    assert sorted(given) == sorted({f"line {number}" for number in range(1, 41)} - done)
+    assert not folder.exists()
+
+
+def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "o.jsonl"
+    folder = keep_some(output, plain.splitlines(keepends=True))
+    with pytest.raises(InputError, match=r"o\.jsonl\.shards: shards of an earlier run; go on with --resume"):
+        run(output)
+    with pytest.raises(
+        InputError, match=r"line-4\.jsonl line 1: scored as .*chunk:1.* this run is .*chunk:2"
+    ):
+        run(output, resume=True, options=Options(chunk_size=2))
+    (folder / "line-9.jsonl").write_text('{"other": 1}\n')
+    with pytest.raises(InputError, match=r"line-9\.jsonl line 1: this is no line of an earlier run"):
+        run(output, resume=True)
+    run(output, overwrite=True)
+    assert output.read_bytes() == plain
+
+
+def test_what_is_wrong_with_the_bundle_or_the_input_is_said_as_ever(run: Any, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no bundle"):
+        run(None, bundle=tmp_path)
+    (tmp_path / "p.jsonl").write_text('{"reference": "a.",\n')
+    with pytest.raises(InputError, match=r"p\.jsonl line 1: not JSON"):
+        run(None, tmp_path / "p.jsonl")
+
+
+def vcs(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
+
+
+def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
+    cluster: str, tiny_bundle: Path, scorer: Scorer, tmp_path: Path
+) -> None:
+    source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
+    texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(1000)]
+    write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
+    jobs.run(scorer, source, whole, Options(), progress=False)
+    command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
+    command += ["--engine", "ray", "--address", cluster, "--actors", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not (output.exists() and output.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    finished = output.read_bytes().count(b"\n")
+    assert 0 < finished < 1000
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed"] == finished
+    assert output.read_bytes() == whole.read_bytes()

@@ -1,0 +1,94 @@
+"""`make_predict_fn`: as Spark calls it, and by Spark itself where there is one (`make test-spark`)."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.stories import story
+from vcs_runtime import Options, Scorer
+from vcs_runtime.spark import make_predict_fn
+
+TEXTS = [(story(i, 1 + i % 6), story(100 + i)) for i in range(40)]
+TEXTS[5] = (TEXTS[5][0], "")
+
+
+@pytest.fixture(scope="module")
+def expected(scorer: Scorer) -> list[float]:
+    return [result.vcs for result in scorer.score_many(TEXTS)]
+
+
+def column(side: int) -> Any:
+    return np.array([pair[side] for pair in TEXTS], object)
+
+
+def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> None:
+    make = pickle.loads(pickle.dumps(partial(make_predict_fn, tiny_bundle)))  # how it gets to a worker
+    found = make()(column(0), column(1))
+    assert found.dtype == np.float64
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.isnan(found[5])
+
+
+def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
+    names = ("vcs", "n_ref", "error", "signature")
+    predict = make_predict_fn(tiny_bundle, Options(chunk_size=2), columns=names)
+    found = predict(np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object))
+    assert isinstance(found, dict)
+    assert tuple(found) == names
+    one = scorer.score(*TEXTS[0], chunk_size=2)
+    assert (found["vcs"][0], found["n_ref"][0], found["error"][0]) == (one.vcs, one.n_ref, "")
+    assert list(found["error"][1:]) == [
+        "reference: must be a string, not NoneType", "generated: the text holds nothing but punctuation"
+    ]  # fmt: skip
+    assert set(found["signature"]) == {one.signature}
+
+
+def test_a_column_that_is_none_is_refused(tiny_bundle: Path) -> None:
+    with pytest.raises(ValueError, match="columns must be one of 'vcs', .*, not 'score'"):
+        make_predict_fn(tiny_bundle, columns=["vcs", "score"])
+
+
+@pytest.mark.filterwarnings("default")
+def test_spark_gives_the_numbers_of_one_process(
+    tiny_bundle: Path, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: `make test-spark`")
+    if not shutil.which("java"):
+        pytest.skip("Spark needs Java")
+    from pyspark.ml.functions import predict_batch_udf
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = (
+        builder.config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    try:
+        rows = [(i, *pair) for i, pair in enumerate(TEXTS)]
+        frame = spark.createDataFrame(rows, "id int, reference string, generated string").repartition(3)
+        vcs = predict_batch_udf(
+            partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16
+        )
+        struct = StructType([StructField("vcs", DoubleType()), StructField("error", StringType())])
+        both = predict_batch_udf(
+            partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
+        )
+        found = (
+            frame.withColumn("vcs", vcs("reference", "generated"))
+            .withColumn("both", both("reference", "generated")).orderBy("id").collect()
+        )  # fmt: skip
+    finally:
+        spark.stop()
+    assert np.array_equal([row.vcs for row in found], expected, equal_nan=True)
+    assert np.array_equal([row.both.vcs for row in found], expected, equal_nan=True)
+    assert [row.id for row in found if row.both.error] == [5]
