@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fix types parity bench clean
+.PHONY: demo test lint fix types parity triton bench clean
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -47,8 +47,20 @@ parity: .venv-parity/ready
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
+# The real Triton server, out of a wheel that lags behind: only what starts the server is taken from it, without
+# its dependencies, but its Python backend is from before NumPy 2.
+.venv-triton/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-triton
+	.venv-triton/bin/python -m pip install --quiet --upgrade pip
+	.venv-triton/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'tritonclient[grpc,http]' 'numpy<2'
+	.venv-triton/bin/python -m pip install --quiet --no-deps nvidia-pytriton
+	touch $@
+
+triton: .venv-triton/ready
+	.venv-triton/bin/python -m pytest tests/triton
+
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:
-	rm -rf .venv .venv-parity dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-triton dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

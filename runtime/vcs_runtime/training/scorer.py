@@ -33,10 +33,10 @@ class TrainingScorer:
     reference_column  of the data set, for `reward_fn`
     unscorable        what `compute_score` gives for a text that cannot be scored, as verl takes no None
 
-    It pickles, and may be used from any number of threads, after `fork` or `spawn` too: each process opens its
-    own. Bundle and device are checked here, so that a wrong path does not show in the middle of an epoch: raises
-    BundleError, DeviceError; ValueError naming the argument. Later, nothing is raised for what cannot be
-    scored, be it for a text, a deadline, or a device whose memory is full.
+    It pickles, and may be used from any number of threads, after `fork` or `spawn` too: each process opens
+    its own. Bundle and device are checked here, so that a wrong path does not show in the middle of an epoch:
+    raises BundleError, DeviceError; ValueError naming the argument. Later, nothing is raised for what cannot
+    be scored, be it for a text, a deadline, or a device whose memory is full.
     """
 
     def __init__(
