@@ -57,7 +57,7 @@ parity: .venv-parity/ready
 	touch $@
 
 triton: .venv-triton/ready
-	.venv-triton/bin/python -m pytest tests/triton
+	.venv-triton/bin/python -m pytest tests/serving
 
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py
