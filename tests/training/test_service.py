@@ -152,9 +152,9 @@ def test_references_are_embedded_once_and_outlive_a_release(
         Embedder, "embed", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
     )
     monkeypatch.setattr(Embedder, "release", lambda self: (released.append(1), release(self))[1])
-    wrong = background.fill([TEXT, TEXT, "..."])
+    wrong = background.fill([TEXT, [TEXT, OTHER], "..."])
     assert wrong == ["reference: the text holds nothing but punctuation"]
-    assert embedded.count(TEXT) == 1
+    assert embedded.count(TEXT) == embedded.count(OTHER) == 1
     for step in range(3):
         background.reward_fn(["p"] * 4, [story(10 + step)] * 4, reference=[TEXT] * 4)
         background.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -95,12 +95,13 @@ class TrainingScorer:
         """`submit_many`, and wait for it."""
         return self.submit_many(pairs).result()
 
-    def fill(self, references: Sequence[str]) -> list[str]:
+    def fill(self, references: Iterable[Reference]) -> list[str]:
         """Embed references before the training, once; returns what is wrong with those that cannot be.
 
         As many as `memory_mb` holds are kept in memory, and all in `cache` if there is one. No deadline.
         """
-        pairs = [(text, text) for text in dict.fromkeys(references)]
+        texts = (text for reference in references for text in _texts(_plain(reference)))
+        pairs = [(text, text) for text in dict.fromkeys(texts)]
         results = service.submit(self._opening, self._options, pairs).result()
         return [result.error for result in results if result.error]
 
@@ -184,6 +185,11 @@ def _answer(completion: Any) -> Any:
 def _plain(reference: Any) -> Any:
     """Lists of references, as they come out of Parquet files: arrays."""
     return reference.tolist() if hasattr(reference, "tolist") else reference
+
+
+def _texts(reference: Any) -> Sequence[Any]:
+    """The texts of a reference, be it one or several. What is none is left for the scorer to refuse."""
+    return [reference] if isinstance(reference, str) or not isinstance(reference, Sequence) else reference
 
 
 def _seconds(deadline_s: float | None) -> float | None:

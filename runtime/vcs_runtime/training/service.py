@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -87,31 +88,37 @@ class _Service:
             while not self._requests.empty():  # nobody else takes from it
                 batch.append(self._requests.get())
             for options, group in groupby(filter(None, batch), lambda request: request.options):
-                requests = list(group)
-                try:
-                    if options is None:
-                        if scorer:
-                            scorer.release()
-                    else:
-                        scorer = scorer or self._opening.open()
-                        self._score(scorer, requests, options)
-                except Exception as error:
-                    # Whatever it is: no training should stop, no future stay open, for the lack of a score.
-                    self._tell(error)
-                    for request in requests:
-                        settle(request.future, self._unscored(request, f"{type(error).__name__}: {error}"))
-                for request in requests:
-                    settle(request.future, [])  # released
+                scorer = self._answer(scorer, list(group), options)
             if batch[-1] is None:
                 if scorer:
                     scorer.close()
                 return
-            del batch, requests, request  # or the last texts would stay until the next
+            del batch, group  # or the last texts would stay until the next come
+
+    def _answer(
+        self, scorer: Scorer | None, requests: list[_Request], options: Options | None
+    ) -> Scorer | None:
+        """Settle requests with the same options; returns the scorer, opened if it was not."""
+        try:
+            if options is not None:
+                scorer = scorer or self._opening.open()
+                self._score(scorer, requests, options)
+            else:
+                if scorer:
+                    scorer.release()
+                for request in requests:
+                    settle(request.future, [])
+        except Exception as error:
+            # Whatever it is: no training should stop, no future stay open, for the lack of a score.
+            self._tell(error)
+            for request in requests:
+                settle(request.future, self._unscored(request, f"{type(error).__name__}: {error}"))
+        return scorer
 
     def _score(self, scorer: Scorer, requests: list[_Request], options: Options) -> None:
         """Settle requests, each when its last pair is scored. Those that are late already are skipped."""
         self._signatures.setdefault(options, signature(options, scorer.embedder, scorer.segmenter))
-        waiting: list[_Request] = []
+        waiting: deque[_Request] = deque()
 
         def pairs() -> Iterator[Any]:
             for request in requests:
@@ -125,7 +132,7 @@ class _Service:
         for result in scorer.iter_scores(pairs(), options):
             done.append(result)
             if len(done) == len(waiting[0].pairs):
-                settle(waiting.pop(0).future, done)
+                settle(waiting.popleft().future, done)
                 done = []
 
     def _unscored(self, request: _Request, error: str) -> list[Result]:

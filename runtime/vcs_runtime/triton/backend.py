@@ -68,7 +68,7 @@ class TritonPythonModel:
                 columns = [self._texts(request, name) for name in INPUTS]
                 counts.append(len(columns[0]))
                 pairs += list(zip(*columns, strict=True))
-            results = self._results(pairs)
+            results = list(self._scorer.iter_scores(pairs, self._options))
         except Exception as error:
             if len(requests) > 1:
                 return [response for request in requests for response in self.execute([request])]
@@ -81,9 +81,6 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Give the models' memory back; the server calls it when it unloads the model or stops."""
         self._scorer.close()
-
-    def _results(self, pairs: Sequence[tuple[str, str]]) -> list[Result]:
-        return list(self._scorer.iter_scores(pairs, self._options))
 
     def _texts(self, request: Any, name: str) -> list[str]:
         """The texts of an input `(items, 1)`. What is no UTF-8 becomes surrogates, which are refused."""
