@@ -5,13 +5,12 @@
 The embedded default on the CPU; real pairs, one a request, every client asking again as soon as it is answered. Sides,
 in turns, workload by workload:
 
-    grpc, http     a real server (`make triton` installs one), a client of its own a thread
+    grpc, http     a real server each (`make triton` installs one), a client of its own a thread
     in process     `TrainingScorer.submit(...).result()` in as many threads: one session, batches as they come
     one by one     `Scorer.score` in as many threads
 
-The first two rounds' worth of every text are known to nobody: each side keeps its own vectors, and references and
-generated texts get a sentence of their own in each round, so that the models have work to do. Scores must be equal to
-the bit on all sides.
+Every round and workload adds a sentence of its own to both texts, so that the whole texts and one chunk are new to
+each side, while the other chunks are remembered. Scores must be equal to the bit on all sides.
 """
 
 from __future__ import annotations
@@ -66,15 +65,18 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         write_repository(folder / "models", Deployment(device="cpu"))
-        (folder / "server").mkdir()
-        server = stack.enter_context(serve(folder / "models", folder / "server"))
-        server.wait("vcs")
+        # One each: a server remembers what it was asked by the other protocol.
+        servers = {}
+        for protocol in ("grpc", "http"):
+            (folder / protocol).mkdir()
+            servers[protocol] = stack.enter_context(serve(folder / "models", folder / protocol))
+            servers[protocol].wait("vcs")
         scorer = stack.enter_context(Scorer.open("default", "cpu"))
         background = TrainingScorer("default", "cpu")
         stack.callback(background.close)
         sides: dict[str, Callable[[], Any]] = {
-            "grpc": lambda: _client(server, "grpc"),
-            "http": lambda: _client(server, "http"),
+            "grpc": lambda: _client(servers["grpc"], "grpc"),
+            "http": lambda: _client(servers["http"], "http"),
             "in process": lambda: _same(lambda r, g: background.submit(r, g).result().vcs),
             "one by one": lambda: _same(lambda r, g: scorer.score(r, g).vcs),
         }
