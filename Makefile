@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-spark lint fix types parity llama bench clean
+.PHONY: demo test test-spark lint fix types parity triton llama bench clean
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -62,8 +62,20 @@ parity: .venv-parity/ready
 llama: .venv-llama/ready
 	.venv-llama/bin/python -m pytest tests/llama
 
+# The real Triton server, out of a wheel that lags behind: only what starts the server is taken from it, without
+# its dependencies, but its Python backend is from before NumPy 2.
+.venv-triton/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-triton
+	.venv-triton/bin/python -m pip install --quiet --upgrade pip
+	.venv-triton/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'tritonclient[grpc,http]' 'numpy<2'
+	.venv-triton/bin/python -m pip install --quiet --no-deps nvidia-pytriton
+	touch $@
+
+triton: .venv-triton/ready
+	.venv-triton/bin/python -m pytest tests/serving
+
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:
-	rm -rf .venv .venv-parity .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-triton .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,8 +12,17 @@ from typing import Any
 
 def peak_mb() -> float:
     """Peak resident memory of this process. (`getrusage` would count the parent's at the start, too.)"""
+    return _status_mb("VmHWM")
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now."""
+    return _status_mb("VmRSS")
+
+
+def _status_mb(field: str) -> float:
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) / 1024
 
 
 def measure(script: str, folder: Path, **work: Any) -> dict[str, Any]:

@@ -85,6 +85,14 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def split_device(device: str) -> tuple[str, int]:
+    """Kind ("auto", "cpu", "cuda", "tensorrt") and number of a device's name; ValueError if it is none."""
+    match = re.fullmatch(r"(auto|cpu|cuda|tensorrt)(?::(\d+))?", device) if isinstance(device, str) else None
+    if not match or (match[2] is not None and match[1] in ("auto", "cpu")):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda:N' or 'tensorrt:N', not {device!r}")
+    return match[1], int(match[2] or 0)
+
+
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
     """Turn a device name into an execution provider; "auto" is CUDA where it can start, else the CPU.
 
@@ -92,11 +100,8 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
 
     Raises ValueError for a name that is none, DeviceError where ONNX Runtime lacks the provider.
     """
-    match = re.fullmatch(r"(auto|cpu|cuda|tensorrt)(?::(\d+))?", device) if isinstance(device, str) else None
-    if not match or (match[2] is not None and match[1] in ("auto", "cpu")):
-        raise ValueError(f"device must be 'auto', 'cpu', 'cuda:N' or 'tensorrt:N', not {device!r}")
+    kind, index = split_device(device)
     memory = _bytes(gpu_mem_gb)
-    kind, index = match[1], int(match[2] or 0)
     available = available_providers()
     if kind == "cpu":
         return Device("ort-cpu", _CPU, "named")

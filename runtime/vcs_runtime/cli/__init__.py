@@ -27,7 +27,8 @@ from vcs_runtime.errors import (
 _MODULES = {
     "score": "score", "explain": "explain", "report": "report", "compare": "compare",
     "experiment": "experiment", "demo": "demo", "fetch": "fetch", "warm-up": "fetch", "export": "export",
-    "bundle": "bundle", "engine": "engine", "capi": "capi", "visil": "visil", "doctor": "doctor",
+    "bundle": "bundle", "engine": "engine", "capi": "capi", "visil": "visil", "triton": "triton",
+    "doctor": "doctor",
 }  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""Deadlines of futures: one thread that gives late ones their answer, however busy who works on them is."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def settle(future: Future[T], result: T) -> None:
+    """Give a future its result, unless it has one."""
+    with contextlib.suppress(InvalidStateError):  # its deadline was faster, or the work was
+        future.set_result(result)
+
+
+class Clock:
+    """Settles futures that are not done in time. Its thread starts with the first deadline."""
+
+    def __init__(self) -> None:
+        # Futures are held weakly: one that is done and forgotten should not stay until its deadline.
+        self._entries: list[tuple[float, int, weakref.ref[Future[Any]], Callable[[], Any]]] = []
+        self._numbers = itertools.count()  # no two entries are compared by their future
+        self._changed = threading.Condition()
+        self._running = False
+
+    def watch(self, future: Future[T], seconds: float, late: Callable[[], T]) -> None:
+        """Settle `future` with `late()` if it is not done in so many seconds from now."""
+        with self._changed:
+            entry = (time.monotonic() + seconds, next(self._numbers), weakref.ref(future), late)
+            heapq.heappush(self._entries, entry)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="vcs-deadlines", daemon=True).start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._entries or (wait := self._entries[0][0] - time.monotonic()) > 0:
+                    self._changed.wait(wait if self._entries else None)
+                _, _, weak, late = heapq.heappop(self._entries)
+            if (future := weak()) is not None:
+                settle(future, late())
+            del future  # or it would live until the next deadline

@@ -1,0 +1,1 @@
+"""Scores from NVIDIA Triton (docs/triton.md): `repository` writes what it loads, `backend` runs in it."""

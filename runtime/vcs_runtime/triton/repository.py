@@ -1,0 +1,185 @@
+"""A model repository for Triton: `config.pbtxt`, `model.py`, what warms it up, and how to start it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import struct
+import textwrap
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.bundle import open_bundle
+from vcs_runtime.device import split_device
+from vcs_runtime.errors import InputError
+from vcs_runtime.signature import Options
+from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
+
+_MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
+
+from vcs_runtime.triton.backend import TritonPythonModel
+
+__all__ = ["TritonPythonModel"]
+'''
+# Its request is answered before the model is called ready: that loads what is loaded late, and a Python
+# backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails to load, not to answer.
+_WARM_UP = {
+    "reference": "A man opens a door. A dog runs into the garden. He closes the door.",
+    "generated": "A dog runs into a garden. A man closes a door.",
+}
+_README = """\
+# {name}: the Video Comprehension Score from Triton
+
+Bundle: {bundle}. Device: {device}. Written by `vcs-runtime triton export`. Start it so:
+
+    tritonserver --model-repository={folder} --disable-auto-complete-config \\
+        --http-address={address} --grpc-address={address} --metrics-address={address}
+
+Its ports (8000, 8001, 8002) are open at {address} only. Triton asks nobody for a password: put what checks
+clients in front of it before you open them to others. SIGTERM stops it when its clients have hung up, within
+30 seconds at most (`--exit-timeout-secs`).
+
+The Python of the server's Python backend must have vcs-runtime: `pip install 'vcs-runtime[{extra},default]'`.
+In a virtual environment: activate it first, as the backend finds it by PATH. A Python that is not the
+system's: put the `lib` folder of its installation first into LD_LIBRARY_PATH, or the backend takes the
+system's libpython.
+
+Ready, when the model is loaded and has scored a pair (the server's own readiness says less):
+
+    curl -f {ready}
+
+Inputs: `reference` and `generated`, UTF-8, of shape [items, 1], at most {most} items a request. Outputs of
+the same shape: `error`, empty or why an item has no scores; `signature`; and in double precision, NaN where
+there is an error: {scores}.
+
+    curl {infer} -d '{{"inputs": [
+      {{"name": "reference", "datatype": "BYTES", "shape": [1, 1],
+       "data": ["A man opens a door. A dog runs into the garden."]}},
+      {{"name": "generated", "datatype": "BYTES", "shape": [1, 1],
+       "data": ["A dog runs. A man opens a door."]}}]}}'
+"""
+_COPY = "bundle"  # in the folder of the model's version
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """How a repository's model is served.
+
+    name             of the model;  bundle  a folder, or "default"
+    device           "auto", "cpu", "cuda:N", "tensorrt:N"
+    options          of all scores;  opening  other arguments of `Scorer.open`: threads, segmenter, ...
+    copy_bundle      the repository holds the bundle, too, and can be moved
+    max_batch_size   items of one request, and of the requests that are scored together
+    queue_delay_us   microseconds that a request may wait for others
+    instances        copies of the model, on each device
+    address          which the start command binds http, grpc and metrics to
+    """
+
+    name: str = "vcs"
+    bundle: str = "default"
+    device: str = "auto"
+    options: Options = Options()
+    opening: dict[str, Any] = field(default_factory=dict)
+    copy_bundle: bool = False
+    max_batch_size: int = 64
+    queue_delay_us: int = 0
+    instances: int = 1
+    address: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
+            raise ValueError(f"name: {self.name!r} is no name of a model: letters, digits, '_', '-', '.'")
+        for argument, least in (("max_batch_size", 1), ("queue_delay_us", 0), ("instances", 1)):
+            if getattr(self, argument) < least:
+                raise ValueError(f"{argument} must be at least {least}, not {getattr(self, argument)}")
+        split_device(self.device)
+        if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
+            raise ValueError(f"address: {self.address!r} is no address or name of a host")
+
+
+def write_repository(folder: Path, deployment: Deployment) -> Path:
+    """Write a model repository into `folder`, empty or not there yet; returns the model's folder.
+
+    The bundle is verified; the device is not looked for, as the server may be another machine.
+    Raises InputError naming the folder, BundleError.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: it exists, and is not an empty folder")
+    bundle = open_bundle(deployment.bundle, full=deployment.copy_bundle)
+    model = folder / deployment.name
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.py").write_text(_MODEL, "utf-8")
+    if deployment.copy_bundle:
+        shutil.copytree(bundle.root, model / "1" / _COPY)
+    where = _COPY if deployment.copy_bundle else str(bundle.root)
+    (model / "config.pbtxt").write_text(_config(deployment, where), "utf-8")
+    (model / "warmup").mkdir()
+    for name, text in _WARM_UP.items():
+        (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
+    (folder / "README.md").write_text(_readme(folder, deployment, where), "utf-8")
+    return model
+
+
+def _config(deployment: Deployment, bundle: str) -> str:
+    """`config.pbtxt`: Triton's ModelConfig as protobuf text."""
+    kind, index = split_device(deployment.device)
+    # "auto" looks for a GPU itself, in the server, and says in the log and in every signature what it found.
+    gpu = f" gpus: [ {index} ]" if kind in ("cuda", "tensorrt") else ""
+    parameters = {
+        "bundle": bundle,
+        "device": deployment.device,
+        "opening": json.dumps(deployment.opening),
+        "scoring": json.dumps(asdict(deployment.options)),
+    }
+    lines = [
+        f"name: {_quoted(deployment.name)}",
+        'backend: "python"',
+        f"max_batch_size: {deployment.max_batch_size}",
+        *(f"input {{ {_tensor(name, 'STRING')} }}" for name in INPUTS),
+        *(f"output {{ {_tensor(name, 'FP64')} }}" for name in SCORES),
+        *(f"output {{ {_tensor(name, 'STRING')} }}" for name in TEXTS),
+        f"dynamic_batching {{ max_queue_delay_microseconds: {deployment.queue_delay_us} }}",
+        f"instance_group {{ count: {deployment.instances} kind: {'KIND_GPU' if gpu else 'KIND_CPU'}{gpu} }}",
+        'model_warmup { name: "one pair" batch_size: 1',
+        *(
+            f"  inputs {{ key: {_quoted(name)} value {{ data_type: TYPE_STRING dims: [ 1 ] "
+            f"input_data_file: {_quoted(name)} }} }}"
+            for name in _WARM_UP
+        ),
+        "}",
+        *(
+            f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"
+            for key, value in parameters.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tensor(name: str, kind: str) -> str:
+    return f"name: {_quoted(name)} data_type: TYPE_{kind} dims: [ 1 ]"
+
+
+def _quoted(text: str) -> str:
+    """A string of protobuf text: JSON's escapes are among its own."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
+    name, address = deployment.name, deployment.address
+    host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)
+    extra = "gpu" if split_device(deployment.device)[0] in ("cuda", "tensorrt") else "cpu"
+    return _README.format(
+        name=name,
+        bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
+        device=deployment.device,
+        address=address,
+        extra=extra,
+        ready=f"http://{host}:8000/v2/models/{name}/ready",
+        infer=f"http://{host}:8000/v2/models/{name}/infer",
+        most=deployment.max_batch_size,
+        folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())),
+        scores=textwrap.fill(", ".join(SCORES), 110, initial_indent=" " * 19).lstrip(),
+    )

@@ -1,0 +1,253 @@
+"""What is exported, and what its model answers, without a server: `pb_utils` is played by this file."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from support.stories import story
+from vcs_runtime import Scorer
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import BundleError, DeviceMemoryError, InputError
+from vcs_runtime.signature import Options
+from vcs_runtime.triton.backend import SCORES
+from vcs_runtime.triton.repository import Deployment, write_repository
+
+
+class Tensor:
+    def __init__(self, name: str, values: Any) -> None:
+        self.name, self.values = name, values
+
+    def as_numpy(self) -> Any:
+        return self.values
+
+
+class Request:
+    def __init__(self, references: Sequence[bytes], generated: Sequence[bytes]) -> None:
+        self.tensors = {
+            name: Tensor(name, np.array([[text] for text in texts], np.object_))
+            for name, texts in (("reference", references), ("generated", generated))
+        }
+
+
+@pytest.fixture
+def pb_utils(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("triton_python_backend_utils")
+    silent = SimpleNamespace(log_info=lambda line: None, log_error=lambda line: None)
+    parts = {
+        "Tensor": Tensor,
+        "Logger": silent,
+        "TritonError": str,
+        "InferenceResponse": lambda output_tensors=(), error=None: SimpleNamespace(
+            outputs={tensor.name: tensor.values for tensor in output_tensors}, error=error
+        ),
+        "get_input_tensor_by_name": lambda request, name: request.tensors[name],
+    }
+    for name, part in parts.items():
+        setattr(module, name, part)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def parameters(config: Path) -> dict[str, str]:
+    found = re.findall(
+        r"^parameters \{ key: (\".*?\") value \{ string_value: (\".*\") \} \}$",
+        config.read_text("utf-8"),
+        re.M,
+    )
+    return {json.loads(key): json.loads(value) for key, value in found}
+
+
+def loaded(folder: Path, kind: str = "CPU", number: str = "0") -> Any:
+    """The model of a repository, initialised as the server does."""
+    config = {
+        "parameters": {key: {"string_value": v} for key, v in parameters(folder / "config.pbtxt").items()}
+    }
+    model = runpy.run_path(str(folder / "1/model.py"))["TritonPythonModel"]()
+    model.initialize(
+        {
+            "model_config": json.dumps(config),
+            "model_repository": str(folder),
+            "model_version": "1",
+            "model_instance_kind": kind,
+            "model_instance_device_id": number,
+        }
+    )
+    return model
+
+
+@pytest.fixture
+def model(repository: Path, pb_utils: ModuleType) -> Iterator[Any]:
+    opened = loaded(repository / "vcs")
+    yield opened
+    opened.finalize()
+
+
+def test_scores_are_those_of_the_scorer_to_the_last_bit(model: Any, bundle: Path, options: Options) -> None:
+    pairs = [(story(i), story(i + 50)) for i in range(5)]
+    encoded = [(reference.encode(), generated.encode()) for reference, generated in pairs]
+    requests = [Request(*zip(*part, strict=True)) for part in (encoded[:1], encoded[1:4], encoded[4:])]
+    responses = model.execute(requests)
+    with Scorer.open(bundle, "cpu") as scorer:
+        expected = list(scorer.iter_scores(pairs, options))
+    for name in SCORES:
+        given = np.concatenate([response.outputs[name] for response in responses])
+        assert given.dtype == np.float64
+        assert given.shape == (5, 1)
+        assert given[:, 0].tolist() == [getattr(result.scores, name) for result in expected]
+    signatures = {value for response in responses for value in response.outputs["signature"][:, 0]}
+    assert signatures == {expected[0].signature.encode()}
+    assert {value for response in responses for value in response.outputs["error"][:, 0]} == {b""}
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"", "generated: the text is empty"),
+        (b"...", "generated: the text holds nothing but punctuation"),
+        (b"A dog\xff runs.", "generated: the text holds a lone surrogate U+DCFF (at position 5)"),
+        (b"A dog\0 runs.", "generated: the text holds a NUL character (at position 5)"),
+    ],
+)
+def test_a_bad_item_has_an_error_and_harms_nobody_in_its_batch(model: Any, bad: bytes, why: str) -> None:
+    good = story(1).encode(), story(2).encode()
+    [alone] = model.execute([Request([good[0]], [good[1]])])
+    first, mixed = model.execute([Request([good[0]], [good[1]]), Request([good[0], good[0]], [bad, good[1]])])
+    assert mixed.outputs["error"][:, 0].tolist() == [why.encode(), b""]
+    assert np.isnan(mixed.outputs["vcs"][0, 0])
+    assert alone.outputs["vcs"] == first.outputs["vcs"] == mixed.outputs["vcs"][1:]
+
+
+def test_a_request_too_large_for_the_device_does_not_fail_the_others(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = Scorer.iter_scores
+
+    def short_of_memory(self: Scorer, pairs: Any, options: Options) -> Any:
+        if any(len(generated) > 1000 for _, generated in pairs):
+            raise DeviceMemoryError("the embedder: out of memory")
+        return score(self, pairs, options)
+
+    monkeypatch.setattr(Scorer, "iter_scores", short_of_memory)
+    text = story(1).encode()
+    fine, large = model.execute([Request([text], [text]), Request([text], [text * 20])])
+    assert fine.outputs["vcs"] > 0.99
+    assert fine.error is None
+    assert large.error == "DeviceMemoryError: the embedder: out of memory"
+
+
+def test_a_copied_bundle_moves_with_the_repository(
+    bundle: Path, tmp_path: Path, pb_utils: ModuleType
+) -> None:
+    write_repository(
+        tmp_path / "models", Deployment("mine", str(bundle), "cpu", opening={"threads": 1}, copy_bundle=True)
+    )
+    (tmp_path / "models").rename(tmp_path / "elsewhere")
+    assert parameters(tmp_path / "elsewhere/mine/config.pbtxt")["bundle"] == "bundle"
+    model = loaded(tmp_path / "elsewhere/mine")
+    [response] = model.execute([Request([b"A man sits. A dog runs."], [b"A man sits. A dog runs."])])
+    assert response.outputs["vcs"] > 0.99
+    model.finalize()
+
+
+def test_a_gpu_is_the_servers_choice_of_number_and_is_never_replaced(
+    bundle: Path, tmp_path: Path, pb_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_repository(tmp_path / "models", Deployment(bundle=str(bundle), device="cuda:1"))
+    config = (tmp_path / "models/vcs/config.pbtxt").read_text()
+    assert "instance_group { count: 1 kind: KIND_GPU gpus: [ 1 ] }" in config
+    asked = []
+
+    def refuse(bundle: Any, device: str, **others: Any) -> Scorer:
+        asked.append(device)
+        raise BundleError("enough")
+
+    monkeypatch.setattr(Scorer, "open", refuse)
+    with pytest.raises(BundleError, match="enough"):
+        loaded(tmp_path / "models/vcs", "GPU", "3")
+    assert asked == ["cuda:3"]
+
+
+def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwise(
+    repository: Path, bundle: Path, tmp_path: Path
+) -> None:
+    def bound(folder: Path) -> list[tuple[str, str]]:
+        return re.findall(r"--(http|grpc|metrics)-address=(\S+)", (folder / "README.md").read_text())
+
+    assert bound(repository) == [(port, "127.0.0.1") for port in ("http", "grpc", "metrics")]
+    write_repository(tmp_path / "open", Deployment(bundle=str(bundle), address="10.0.0.7"))
+    assert bound(tmp_path / "open") == [(port, "10.0.0.7") for port in ("http", "grpc", "metrics")]
+
+
+def test_a_folder_with_something_in_it_is_left_alone(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    with pytest.raises(InputError, match=f"{tmp_path}: it exists, and is not an empty folder"):
+        write_repository(tmp_path, Deployment(bundle=str(bundle)))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"name": "a/b"}, "name: 'a/b'"),
+        ({"name": ""}, "name: ''"),
+        ({"device": "gpu"}, "device must be"),
+        ({"max_batch_size": 0}, "max_batch_size must be at least 1, not 0"),
+        ({"queue_delay_us": -1}, "queue_delay_us must be at least 0"),
+        ({"instances": 0}, "instances must be at least 1"),
+        ({"address": "a b"}, "address: 'a b'"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        Deployment(**wrong)
+
+
+def test_the_command_writes_all_options_with_absolute_paths(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bundle.parent)
+    out = tmp_path / "models"
+    done = CliRunner().invoke(
+        cli,
+        ["triton", "export", str(out), "--bundle", bundle.name, "--preset", "paper", "--device", "cpu",
+         "--segmenter", "rules", "--threads", "2", "--cache", "vectors", "--max-batch-size", "7",
+         "--queue-delay-us", "500", "--instances", "2", "--name", "story"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = parameters(out / "story/config.pbtxt")
+    assert found["bundle"] == str(bundle.resolve())
+    assert found["device"] == "cpu"
+    opening = json.loads(found["opening"])
+    assert opening == {
+        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "cache": str(bundle.parent / "vectors")
+    }  # fmt: skip
+    scoring = json.loads(found["scoring"])
+    assert (scoring["chunk_size"], scoring["params"]["lct"], scoring["short"]) == (3, 0.1, False)
+    config = (out / "story/config.pbtxt").read_text()
+    for line in ("max_batch_size: 7", "max_queue_delay_microseconds: 500", "count: 2 kind: KIND_CPU"):
+        assert line in config
+
+
+def test_the_command_refuses_what_is_wrong(bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "models"
+    for arguments, why in (
+        (["--max-batch-size", "0"], "max_batch_size must be at least 1, not 0"),
+        (["--device", "gpu"], "device must be"),
+    ):
+        done = CliRunner().invoke(cli, ["triton", "export", str(out), "--bundle", str(bundle), *arguments])
+        assert done.exit_code == 2
+        assert why in done.output
+    with pytest.raises(BundleError, match="no such folder"):
+        write_repository(out, Deployment(bundle=str(tmp_path / "nothing")))
+    assert not out.exists()

@@ -1,0 +1,105 @@
+"""Processes: spawned, forked, ended in the middle; none of the training stack, and no sockets."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from support.stories import story
+from vcs_runtime import Scorer
+from vcs_runtime.training import TrainingScorer
+
+TEXT, OTHER = story(1), story(2)
+
+
+def run(script: str, *arguments: object) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_spawned_process_opens_its_own_session(bundle: Path, scorer: Scorer) -> None:
+    rewards = TrainingScorer(bundle, "cpu")
+    expected = scorer.score(TEXT, OTHER).vcs
+    assert rewards.compute_score("clips", OTHER, TEXT) == expected
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        given = pool.map(rewards.compute_score, ["clips"] * 4, [OTHER] * 4, [TEXT] * 4)
+        assert list(given) == [expected] * 4
+    assert len(pickle.dumps(rewards)) < 2000  # paths and options
+
+
+def test_a_relative_bundle_is_found_from_another_folder(bundle: Path, tmp_path: Path) -> None:
+    script = """
+        import os, pickle, sys
+        from vcs_runtime.training import TrainingScorer
+        os.chdir(sys.argv[1])
+        rewards = pickle.dumps(TrainingScorer("bundle", "cpu"))
+        os.chdir(sys.argv[2])
+        print(pickle.loads(rewards).compute_score("clips", "A man sits. A dog runs.", "A man sits. A dog runs.") > 0.99)
+    """
+    assert run(script, bundle.parent, tmp_path) == ["True"]
+
+
+def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(bundle: Path) -> None:
+    script = """
+        import os, sys, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
+        from vcs_runtime.training import TrainingScorer
+        rewards = TrainingScorer(sys.argv[1], "cpu", cache=sys.argv[2])
+        text, other = "A man sits. A dog runs. She smiles.", "A dog runs. A man smiles."
+        print(rewards.compute_score("clips", other, text), flush=True)
+        busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=60) for i in range(300)]
+        for leave in (os._exit, sys.exit):  # as multiprocessing's children do, and through atexit
+            if (child := os.fork()) == 0:
+                print(rewards.compute_score("clips", other, text), flush=True)
+                leave(0)
+            assert os.waitpid(child, 0)[1] == 0
+        print({future.result().error for future in busy} == {None})
+    """
+    parent, *children, whole = run(script, bundle, bundle.parent / "vectors")
+    assert children == [parent, parent]
+    assert whole == "True"
+
+
+def test_a_process_ends_cleanly_with_much_left_to_score(bundle: Path) -> None:
+    script = """
+        import sys
+        from vcs_runtime.training import submit
+        text = "A man sits. A dog runs. "
+        left = [submit(text, text * (i + 1), bundle=sys.argv[1], device="cpu") for i in range(2000)]
+        left[0].result()
+        print("end")
+    """
+    assert run(script, bundle) == ["end"]
+
+
+def test_it_scores_without_the_training_stack_and_opens_no_socket(bundle: Path) -> None:
+    script = """
+        import sys
+
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in {"torch", "transformers", "trl", "verl", "torchmetrics", "lightning"}:
+                    raise ImportError(f"{name} must not be imported")
+
+        sys.meta_path.insert(0, Refuse())
+
+        def audit(event, arguments):
+            if event.startswith("socket."):
+                raise SystemExit(f"{event} {arguments}")
+
+        sys.addaudithook(audit)
+        from vcs_runtime.training import TextMetric
+        metric = TextMetric(sys.argv[1], "cpu", asynchronous=True)
+        metric.update(["A man sits. A dog runs."], ["A man sits. A dog runs."])
+        print(metric.compute()["vcs"] > 0.99)
+    """
+    assert run(script, bundle) == ["True"]

@@ -1,0 +1,140 @@
+"""The shapes in which TRL and verl ask, and what they get for what cannot be scored."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.stories import story
+from vcs_numba import Params
+from vcs_runtime import BundleError, DeviceError, Scorer, training
+from vcs_runtime.training import TrainingScorer, compute_score
+
+TEXT, OTHER = story(1), story(2)
+
+
+def turn(content: Any, role: str = "assistant") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+@pytest.fixture
+def rewards(bundle: Path) -> TrainingScorer:
+    return TrainingScorer(bundle, "cpu")
+
+
+def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer: Scorer) -> None:
+    completions = [story(i) for i in range(10, 16)]
+    references: list[Any] = [story(i // 3) for i in range(5)] + [[story(3), story(15)]]
+    given = rewards.reward_fn(["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6)
+    assert given == [scorer.score(*pair).vcs for pair in zip(references, completions, strict=True)]
+    assert given[5] > 0.99
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        [turn(OTHER)],
+        [turn("earlier words"), turn("42", "tool"), turn(OTHER)],
+        [turn([{"type": "image"}, {"type": "text", "text": OTHER[:9]}, {"type": "text", "text": OTHER[9:]}])],
+    ],
+)
+def test_of_a_conversation_the_assistants_last_message_counts(
+    rewards: TrainingScorer, scorer: Scorer, completion: Any
+) -> None:
+    expected = scorer.score(TEXT, OTHER).vcs
+    assert rewards.reward_fn([[turn("Describe.", "user")]], [completion], reference=[TEXT]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "completion", ["", "...", "a\0b.", "\ud800.", None, 7, [], [turn(None)], [turn("a.", "user")], ["text"]]
+)
+def test_a_row_that_cannot_be_scored_is_none_and_the_others_are_scored(
+    rewards: TrainingScorer, completion: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged: dict[str, float] = {}
+    with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
+        first, second = rewards.reward_fn(
+            ["p", "p"], [completion, TEXT], reference=[TEXT, TEXT], log_metric=logged.__setitem__
+        )
+    assert first is None
+    assert second is not None
+    assert second > 0.99
+    assert logged == {"vcs/unscorable": 0.5}
+    assert "1 of 2 could not be scored: generated:" in caplog.text
+
+
+@pytest.mark.parametrize("reference", [None, "", [], [TEXT, None], 3.5])
+def test_so_is_one_whose_reference_cannot(rewards: TrainingScorer, reference: Any) -> None:
+    assert rewards.reward_fn(["p", "p"], [TEXT, TEXT], reference=[reference, TEXT])[0] is None
+
+
+def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> None:
+    with pytest.raises(ValueError, match="no 'reference' \\(it has 'caption'\\)"):
+        rewards.reward_fn(["p"], [TEXT], caption=[TEXT])
+    with pytest.raises(ValueError, match="reference has 2 rows, completions 1"):
+        rewards.reward_fn(["p"], [TEXT], reference=[TEXT, TEXT])
+
+
+def test_column_score_and_options_are_what_was_asked_for(bundle: Path, scorer: Scorer) -> None:
+    mine = TrainingScorer(
+        bundle, "cpu", chunk_size=2, params=Params(lct=1.0), score="las_recall", reference_column="caption"
+    )
+    expected = scorer.score(TEXT, OTHER, chunk_size=2, params=Params(lct=1.0)).scores
+    assert expected is not None
+    assert mine.reward_fn(["p"], [OTHER], caption=[TEXT]) == [expected.las_recall]
+
+
+def test_verl_gets_a_number_for_every_sample(bundle: Path, scorer: Scorer) -> None:
+    options = {"bundle": str(bundle), "device": "cpu"}
+    expected = scorer.score([TEXT, OTHER], story(5)).vcs
+    for truth in ([TEXT, OTHER], np.array([TEXT, OTHER], object)):
+        given = compute_score(
+            data_source="clips",
+            solution_str=story(5),
+            ground_truth=truth,
+            extra_info={"num_turns": 1},
+            **options,
+        )
+        assert given == expected
+    assert compute_score("clips", "", TEXT, None, **options) == 0.0
+    assert compute_score("clips", "", TEXT, None, unscorable=-1, **options) == -1.0
+
+
+def test_verls_arguments_for_reward_models_are_passed_over(bundle: Path) -> None:
+    both = {"reward_router_address": "127.0.0.1:1", "reward_model_tokenizer": object()}
+    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(bundle), device="cpu", **both) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"score": "bleu"}, "score must be one of 'vcs'"),
+        ({"deadline_s": 0}, "deadline_s must be more than 0, not 0"),
+        ({"deadline_s": float("nan")}, "deadline_s must be more than 0, not nan"),
+        ({"chunk_size": 0}, "chunk_size must be"),
+        ({"device": "gpu"}, "device must be"),
+        ({"gpu_mem_gb": -1, "device": "cpu"}, "gpu_mem_gb must be"),
+    ],
+)
+def test_wrong_arguments_are_named_before_the_training(bundle: Path, wrong: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        TrainingScorer(bundle, **wrong)
+
+
+def test_so_are_a_bundle_and_a_device_that_are_not_there(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no such folder"):
+        TrainingScorer(tmp_path / "gone")
+    with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
+        TrainingScorer(bundle, "cuda:0")
+
+
+def test_the_functions_of_the_module_use_the_default_bundle() -> None:
+    text = "A man opens a door. A dog runs into the garden."
+    assert training.reward_fn(["p", "p"], [text, ""], reference=[text, text])[1] is None
+    assert training.compute_score("clips", text, text) > 0.99
+    assert training.submit(text, text).result().vcs > 0.99
+    training.release()

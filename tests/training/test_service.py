@@ -1,0 +1,216 @@
+"""Background scoring: deadlines, batches, one session for many, release and close, failing devices."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.stories import story
+from vcs_runtime import Scorer
+from vcs_runtime.embedder import Embedder
+from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.training import TrainingScorer, service
+
+TEXT, OTHER = story(1), story(2)
+
+
+@pytest.fixture
+def background(bundle: Path) -> TrainingScorer:
+    return TrainingScorer(bundle, "cpu")
+
+
+class Gate:
+    """Holds every batch until it is opened, and records what is in it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+        self.batches: list[list[str]] = []
+        score = Scorer.iter_scores
+
+        def held(scorer: Scorer, pairs: Any, options: Any) -> Iterator[Any]:
+            self.reached.set()
+            assert self.open.wait(60)
+            batch = list(pairs)
+            self.batches.append([generated for _, generated in batch])
+            return score(scorer, batch, options)
+
+        monkeypatch.setattr(Scorer, "iter_scores", held)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    made = Gate(monkeypatch)
+    yield made
+    made.open.set()
+
+
+def test_a_deadline_is_kept_whatever_the_model_is_doing(background: TrainingScorer, gate: Gate) -> None:
+    first = background.submit(TEXT, OTHER, deadline_s=0.05)
+    assert gate.reached.wait(60)
+    second = background.submit(TEXT, story(3), deadline_s=0.05)
+    patient = background.submit(TEXT, story(4))
+    for late in (first, second):
+        result = late.result(60)
+        assert result.error == "deadline: not scored within 0.05 s"
+        assert result.scores is None
+    assert not patient.done()
+    gate.open.set()
+    assert patient.result(60).scores is not None
+    assert gate.batches == [[], [story(4)]]  # what was late before its turn came costs nothing
+
+
+def test_a_reward_past_its_deadline_is_none(bundle: Path, gate: Gate) -> None:
+    rewards = TrainingScorer(bundle, "cpu", deadline_s=0.05, unscorable=-1)
+    assert rewards.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
+    assert rewards.compute_score("clips", OTHER, TEXT) == -1.0
+    gate.open.set()
+
+
+def test_a_deadline_that_is_met_changes_nothing(background: TrainingScorer, scorer: Scorer) -> None:
+    assert background.submit(TEXT, OTHER, deadline_s=300).result() == scorer.score(TEXT, OTHER)
+
+
+def test_samples_of_many_threads_are_scored_together(
+    background: TrainingScorer, gate: Gate, monkeypatch: pytest.MonkeyPatch, scorer: Scorer
+) -> None:
+    put = threading.Semaphore(0)
+    submit = service.submit
+
+    def counted(*arguments: Any) -> Any:
+        future = submit(*arguments)
+        put.release()
+        return future
+
+    monkeypatch.setattr(service, "submit", counted)
+    texts = [story(i) for i in range(10, 18)]
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(background.compute_score, "clips", texts[0], TEXT)]
+        assert gate.reached.wait(60)
+        running += [pool.submit(background.compute_score, "clips", text, TEXT) for text in texts[1:]]
+        for _ in texts:
+            assert put.acquire(timeout=60)
+        gate.open.set()
+        given = [future.result(60) for future in running]
+    assert [len(batch) for batch in gate.batches] == [1, 7]
+    monkeypatch.undo()
+    assert given == [scorer.score(TEXT, text).vcs for text in texts]
+
+
+def test_equal_scorers_share_one_session_and_others_do_not(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    really = Embedder.open
+
+    def counted(*arguments: Any, **options: Any) -> Embedder:
+        opened.append(arguments)
+        return really(*arguments, **options)
+
+    monkeypatch.setattr(Embedder, "open", counted)
+
+    def work(number: int) -> float:
+        # Options of scoring are no matter of the session.
+        return TrainingScorer(bundle, "cpu", chunk_size=1 + number % 2).compute_score("clips", OTHER, TEXT)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(work, range(16)))) <= 2
+    assert len(opened) == 1
+    TrainingScorer(bundle, "cpu", threads=1).compute_score("clips", OTHER, TEXT)
+    assert len(opened) == 2
+
+
+def test_what_the_session_may_take_reaches_it(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def record(bundle: str, device: str, **options: Any) -> Scorer:
+        given.update(options, bundle=bundle, device=device)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(Scorer, "open", record)
+    mine = TrainingScorer(bundle, "cpu", gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v")
+    assert mine.score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
+    assert given == {
+        "bundle": str(bundle), "device": "cpu", "gpu_mem_gb": 1.5, "threads": 3, "memory_mb": 7,
+        "segmenter": "rules", "cache": str(Path("v").absolute()),
+    }  # fmt: skip
+
+
+def test_references_are_embedded_once_and_outlive_a_release(
+    background: TrainingScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+    released = []
+    really, release = Embedder.embed, Embedder.release
+    monkeypatch.setattr(
+        Embedder, "embed", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
+    )
+    monkeypatch.setattr(Embedder, "release", lambda self: (released.append(1), release(self))[1])
+    wrong = background.fill([TEXT, [TEXT, OTHER], "..."])
+    assert wrong == ["reference: the text holds nothing but punctuation"]
+    assert embedded.count(TEXT) == embedded.count(OTHER) == 1
+    for step in range(3):
+        background.reward_fn(["p"] * 4, [story(10 + step)] * 4, reference=[TEXT] * 4)
+        background.release()
+    assert embedded.count(TEXT) == 1
+    assert len(embedded) == len(set(embedded))
+    assert len(released) == 3
+
+
+def test_release_waits_for_what_was_submitted(background: TrainingScorer) -> None:
+    futures = [background.submit(TEXT, story(i)) for i in range(20)]
+    background.release()
+    assert all(future.done() for future in futures)
+    assert futures[0].result().scores is not None
+
+
+def test_close_answers_everybody_and_the_next_call_opens_anew(
+    background: TrainingScorer, scorer: Scorer, gate: Gate
+) -> None:
+    first = background.submit(TEXT, OTHER)
+    assert gate.reached.wait(60)
+    waiting = [background.submit(TEXT, story(i)) for i in range(3)]
+    [running] = service._services._running.values()
+    closing = threading.Thread(target=background.close)
+    closing.start()
+    while not running._closing:
+        time.sleep(0.01)
+    gate.open.set()
+    closing.join(60)
+    assert all("the scorer was closed" in str(future.result(60).error) for future in [first, *waiting])
+    background.close()  # twice does no harm
+    assert background.score_many([(TEXT, OTHER)])[0].vcs == scorer.score(TEXT, OTHER).vcs
+
+
+def test_a_device_that_fails_is_an_error_of_its_pairs_and_is_tried_again(
+    background: TrainingScorer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*arguments: Any) -> Any:
+        raise DeviceMemoryError("the embedder: out of memory")
+
+    with caplog.at_level(logging.ERROR, "vcs_runtime.training"), monkeypatch.context() as patch:
+        patch.setattr(Embedder, "embed", full)
+        for _ in range(2):
+            assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
+    told = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [bool(record.exc_info) for record in told] == [True, False]
+    assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) != [None]
+
+
+def test_results_of_requests_of_any_size_go_to_who_asked(background: TrainingScorer, scorer: Scorer) -> None:
+    sizes = [3, 0, 1, 4, 0, 2]
+    pairs = [(story(i), story(i + 40)) for i in range(sum(sizes))]
+    parts, at = [], 0
+    for size in sizes:
+        parts.append(pairs[at : at + size])
+        at += size
+    futures = [background.submit_many(part) for part in parts]
+    for future, part in zip(futures, parts, strict=True):
+        assert future.result(60) == [scorer.score(*pair) for pair in part]
+        assert not future.cancel()
