@@ -84,8 +84,9 @@ class Needs:
 
 
 def _nodes() -> list[Mapping[str, float]]:
-    """What each machine of the cluster offers."""
-    return [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    """What each machine of the cluster offers, the one with the most CPUs first: Ray has no order."""
+    found = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    return sorted(found, key=lambda offer: -float(offer.get("CPU", 0)))
 
 
 def _offers(nodes: list[Mapping[str, float]]) -> str:
