@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-spark lint fix types parity triton llama bench clean
+.PHONY: demo test lint fix types parity triton spark llama bench clean
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -23,11 +23,6 @@ demo: $(VENV)/runtime
 test: $(VENV)/develop
 	$(BIN)/vcs-runtime fetch default
 	$(BIN)/python -m pytest
-
-# Spark needs Java, and is 400 MB.
-test-spark: $(VENV)/develop
-	$(BIN)/python -m pip install --quiet 'pyspark[sql]>=3.4'
-	$(BIN)/python -m pytest tests/scale/test_spark.py
 
 lint: $(VENV)/develop
 	$(BIN)/ruff check .
@@ -51,6 +46,16 @@ types: $(VENV)/develop
 parity: .venv-parity/ready
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
+
+# Spark itself: 400 MB, and it needs Java.
+.venv-spark/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip install --quiet --upgrade pip
+	.venv-spark/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'pyspark[sql]>=3.4'
+	touch $@
+
+spark: .venv-spark/ready
+	.venv-spark/bin/python -m pytest tests/spark
 
 # llama-cpp-python's server. Its wheel is built here: a quarter of an hour on two cores, once.
 .venv-llama/ready: pyproject.toml
@@ -78,4 +83,4 @@ bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:
-	rm -rf .venv .venv-parity .venv-triton .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-triton .venv-spark .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,8 @@
-"""`make_predict_fn`: as Spark calls it, and by Spark itself where there is one (`make test-spark`)."""
+"""`make_predict_fn` as Spark calls it. Spark itself: tests/spark."""
 
 from __future__ import annotations
 
 import pickle
-import shutil
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,41 +52,3 @@ def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> 
 def test_a_column_that_is_none_is_refused(tiny_bundle: Path) -> None:
     with pytest.raises(ValueError, match="columns must be one of 'vcs', .*, not 'score'"):
         make_predict_fn(tiny_bundle, columns=["vcs", "score"])
-
-
-@pytest.mark.filterwarnings("default")
-def test_spark_gives_the_numbers_of_one_process(
-    tiny_bundle: Path, expected: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: `make test-spark`")
-    if not shutil.which("java"):
-        pytest.skip("Spark needs Java")
-    from pyspark.ml.functions import predict_batch_udf
-    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
-
-    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = (
-        builder.config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    try:
-        rows = [(i, *pair) for i, pair in enumerate(TEXTS)]
-        frame = spark.createDataFrame(rows, "id int, reference string, generated string").repartition(3)
-        vcs = predict_batch_udf(
-            partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16
-        )
-        struct = StructType([StructField("vcs", DoubleType()), StructField("error", StringType())])
-        both = predict_batch_udf(
-            partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
-        )
-        found = (
-            frame.withColumn("vcs", vcs("reference", "generated"))
-            .withColumn("both", both("reference", "generated")).orderBy("id").collect()
-        )  # fmt: skip
-    finally:
-        spark.stop()
-    assert np.array_equal([row.vcs for row in found], expected, equal_nan=True)
-    assert np.array_equal([row.both.vcs for row in found], expected, equal_nan=True)
-    assert [row.id for row in found if row.both.error] == [5]
