@@ -1,6 +1,6 @@
 """Pairs a second and milliseconds a pair through Triton, against the same number of threads in one process.
 
-    .venv-triton/bin/python benchmarks/triton.py pairs.jsonl [--pairs 64] [--clients 1 8 32] [--rounds 3]
+    .venv-triton/bin/python benchmarks/triton_server.py pairs.jsonl [--pairs 64] [--clients 1 8 32] [--rounds 3]
 
 The embedded default on the CPU; real pairs, one a request, every client asking again as soon as it is answered. Sides,
 in turns, workload by workload:
@@ -11,6 +11,8 @@ in turns, workload by workload:
 
 Every round and workload adds a sentence of its own to both texts, so that the whole texts and one chunk are new to
 each side, while the other chunks are remembered. Scores must be equal to the bit on all sides.
+
+Its name is not `triton`: PyTorch, which other scripts here import, would take it for the compiler.
 """
 
 from __future__ import annotations
