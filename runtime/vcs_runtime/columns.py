@@ -1,4 +1,4 @@
-"""Columns in, columns out: pairs and their scores as the arrays that Ray Data and Spark hand over."""
+"""Columns in, columns out: pairs and their scores as the arrays that Ray Data, Spark and Triton hand over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pai
 
     What is no text, a missing value too, is left as it is: the scorer says so in the row's `error`.
     """
-    return zip(map(_plain, reference), map(_plain, generated), strict=True)
+    return zip(map(plain, reference), map(plain, generated), strict=True)
 
 
 def to_columns(results: Sequence[Result]) -> Columns:
@@ -44,6 +44,6 @@ def to_columns(results: Sequence[Result]) -> Columns:
     return columns
 
 
-def _plain(value: Any) -> Any:
-    """A list where an array holds several references."""
+def plain(value: Any) -> Any:
+    """A list where an array holds several references, as columns of Parquet files do."""
     return value.tolist() if isinstance(value, np.ndarray) else value

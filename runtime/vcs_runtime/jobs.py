@@ -150,6 +150,24 @@ def _finished(
         yield record, pair
 
 
+def read_records(
+    path: Path, otherwise: str = "this is no line of an earlier run"
+) -> Iterator[dict[str, Any]]:
+    """The lines that a job has written to `path`, one at a time: objects with an `id` and a `signature`.
+
+    Raises InputError that names the line and says `otherwise` for one that is none.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict) or not {"id", "signature"} <= record.keys():
+                raise InputError(f"{path} line {number}: {otherwise}")
+            yield record
+
+
 class OutputFile:
     """An append-only JSONL file of whole lines, locked against a second writer.
 
@@ -176,17 +194,7 @@ class OutputFile:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The lines that are there. Raises InputError for one that this program did not write."""
-        if not self._regular:
-            return
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    record = json.loads(line)
-                except ValueError:
-                    record = None
-                if not isinstance(record, dict) or not {"id", "signature"} <= record.keys():
-                    raise InputError(f"{self.path} line {number}: this is no line of an earlier run")
-                yield record
+        return read_records(self.path) if self._regular else iter(())
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Append whole lines and sync them; on failure the file is as it was before."""

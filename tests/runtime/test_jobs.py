@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
+from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer, jobs
 from vcs_runtime.errors import InputError
@@ -199,12 +198,7 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     run(scorer, source, whole)
     command = [sys.executable, "-m", "vcs_runtime", "score", str(source), "-o", str(output)]
     command += ["--bundle", str(tiny_bundle), "--device", "cpu"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while process.poll() is None and not (output.exists() and output.stat().st_size):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    finished = output.read_bytes().count(b"\n")
+    finished = kill_when_it_writes(command, output)
     assert 0 < finished < 4000
     done = subprocess.run([*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True)
     assert json.loads(done.stdout)["resumed"] == finished

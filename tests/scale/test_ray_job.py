@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.killed import kill_when_it_writes
 from support.ray_processes import kill_one
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import BundleError, DeviceError, Options, Scorer, jobs
@@ -258,12 +258,7 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     jobs.run(scorer, source, whole, Options(), progress=False)
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--engine", "ray", "--address", cluster, "--actors", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while process.poll() is None and not (output.exists() and output.stat().st_size):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    finished = output.read_bytes().count(b"\n")
+    finished = kill_when_it_writes(command, output)
     assert 0 < finished < 1000
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from vcs_numba import Scores
 from vcs_runtime.columns import Columns, to_columns
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs import read_records
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
-from vcs_runtime.ray.shards import read_shard, write_shard
+from vcs_runtime.ray.shards import write_shard
 from vcs_runtime.signature import Options
 from vcs_runtime.summary import Summary
 
@@ -73,7 +74,7 @@ def score_shards(
     started = monotonic()
     finished: set[str | int] = set()
     for path in sorted(folder.glob("*.jsonl")):
-        for record in read_shard(path):
+        for record in read_records(path):
             if record["id"] not in finished:
                 summary.add(record)
                 finished.add(record["id"])

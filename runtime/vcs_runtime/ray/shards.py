@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs import Block
+from vcs_runtime.jobs import Block, read_records
 from vcs_runtime.pairs import InputPair
 
 # A shard is what a scorer takes at a time: its batches are then as full as in one process.
@@ -95,7 +95,7 @@ class Kept:
         return files
 
     def _load(self, file: Path, first: InputPair, pairs: Iterator[InputPair]) -> Part:
-        records = list(read_shard(file))
+        records = list(read_records(file))
         part = Part([first, *islice(pairs, len(records) - 1)], records)
         if len(part.pairs) < len(records):
             raise InputError(f"{file}: it has more lines than the input has pairs from {first.place} on")
@@ -123,19 +123,6 @@ def write_shard(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror or error}") from None
-
-
-def read_shard(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a shard. Raises InputError naming file and line for what this program did not write."""
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict) or not {"id", "signature"} <= record.keys():
-                raise InputError(f"{path} line {number}: this is no line of an earlier run")
-            yield record
 
 
 def _size(texts: Any) -> int:

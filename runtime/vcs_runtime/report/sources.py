@@ -12,6 +12,7 @@ from typing import Any
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.explain import Thresholds, explain_pairs
+from vcs_runtime.jobs import read_records
 from vcs_runtime.pairs import InputPair, read_pairs
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.systems import Systems
@@ -41,25 +42,17 @@ def read_scores(path: Path) -> Iterator[dict[str, Any]]:
     All must be of one signature: scores of several cannot be put beside each other.
     """
     line_signature = None
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            place = f"{path} line {number}"
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict) or not {"id", "signature"} <= row.keys():
-                raise InputError(f"{place}: no line of a score file (`vcs-runtime score -o`)")
-            if line_signature is not None and row["signature"] != line_signature:
-                raise InputError(
-                    f"{place}: scored as {row['signature']}, the lines before as {line_signature}"
-                )
-            line_signature = row["signature"]
-            for name in Scores._fields if "error" not in row else ():
-                value = row.get(name)
-                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                    raise InputError(f"{place}: {name!r} is {value!r}, not a number")
-            yield row
+    records = read_records(path, "no line of a score file (`vcs-runtime score -o`)")
+    for number, row in enumerate(records, 1):
+        place = f"{path} line {number}"
+        if line_signature is not None and row["signature"] != line_signature:
+            raise InputError(f"{place}: scored as {row['signature']}, the lines before as {line_signature}")
+        line_signature = row["signature"]
+        for name in Scores._fields if "error" not in row else ():
+            value = row.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+        yield row
 
 
 def report_pairs(

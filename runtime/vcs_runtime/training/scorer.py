@@ -9,6 +9,7 @@ from typing import Any
 
 from vcs_numba import Params, Scores
 from vcs_runtime.bundle import open_bundle
+from vcs_runtime.columns import plain
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.result import Result
@@ -100,7 +101,7 @@ class TrainingScorer:
 
         As many as `memory_mb` holds are kept in memory, and all in `cache` if there is one. No deadline.
         """
-        texts = (text for reference in references for text in _texts(_plain(reference)))
+        texts = (text for reference in references for text in _texts(plain(reference)))
         pairs = [(text, text) for text in dict.fromkeys(texts)]
         results = service.submit(self._opening, self._options, pairs).result()
         return [result.error for result in results if result.error]
@@ -134,7 +135,7 @@ class TrainingScorer:
             raise ValueError(
                 f"{self._reference_column} has {len(references)} rows, completions {len(completions)}"
             )
-        pairs = [(_plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
+        pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
         results = self.score_many(pairs)
         failed = _warn(results)
         if log_metric := columns.get("log_metric"):
@@ -153,7 +154,7 @@ class TrainingScorer:
 
         ground_truth  the reference, a text or several. Nothing else but `solution_str` is looked at
         """
-        results = self.score_many([(_plain(ground_truth), solution_str)])
+        results = self.score_many([(plain(ground_truth), solution_str)])
         _warn(results)
         reward = self._reward(results[0])
         return self._unscorable if reward is None else reward
@@ -180,11 +181,6 @@ def _answer(completion: Any) -> Any:
         return content
     # Messages of vision-language models come in parts.
     return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-
-
-def _plain(reference: Any) -> Any:
-    """Lists of references, as they come out of Parquet files: arrays."""
-    return reference.tolist() if hasattr(reference, "tolist") else reference
 
 
 def _texts(reference: Any) -> Sequence[Any]:

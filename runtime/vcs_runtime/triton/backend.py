@@ -8,7 +8,6 @@ would fail the other clients' requests, too.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Params, Scores
+from vcs_runtime.columns import to_columns
 from vcs_runtime.result import Result
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options
@@ -96,11 +96,9 @@ class TritonPythonModel:
 
 def output_arrays(results: Sequence[Result]) -> dict[str, npt.NDArray[Any]]:
     """The outputs of the model by name, `(len(results),)` each: float64 scores, and bytes."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        name: np.array([getattr(result.scores, name, math.nan) for result in results], np.float64)
-        for name in SCORES
+    columns = to_columns(results)
+    texts = {name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS}
+    return {
+        **{name: columns[name] for name in SCORES},
+        **{name: np.array(values, np.object_) for name, values in texts.items()},
     }
-    for name in TEXTS:
-        values = [(getattr(result, name) or "").encode("utf-8", "backslashreplace") for result in results]
-        arrays[name] = np.array(values, np.object_)
-    return arrays
