@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +102,8 @@ def run_blocks(
 
 def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
     """Score the pairs; yield them with their records in the blocks in which the scorer finishes them."""
-    waiting: list[InputPair] = []
-
-    def texts() -> Iterator[Any]:
-        for pair in pairs:
-            waiting.append(pair)
-            yield pair.texts
-
-    results = scorer.iter_scores(texts(), options)
-    for first in results:
-        # The scorer has read as many pairs as the block holds, and holds the results of all of them.
-        block = list(islice(chain([first], results), len(waiting)))
-        yield [(pair, record_of(pair, result)) for pair, result in zip(waiting, block, strict=True)]
-        waiting.clear()
+    for block in scorer.stream(pairs, attrgetter("texts"), options):
+        yield [(pair, record_of(pair, result)) for pair, result, _ in block]
 
 
 def record_of(pair: InputPair, result: Result) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from vcs_runtime.text import check_text, clean_segments, join_chunks, short_word
 if TYPE_CHECKING:
     from vcs_runtime.explain import Explanation
 
+T = TypeVar("T")
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
 
@@ -58,7 +59,7 @@ class _Prepared:
             yield from chunks
 
 
-_Block = list[_Prepared | TextError]
+_Block = list[tuple[T, _Prepared | TextError]]
 
 
 @dataclass(frozen=True)
@@ -222,37 +223,61 @@ class Scorer:
             raise TextError(result.error)
         return explain(result, evidence, params)
 
+    def stream(
+        self, items: Iterable[T], key: Callable[[T], Pair], options: Options = Options()
+    ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
+        """Score a stream of items in flat memory: every item comes back with its result.
+
+        Parameters
+        ----------
+        items
+            Anything; on a GPU a thread reads them ahead, so they must not depend on what has been yielded.
+        key
+            The pair `(reference, generated)` of an item. A TextError that it raises is the item's error.
+        options
+            How pairs are scored.
+
+        Yields
+        ------
+        list of (item, Result, Evidence or None)
+            A block of items, in order. The evidence is None where the result has an `error`.
+        """
+        blocks = self._blocks(items, key, options)
+        # While a GPU embeds a block, the next one is read and cut: its rules and tokens are the processor's
+        # work, its boundary model is another session.
+        for block in ahead(blocks) if self.embedder.device.is_gpu else blocks:
+            yield self._score_block(block, options)
+
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
-        """Score a stream of pairs in flat memory: one Result a pair, in order, a block at a time."""
+        """Score a stream of pairs in flat memory: one Result for each pair, in order."""
         return (result for result, _ in self.iter_evidence(pairs, options))
 
     def iter_evidence(
         self, pairs: Iterable[Pair], options: Options = Options()
     ) -> Iterator[tuple[Result, Evidence | None]]:
         """`iter_scores`, each Result with what it was computed from; None with an `error`."""
-        blocks = self._blocks(pairs, options)
-        # While a GPU embeds a block, the next one is read and cut: its rules and tokens are the processor's
-        # work, its boundary model is another session.
-        for block in ahead(blocks) if self.embedder.device.is_gpu else blocks:
-            yield from self._score_block(block, options)
+        for block in self.stream(pairs, _itself, options):
+            for _, result, evidence in block:
+                yield result, evidence
 
-    def _blocks(self, pairs: Iterable[Pair], options: Options) -> Iterator[_Block]:
-        """The pairs in blocks, cut and ready to be embedded."""
-        block: _Block = []
+    def _blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[_Block[T]]:
+        """The items in blocks, their texts cut and ready to be embedded."""
+        block: _Block[T] = []
         characters = 0
-        for pair in pairs:
+        for item in items:
             try:
-                prepared = self._prepare(pair, options)
+                prepared = self._prepare(key(item), options)
                 characters += sum(map(len, prepared.texts))
-                block.append(prepared)
+                block.append((item, prepared))
             except TextError as error:
-                block.append(error)
+                block.append((item, error))
             if characters >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_PAIRS:
                 self._cut_learned(block, options)
                 yield block
                 block, characters = [], 0
-        self._cut_learned(block, options)
-        yield block
+        if block:
+            self._cut_learned(block, options)
+            yield block
 
     def release(self) -> None:
         """Give the models' memory back, a GPU's first of all; the next call takes it again.
@@ -281,10 +306,10 @@ class Scorer:
         return result
 
     def _single(self, pair: Pair, options: Options) -> tuple[Result, Evidence | None]:
-        block: _Block = [self._prepare(pair, options)]
+        block: _Block[Pair] = [(pair, self._prepare(pair, options))]
         self._cut_learned(block, options)
-        [scored] = self._score_block(block, options)
-        return scored
+        [(_, result, evidence)] = self._score_block(block, options)
+        return result, evidence
 
     def _prepare(self, pair: Pair, options: Options) -> _Prepared:
         try:
@@ -332,9 +357,9 @@ class Scorer:
         self._views.put(text, view)
         return view
 
-    def _cut_learned(self, block: _Block, options: Options) -> None:
+    def _cut_learned(self, block: _Block[T], options: Options) -> None:
         """Cut what was left to the boundary model, all texts in one call."""
-        waiting = [pair for pair in block if isinstance(pair, _Prepared) and pair.stripped]
+        waiting = [pair for _, pair in block if isinstance(pair, _Prepared) and pair.stripped]
         segments: dict[str, list[str]] = {}
         missing: dict[str, None] = {}
         for text in (text for pair in waiting for text in pair.stripped):
@@ -349,33 +374,36 @@ class Scorer:
             pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.stripped]
             pair.stripped = []
 
-    def _score_block(self, block: _Block, options: Options) -> Iterator[tuple[Result, Evidence | None]]:
-        good = [item for item in block if isinstance(item, _Prepared)]
+    def _score_block(self, block: _Block[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
+        good = [pair for _, pair in block if isinstance(pair, _Prepared)]
         line = signature(options, self.embedder, self.segmenter)
         try:
-            vectors = self._store.get(text for item in good for text in item.all_texts())
+            vectors = self._store.get(text for pair in good for text in pair.all_texts())
         except TextError as error:
             # One text that the model refuses must not take the others with it.
-            if len(block) == 1:
-                yield Result(None, 0, 0, line, error=str(error)), None
-            else:
-                for item in block:
-                    yield from self._score_block([item], options)
-            return
-        grids = [_cosines(chunks, item.chunks[-1], vectors) for item in good for chunks in item.chunks[:-1]]
-        gas = [_cosines([text], item.texts[-1:], vectors)[0, 0] for item in good for text in item.texts[:-1]]
+            if len(block) > 1:
+                return [scored for item in block for scored in self._score_block([item], options)]
+            return [(block[0][0], Result(None, 0, 0, line, error=str(error)), None)]
+        grids = [_cosines(chunks, pair.chunks[-1], vectors) for pair in good for chunks in pair.chunks[:-1]]
+        gas = [_cosines([text], pair.texts[-1:], vectors)[0, 0] for pair in good for text in pair.texts[:-1]]
         rows = score_batch(grids, gas, options.params) if grids else np.empty(0)
+        scored: list[tuple[T, Result, Evidence | None]] = []
         row = 0
-        for item in block:
-            if isinstance(item, TextError):
-                yield Result(None, 0, 0, line, error=str(item)), None
+        for item, pair in block:
+            if isinstance(pair, TextError):
+                scored.append((item, Result(None, 0, 0, line, error=str(pair)), None))
                 continue
-            count = len(item.texts) - 1
-            result = _result(item, rows[row : row + count], options, line)
+            count = len(pair.texts) - 1
+            result = _result(pair, rows[row : row + count], options, line)
             won = row + result.reference_index
-            chunks = (item.chunks[result.reference_index], item.chunks[-1])
-            yield result, Evidence(chunks, grids[won], float(gas[won]))
+            chunks = (pair.chunks[result.reference_index], pair.chunks[-1])
+            scored.append((item, result, Evidence(chunks, grids[won], float(gas[won]))))
             row += count
+        return scored
+
+
+def _itself(pair: Pair) -> Pair:
+    return pair
 
 
 def _segmenter_bundle(segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle) -> tuple[Bundle, str]:

@@ -11,6 +11,7 @@ import pytest
 
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Scorer
+from vcs_runtime.cli import main
 
 
 def vcs(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -217,3 +218,22 @@ def test_a_segmenter_of_another_bundle(
     assert_one_line(
         vcs("score", source, "--segmenter", "nowhere", *engine), 2, "bundle nowhere: no such folder"
     )
+
+
+def test_an_unexpected_exception_is_one_line_and_exit_code_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(**options: object) -> int:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("vcs_runtime.cli.cli", broken)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    message = capsys.readouterr().err
+    assert stop.value.code == 3
+    assert message.startswith("vcs-runtime: unexpected ZeroDivisionError: division by zero")
+    assert len(message.splitlines()) == 1
+    monkeypatch.setenv("VCS_RUNTIME_DEBUG", "1")
+    with pytest.raises(SystemExit):
+        main()
+    assert "Traceback" in capsys.readouterr().err

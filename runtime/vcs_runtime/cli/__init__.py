@@ -1,12 +1,15 @@
 """The command line, `vcs-runtime`.
 
 Exit codes: 0 all scored; 1 some pairs could not be; 2 wrong usage, unreadable input, or a machine that lacks
-something; 130 interrupted. Errors are one line on standard error.
+something; 3 a defect of this program; 130 interrupted. Errors are one line on standard error; with
+VCS_RUNTIME_DEBUG=1 in the environment, a defect's traceback follows.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from importlib import import_module
 
 import click
@@ -74,4 +77,13 @@ def main() -> None:
     except OSError as error:
         click.echo(f"vcs-runtime: {error.filename or 'error'}: {error.strerror or error}", err=True)
         code = 2
+    except Exception as error:
+        click.echo(
+            f"vcs-runtime: unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
+            "VCS_RUNTIME_DEBUG=1 shows where; what was finished is kept",
+            err=True,
+        )
+        if os.environ.get("VCS_RUNTIME_DEBUG") == "1":
+            traceback.print_exc()
+        code = 3
     sys.exit(code)
