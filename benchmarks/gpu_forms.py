@@ -37,7 +37,7 @@ def fp8(work: Work) -> Iterator[Row]:
 def _opened(work: Work, precision: str, device: str) -> Any:
     """An embedder; of TensorRT, after its engine was made."""
     from vcs_export.engines import build_engines
-    from vcs_runtime.bundle import open_bundle
+    from vcs_runtime.bundle.opening import open_bundle
     from vcs_runtime.engines import fitting
 
     bundle = open_bundle(work.bundle("tensorrt", precision))

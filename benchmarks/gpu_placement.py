@@ -119,7 +119,7 @@ def child(bundle: Path) -> None:
     """Open each graph of a bundle as the runtime does, but with a log that tells all, and run it."""
     import onnxruntime as ort
 
-    from vcs_runtime.bundle import open_bundle
+    from vcs_runtime.bundle.opening import open_bundle
     from vcs_runtime.device import choose_device, provider_options, run_session
     from vcs_runtime.packing import batches
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from augment import augment, recase
 from tokenizers import Tokenizer
 
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.pairs import read_pairs
 from vcs_runtime.rules import TERMINATORS, Rules

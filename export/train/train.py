@@ -36,7 +36,7 @@ from vcs_export.boundary import BoundaryRecipe, build_boundary_bundle
 from vcs_export.checkpoint import TOKENIZER, WEIGHTS
 from vcs_export.recipe import load_recipe
 from vcs_export.sources import stage
-from vcs_runtime.bundle import sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
 
 CLS, SEP, MASK = 101, 102, 103  # of MiniLM's vocabulary
 HIDDEN_TOKENS = 0.04  # a small share of the tokens is masked, so that no single word decides

@@ -30,7 +30,8 @@ from vcs_export.graph.transformer import (
     feed_forward,
 )
 from vcs_export.write import BundleWriter
-from vcs_runtime.bundle import BoundarySpec, SegmenterSpec, sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec
 from vcs_runtime.words import WAYS
 
 CAPITALS_INPUT = "capitals"

@@ -11,7 +11,7 @@ import numpy as np
 from vcs_export.errors import ExportError
 from vcs_export.fp8 import Ranges
 from vcs_export.loss import outputs, tokens
-from vcs_runtime.bundle import EmbedderSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec
 
 
 def calibration_texts() -> list[str]:

@@ -10,7 +10,7 @@ from vcs_export.boundary import BoundaryRecipe, add_boundary
 from vcs_export.checkpoint import TOKENIZER, bare_tokenizer
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleWriter
-from vcs_runtime.bundle import EmbedderSpec, RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "embedder/model.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"

@@ -23,24 +23,22 @@ from vcs_export.examine import TOLERANCES, Check
 from vcs_export.loss import demo_texts
 from vcs_export.tensorrt import problems
 from vcs_runtime import nvidia
-from vcs_runtime.bundle import (
+from vcs_runtime.bundle.integrity import ends_of, sha256_of
+from vcs_runtime.bundle.manifest import (
     MANIFEST,
+    PARTS,
     BoundarySpec,
-    Bundle,
     EmbedderSpec,
     EngineSpec,
     FileEntry,
-    home,
-    open_bundle,
-    sha256_of,
 )
+from vcs_runtime.bundle.onnx_check import check_engine_graph
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.paths import home
 from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, provider_options
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.engines import choose_for, fitting, lacks_fp8, trust
 from vcs_runtime.errors import BundleError, DeviceError
-from vcs_runtime.integrity import ends_of
-from vcs_runtime.manifest import PARTS
-from vcs_runtime.onnx_check import check_engine_graph
 from vcs_runtime.sat import BoundaryModel
 
 # The largest batch of an engine: documents of a thousand tokens, and chunks enough to keep a GPU busy. Its

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
 from vcs_export.loss import demo_texts
-from vcs_runtime.bundle import Bundle, EmbedderSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.device import choose_device, open_session, run_session
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.packing import STEP, batches

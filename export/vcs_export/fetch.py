@@ -22,7 +22,9 @@ from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.recipe import Recipe, Wheel, load_recipe
 from vcs_export.sources import Staged, stage
 from vcs_export.write import LICENCES, BundleExistsError
-from vcs_runtime.bundle import default_bundle_path, open_bundle, sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
 
 NOTICE = "NOTICE"

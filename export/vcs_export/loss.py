@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
-from vcs_runtime.bundle import EmbedderSpec, Loss
+from vcs_runtime.bundle.manifest import EmbedderSpec, Loss
 from vcs_runtime.device import choose_device, open_session, run_session
 from vcs_runtime.packing import batches
 from vcs_runtime.tokenizer import load_tokenizer

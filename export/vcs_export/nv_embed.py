@@ -30,7 +30,7 @@ from vcs_export.nbits import BITS
 from vcs_export.recipe import NvEmbedRecipe
 from vcs_export.shards import Progress, StoredTensor, open_shards, silent
 from vcs_export.write import LICENCES, BundleWriter, hash_files
-from vcs_runtime.bundle import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 
 PRECISIONS = tuple(COMPUTE)
 LOSSY = (*BITS, fp8.PRECISION)

@@ -18,7 +18,7 @@ from vcs_export.errors import ExportError, os_reason
 from vcs_export.graph.latent import LatentConfig
 from vcs_export.ready_made import NAMES
 from vcs_export.xlm_roberta import SatConfig
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"
 

@@ -20,7 +20,8 @@ from vcs_export.recipe import SatRecipe
 from vcs_export.verify import boundary_agreement
 from vcs_export.write import LICENCES, BundleWriter
 from vcs_export.xlm_roberta import PAD, SatConfig, open_sat, sat_config
-from vcs_runtime.bundle import BoundarySpec, RulesSpec, SegmenterSpec, sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"

@@ -14,8 +14,7 @@ from vcs_export.optimum_route import write_by_optimum
 from vcs_export.sentence_folder import LENGTHS, SentenceFolder, read_sentence_folder
 from vcs_export.write import BundleWriter
 from vcs_export.xlm_roberta import PAD
-from vcs_runtime.bundle import EmbedderSpec
-from vcs_runtime.manifest import LONG_TEXT_POLICIES
+from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
 from vcs_runtime.packing import STEP
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"

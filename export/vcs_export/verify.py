@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_runtime.bundle import BoundarySpec, Bundle, Manifest
+from vcs_runtime.bundle.manifest import BoundarySpec, Manifest
+from vcs_runtime.bundle.opening import Bundle
 
 Model = tuple[Path, BoundarySpec]
 """A boundary model: the folder that its paths start from, and how it is run."""

@@ -18,8 +18,14 @@ from types import TracebackType
 
 from vcs_export.errors import ExportError, os_reason
 from vcs_export.shards import Progress, silent
-from vcs_runtime.bundle import MANIFEST, EmbedderSpec, FileEntry, Manifest, SegmenterSpec
-from vcs_runtime.integrity import ends_of
+from vcs_runtime.bundle.integrity import ends_of
+from vcs_runtime.bundle.manifest import (
+    MANIFEST,
+    EmbedderSpec,
+    FileEntry,
+    Manifest,
+    SegmenterSpec,
+)
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""

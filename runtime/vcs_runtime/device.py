@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vcs_runtime import nvidia
+from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
-from vcs_runtime.manifest import EngineSpec
 
 if TYPE_CHECKING:
     import onnxruntime as ort

@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.bundle import Bundle, EmbedderSpec, open_bundle
+from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.device import Device
 from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import BundleError
 
 # What ends a sentence in the scripts that sentencex knows.

@@ -18,7 +18,8 @@ from vcs_runtime.boundaries import (
     sigmoid,
     window_starts,
 )
-from vcs_runtime.bundle import BoundarySpec, Bundle
+from vcs_runtime.bundle.manifest import BoundarySpec
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.device import Device
 from vcs_runtime.engines import open_part, row_limit
 from vcs_runtime.errors import BundleError, DeviceError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from vcs_numba import Params, Scores, score_batch
 from vcs_numba.embeddings import cosine_similarity
-from vcs_runtime.bundle import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
 from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.embedder import Embedder

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from vcs_runtime.boundaries import FloatArray, cut
-from vcs_runtime.bundle import Bundle, SegmenterSpec, open_bundle
+from vcs_runtime.bundle.manifest import SegmenterSpec
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.engines import choose_for
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.rules import Rules, doubt

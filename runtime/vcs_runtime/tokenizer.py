@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.manifest import EmbedderSpec
 
 Frame = tuple[tuple[int, ...], tuple[int, ...]]
 """The token ids that are put before and after a text."""

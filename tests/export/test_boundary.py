@@ -17,7 +17,7 @@ from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
 from vcs_export.boundary import MODEL_FILE, build_boundary_bundle
 from vcs_export.errors import CheckpointError
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 
 
 def oracle(checkpoint: Path, updates: Path, layers: int, ids: list[int], capitals: list[int]) -> np.ndarray:

@@ -27,7 +27,8 @@ from vcs_export.optimum_route import OPSET, append_sentence
 from vcs_export.sentence_encoder import build_sentence_bundle
 from vcs_export.sentence_folder import read_sentence_folder
 from vcs_runtime import Embedder
-from vcs_runtime.bundle import EmbedderSpec, open_bundle
+from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
 TEXTS = [

@@ -15,7 +15,7 @@ from vcs_export.errors import ExportError
 from vcs_export.examine import examine_embedder
 from vcs_export.nv_embed import TARGETS
 from vcs_runtime import Embedder
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
 CARD = """

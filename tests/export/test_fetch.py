@@ -28,7 +28,9 @@ from vcs_export.recipe import (
     Recipe,
     Wheel,
 )
-from vcs_runtime.bundle import RulesSpec, SegmenterSpec, default_bundle_path, open_bundle
+from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError
 
 INFO = "tiny_weights-1.0.dist-info"

@@ -21,7 +21,8 @@ from vcs_export.loss import outputs, tokens
 from vcs_export.nv_embed import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, open_nv_embed, write_nv_embed
 from vcs_export.shards import open_shards
 from vcs_runtime import Embedder
-from vcs_runtime.bundle import EmbedderSpec, open_bundle
+from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "two cats", "she sits."]

@@ -21,7 +21,7 @@ from vcs_export.checkpoint import bare_tokenizer
 from vcs_export.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_encoder_bundle
 from vcs_export.errors import CheckpointError
 from vcs_export.graph.builder import ALIGNMENT, GraphBuilder
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 
 
 def session(bundle: Path, threads: int = 1) -> ort.InferenceSession:

@@ -32,7 +32,8 @@ from vcs_export.nv_embed import (
 from vcs_export.recipe import load_nv_embed_recipe, recipes_folder
 from vcs_export.write import BundleExistsError
 from vcs_runtime import Embedder
-from vcs_runtime.bundle import EmbedderSpec, open_bundle
+from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "Zwei Katzen \u2013 \u732b."]

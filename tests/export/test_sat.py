@@ -22,7 +22,9 @@ from vcs_export.recipe import SatRecipe, load_recipe, load_sat_recipe, recipes_f
 from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_recipe, build_sat_bundle
 from vcs_export.write import BundleExistsError
 from vcs_export.xlm_roberta import sat_config
-from vcs_runtime.bundle import BoundarySpec, RulesSpec, open_bundle, sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec
+from vcs_runtime.bundle.opening import open_bundle
 
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
 

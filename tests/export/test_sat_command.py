@@ -13,7 +13,7 @@ from vcs_export.checkpoint import CONFIG, read_json
 from vcs_export.errors import CheckpointError
 from vcs_export.recipe import recipes_folder
 from vcs_export.xlm_roberta import sat_config
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
 

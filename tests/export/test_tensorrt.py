@@ -16,7 +16,7 @@ from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.errors import ExportError
 from vcs_export.tensorrt import problems
-from vcs_runtime.bundle import default_bundle_path
+from vcs_runtime.bundle.paths import default_bundle_path
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8"])

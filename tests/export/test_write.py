@@ -12,7 +12,7 @@ import pytest
 
 from vcs_export.errors import ExportError
 from vcs_export.write import BundleExistsError, BundleWriter
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 
 
 def write(target: Path, content: str = "x", replace: bool = False) -> Path:

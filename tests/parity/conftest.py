@@ -13,7 +13,7 @@ import pytest
 from vcs_export.fetch import download, fetch_default
 from vcs_export.recipe import load_recipe
 from vcs_export.sources import stage
-from vcs_runtime.bundle import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 
 @pytest.fixture(scope="session")

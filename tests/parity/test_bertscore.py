@@ -9,7 +9,7 @@ from pathlib import Path
 import bert_score
 import numpy as np
 
-from vcs_runtime.bundle import Bundle
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.device import choose_device
 from vcs_runtime.experiments.bertscore import TokenStates, bertscore
 

@@ -21,7 +21,7 @@ from support.tiny_sentence import write_sentence_files
 from vcs_export.examine import examine_embedder
 from vcs_export.sentence_encoder import build_sentence_bundle
 from vcs_runtime import Embedder
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 
 HIDDEN, LAYERS, HEADS, INNER = 32, 3, 4, 64
 TOKENS = 300  # further apart than the distances that MPNet tells apart

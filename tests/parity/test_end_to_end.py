@@ -13,7 +13,7 @@ import vcs
 
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
-from vcs_runtime.bundle import Bundle
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.text import clean_segments
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vcs_export.bert import open_bert
-from vcs_runtime.bundle import Bundle
+from vcs_runtime.bundle.opening import Bundle
 
 TOLERANCE = 1e-5
 MAX_TOKENS = 256

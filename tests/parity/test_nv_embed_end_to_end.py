@@ -27,7 +27,8 @@ from support.stories import story
 from vcs_export.nv_embed import build_nv_embed_bundle
 from vcs_export.sat import build_sat_bundle
 from vcs_numba import REFERENCE_NAMES, Params
-from vcs_runtime import Scorer, archive
+from vcs_runtime import Scorer
+from vcs_runtime.bundle.merge import merge
 from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.text import clean_segments, strip_punctuation
 
@@ -49,7 +50,7 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
         NV_EMBED, folder / "embedder", name="nv-embed-tiny", precision="fp32", weights="copy", **about
     )
     segmenter = build_sat_bundle(SAT, folder / "segmenter", name="sat-tiny", threshold=THRESHOLD, **about)
-    archive.make(embedder, segmenter, folder / "both")
+    merge(embedder, segmenter, folder / "both")
     with Scorer.open(folder / "both", device="cpu") as opened:
         yield opened
 

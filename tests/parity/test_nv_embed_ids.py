@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.golden import GOLDEN
-from vcs_runtime.bundle import EmbedderSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer, own_frame
 
 FOLDER = GOLDEN / "nv-embed-tiny"

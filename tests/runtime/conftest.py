@@ -12,7 +12,7 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.sat import build_sat_bundle
 from vcs_runtime import Scorer
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,11 @@ import pytest
 
 from support.stories import story
 from support.tiny_layouts import build_layout_bundle
-from vcs_runtime import BundleError, Embedder, Scorer, archive
-from vcs_runtime.bundle import MANIFEST, open_bundle
+from vcs_runtime import BundleError, Embedder, Scorer
+from vcs_runtime.bundle import archive
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.merge import merge
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 
 
@@ -229,7 +232,7 @@ def test_a_file_that_is_not_what_pack_writes_leaves_nothing_behind(
 
 
 def test_two_bundles_make_one_that_scores_as_they_do(sat: Path, tiny: Path, tmp_path: Path) -> None:
-    archive.make(tiny, sat, tmp_path / "both", name="both")
+    merge(tiny, sat, tmp_path / "both", name="both")
     made = open_bundle(tmp_path / "both", full=True)
     assert made.manifest.name == "both"
     assert made.manifest.segmenter
@@ -247,7 +250,7 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
     sat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = build_layout_bundle(tmp_path / "packed", "packed")
-    archive.make(packed, sat, tmp_path / "linked")
+    merge(packed, sat, tmp_path / "linked")
     data = "embedder/model.onnx.data"
     assert (tmp_path / "linked" / data).samefile(packed / data)
 
@@ -255,7 +258,7 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
         raise OSError("another file system")
 
     monkeypatch.setattr(os, "link", refuse)
-    archive.make(packed, sat, tmp_path / "copied")
+    merge(packed, sat, tmp_path / "copied")
     assert not (tmp_path / "copied" / data).samefile(packed / data)
     assert content(tmp_path / "copied") == content(tmp_path / "linked")
     with Embedder.open(packed, "cpu") as old, Embedder.open(tmp_path / "copied", "cpu") as new:
@@ -264,24 +267,24 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
 
 def test_engines_that_are_not_there_cannot_be_combined(sat: Path, tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="it holds no embedder"):
-        archive.make(sat, tiny, tmp_path / "x")
+        merge(sat, tiny, tmp_path / "x")
     with pytest.raises(BundleError, match="it holds no segmenter"):
-        archive.make(tiny, build_layout_bundle(tmp_path / "e", "packed"), tmp_path / "x")
+        merge(tiny, build_layout_bundle(tmp_path / "e", "packed"), tmp_path / "x")
     with pytest.raises(InputError, match="exists already"):
-        archive.make(tiny, sat, tmp_path / "e")
+        merge(tiny, sat, tmp_path / "e")
     assert os.listdir(tmp_path) == ["e"]
 
 
 def test_rules_and_the_rest_come_along_and_other_engines_do_not(
     tiny: Path, mixed: Path, tmp_path: Path
 ) -> None:
-    archive.make(tiny, tiny, tmp_path / "rules")
+    merge(tiny, tiny, tmp_path / "rules")
     made = open_bundle(tmp_path / "rules").manifest
     assert made.segmenter
     assert made.segmenter.rules
     assert not made.segmenter.model
-    archive.make(tiny, mixed, tmp_path / "mixed")
-    archive.make(tmp_path / "mixed", tiny, tmp_path / "again")
+    merge(tiny, mixed, tmp_path / "mixed")
+    merge(tmp_path / "mixed", tiny, tmp_path / "again")
     assert not any(e.path.startswith("segmenter/") for e in open_bundle(tmp_path / "again").manifest.files)
 
 

@@ -14,7 +14,7 @@ from support.stories import read_lines, story, write_pairs
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
 from vcs_export.encoder import build_encoder_bundle
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, TextError

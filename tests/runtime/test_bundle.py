@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from vcs_runtime import BundleError, Scorer
-from vcs_runtime.bundle import MANIFEST, home, open_bundle, read_manifest
+from vcs_runtime.bundle.manifest import MANIFEST, read_manifest
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.paths import home
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from support.stories import story
 from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import BundleError, Embedder, TextError
-from vcs_runtime.bundle import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 TEXTS = [story(i, 1 + i % 4) for i in range(60)] + ["a", "", "👍", "x" * 300, "man " * 200]
 

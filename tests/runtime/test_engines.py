@@ -20,9 +20,10 @@ from support.stories import story, stripped
 from vcs_export.engines import build_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
-from vcs_runtime.bundle import MANIFEST, open_bundle
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.onnx_check import check_engine_graph
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
-from vcs_runtime.onnx_check import check_engine_graph
 
 TEXTS = [story(i, 1 + i % 3) for i in range(12)]
 

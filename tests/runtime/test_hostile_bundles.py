@@ -20,8 +20,9 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper
 
 from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import BundleError, Embedder
-from vcs_runtime.bundle import MANIFEST, sha256_of
-from vcs_runtime.onnx_check import check_onnx
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.onnx_check import check_onnx
 
 MODEL, DATA, TOKENIZER = "embedder/model.onnx", "embedder/model.onnx.data", "embedder/tokenizer.json"
 Attack = Callable[[Path], object]

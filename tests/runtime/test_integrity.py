@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from vcs_runtime import BundleError, integrity
-from vcs_runtime.bundle import MANIFEST, Manifest, home, open_bundle, read_manifest
+from vcs_runtime import BundleError
+from vcs_runtime.bundle import integrity
+from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.paths import home
 
 DATA = "embedder/model.onnx.data"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.rules import MAX_WORDS, Rules, doubt
 
 RULES = Rules(RulesSpec("sentencex", "en"))

@@ -11,8 +11,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from vcs_runtime.bundle import MANIFEST, BundleError, read_manifest
-from vcs_runtime.manifest import BOUNDARY_KINDS, LAYOUTS, LONG_TEXT_POLICIES, RULES, SCHEMA, SCHEMAS
+from vcs_runtime.bundle.manifest import (
+    BOUNDARY_KINDS,
+    LAYOUTS,
+    LONG_TEXT_POLICIES,
+    MANIFEST,
+    RULES,
+    SCHEMA,
+    SCHEMAS,
+    read_manifest,
+)
+from vcs_runtime.errors import BundleError
 
 SCHEMA_FILE = json.loads(files("vcs_runtime").joinpath("data/bundle.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA_FILE)

@@ -181,7 +181,7 @@ def test_bad_arguments_are_named(rules: Segmenter, learned: Segmenter) -> None:
 def test_a_bundle_without_segmenter_is_refused(tiny_bundle: Path, tmp_path: Path) -> None:
     import json
 
-    from vcs_runtime.bundle import MANIFEST
+    from vcs_runtime.bundle.manifest import MANIFEST
 
     (tmp_path / MANIFEST).write_text(
         json.dumps(

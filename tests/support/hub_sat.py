@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from vcs_runtime.bundle import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 
 def write_hub_model(source: Path, target: Path) -> Path:

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.encoder import build_encoder_bundle
-from vcs_runtime.bundle import RulesSpec
+from vcs_runtime.bundle.manifest import RulesSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (

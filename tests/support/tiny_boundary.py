@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from vcs_export.boundary import BoundaryRecipe
-from vcs_runtime.bundle import sha256_of
+from vcs_runtime.bundle.integrity import sha256_of
 
 RANK = 2
 LINEAR = (

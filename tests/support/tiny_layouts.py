@@ -11,7 +11,7 @@ import onnx_ir as ir
 from support.tiny_bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.write import BundleWriter
-from vcs_runtime.bundle import EmbedderSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.packing import INPUTS
 
 HIDDEN = 48

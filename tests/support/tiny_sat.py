@@ -17,7 +17,8 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.sat import build_sat_bundle
-from vcs_runtime.bundle import BoundarySpec, open_bundle
+from vcs_runtime.bundle.manifest import BoundarySpec
+from vcs_runtime.bundle.opening import open_bundle
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
 MASK = "<mask>"  # the last id, as in XLM-R

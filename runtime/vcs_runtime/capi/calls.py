@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 import vcs_runtime
 from vcs_numba import Params, Scores, score_similarity
-from vcs_runtime.bundle import bundle_folder
+from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.capi import log
 from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_log_fn, vcs_params, vcs_result
 from vcs_runtime.capi.handles import Handles, Model, ScorerState

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime import archive
-from vcs_runtime.bundle import MANIFEST, Bundle, Manifest, bundle_folder, open_bundle, read_manifest
+from vcs_runtime.bundle import archive
+from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
+from vcs_runtime.bundle.merge import merge
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.cli.tables import console
 from vcs_runtime.progress import byte_bar
 
@@ -77,7 +80,7 @@ def unpack(file: Path, target: Path) -> None:
 @click.option("--name", help="Of the new bundle [default: both names].")
 def make(embedder: str, segmenter: str, target: Path, name: str | None) -> None:
     """Make one bundle of two. Files are hard links where possible, so that nothing is stored twice."""
-    archive.make(embedder, segmenter, target, name=name)
+    merge(embedder, segmenter, target, name=name)
     click.echo(target)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.engines import fitting, trust
 from vcs_runtime.errors import DeviceError
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vcs_numba.threads import thread_count
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.score import engine_of, engine_options, open_scorer
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, InputError

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vcs_runtime.bundle import MANIFEST, open_bundle, read_manifest
+from vcs_runtime.bundle.manifest import MANIFEST, read_manifest
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import DeviceError, InputError
 
 if TYPE_CHECKING:

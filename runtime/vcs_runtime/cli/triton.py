@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.score import chosen_options, engine_of, engine_options, scoring_options
 from vcs_runtime.segmenter import CHOICES
 

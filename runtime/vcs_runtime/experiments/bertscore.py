@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.bundle import Bundle
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.device import Device, cuda_of, open_session, run_session
 from vcs_runtime.errors import BundleError
 from vcs_runtime.experiments.lexical import need

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from vcs_numba import Params, Scores
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.columns import plain
 from vcs_runtime.device import choose_device
 from vcs_runtime.errors import unknown_choice

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.bundle import open_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.device import split_device
 from vcs_runtime.errors import InputError
 from vcs_runtime.signature import Options

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.device import refuse_telemetry
 from vcs_runtime.errors import DeviceError, ModelError, TextError
-from vcs_runtime.integrity import sha256_of
 from vcs_runtime.visil.logprobs import Forced, Image, Part
 
 Ids = npt.NDArray[np.int32]

@@ -13,17 +13,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from vcs_runtime.bundle.manifest import MANIFEST, FileEntry, Manifest
 from vcs_runtime.errors import BundleError
-from vcs_runtime.manifest import MANIFEST, FileEntry, Manifest
 
 LARGE = 1 << 30
 """Bytes from which on a file is hashed once per machine."""
 
+Advance = Callable[[int], None]
+"""Called with the number of bytes that were read since the last call."""
+
 _MIB = 1 << 20
+_COPIED_AT_ONCE = 4 << 20
 
 
 def sha256_of(path: Path) -> str:
@@ -100,3 +106,18 @@ def _mark(path: Path, entry: FileEntry) -> str:
         found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, entry.sha256,
     )  # fmt: skip
     return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, what: str, advance: Advance) -> None:
+    """Copy one file's bytes and check them. Raises BundleError."""
+    digest = hashlib.sha256()
+    left = entry.size
+    while left:
+        if not (part := source.read(min(left, _COPIED_AT_ONCE))):
+            raise BundleError(f"{what}: it ends within {entry.path}")
+        digest.update(part)
+        target.write(part)
+        left -= len(part)
+        advance(len(part))
+    if digest.hexdigest() != entry.sha256:
+        raise BundleError(f"{what}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}")

@@ -9,48 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from vcs_runtime.errors import BundleError
-from vcs_runtime.integrity import sha256_of, verify_files
-from vcs_runtime.manifest import (
+from vcs_runtime.bundle.integrity import verify_files
+from vcs_runtime.bundle.manifest import (
     MANIFEST,
     BoundarySpec,
     EmbedderSpec,
-    EngineSpec,
-    FileEntry,
-    Loss,
     Manifest,
-    RulesSpec,
-    SegmenterSpec,
     read_manifest,
 )
-from vcs_runtime.onnx_check import check_engine_graph, check_onnx
-
-# Who opens bundles finds here what bundles are made of, too.
-__all__ = [
-    "MANIFEST",
-    "BoundarySpec",
-    "Bundle",
-    "EmbedderSpec",
-    "EngineSpec",
-    "FileEntry",
-    "Loss",
-    "Manifest",
-    "RulesSpec",
-    "SegmenterSpec",
-    "bundle_folder",
-    "check_graphs",
-    "default_bundle_path",
-    "home",
-    "open_bundle",
-    "read_manifest",
-    "sha256_of",
-    "verify_files",
-]
+from vcs_runtime.bundle.onnx_check import check_engine_graph, check_onnx
+from vcs_runtime.bundle.paths import bundle_folder, home
 
 
 @dataclass(frozen=True)
@@ -100,51 +72,12 @@ class Bundle:
         return self.manifest.segmenter.model if self.manifest.segmenter else None
 
 
-def home() -> Path:
-    """Where bundles are kept: `$VCS_RUNTIME_HOME`, else `vcs-runtime` in the user's cache folder."""
-    if override := os.environ.get("VCS_RUNTIME_HOME"):
-        return Path(override).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library/Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "vcs-runtime"
-
-
-def default_bundle_path() -> Path:
-    """Where `vcs-runtime fetch default` puts the embedded default."""
-    return home() / "bundles" / "default"
-
-
-def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """The folder of a bundle: `bundle` itself, or that of the embedded default for "default".
-
-    Raises BundleError if there is none, or no `bundle.json` in it.
-    """
-    if os.fspath(bundle) == "default":
-        root = default_bundle_path()
-        if not (root / MANIFEST).is_file():
-            raise BundleError(
-                f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
-                "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
-            )
-    else:
-        root = Path(bundle)
-        if not root.is_dir():
-            raise BundleError(f"bundle {root}: no such folder")
-        if not (root / MANIFEST).is_file() or (root / MANIFEST).is_symlink():
-            raise BundleError(f"bundle {root}: no {MANIFEST} in it")
-    return root
-
-
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
     """Read and verify a bundle: the folder `bundle`, or the embedded default for "default".
 
     Every listed file is checked by size and sha256 (90 MB take about 0.1 s); files of a GB and more by sha256
-    once per machine, or always if `full` (`vcs_runtime.integrity`). Graphs are checked for what they refer to
-    (`vcs_runtime.onnx_check`). Nothing is downloaded.
+    once per machine, or always if `full` (`bundle.integrity`). Graphs are checked for what they refer to
+    (`bundle.onnx_check`). Nothing is downloaded.
     Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted, a
     graph that refers to what is not in the bundle.
     """

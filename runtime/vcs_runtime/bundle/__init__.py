@@ -1,0 +1,1 @@
+"""The bundle: the contract between `vcs_export`, which writes one, and this runtime, which reads it."""

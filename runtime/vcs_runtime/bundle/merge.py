@@ -1,0 +1,129 @@
+"""Two bundles as one: the embedder of one with the segmenter of the other."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from vcs_runtime.bundle.integrity import copy_checked, ends_of
+from vcs_runtime.bundle.manifest import (
+    MANIFEST,
+    BoundarySpec,
+    EmbedderSpec,
+    FileEntry,
+    Manifest,
+    read_manifest,
+)
+from vcs_runtime.bundle.onnx_check import check_onnx
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.errors import BundleError
+from vcs_runtime.util.atomic import flush, new_folder
+
+_LICENCES = "LICENSES"
+
+_Spec = TypeVar("_Spec", EmbedderSpec, BoundarySpec)
+
+
+def merge(
+    embedder: str | os.PathLike[str],
+    segmenter: str | os.PathLike[str],
+    target: Path,
+    *,
+    name: str | None = None,
+) -> None:
+    """Build the bundle `target` from the embedder of one bundle and the segmenter of another.
+
+    Files are hard links where the file system allows, else copies. Files that belong to neither engine of
+    their bundle, licences first of all, come along. `name`: of the new bundle, else both names.
+    Raises BundleError; InputError if `target` exists; OSError.
+    """
+    first, second = open_bundle(embedder), open_bundle(segmenter)
+    if first.manifest.embedder is None:
+        raise BundleError(f"bundle {first.root}: it holds no embedder")
+    if second.manifest.segmenter is None:
+        raise BundleError(f"bundle {second.root}: it holds no segmenter")
+    merged = _Merged()
+    embedder_spec = merged.engine(first, first.manifest.embedder, "embedder")
+    segmenter_spec = second.manifest.segmenter
+    if segmenter_spec.model:
+        model = merged.engine(second, segmenter_spec.model, "segmenter")
+        segmenter_spec = replace(segmenter_spec, model=model)
+    merged.others(first, "embedder")
+    merged.others(second, "segmenter")
+    both = first.manifest, second.manifest
+    manifest = Manifest(
+        name=name or "+".join(dict.fromkeys(m.name for m in both)),
+        licence=" AND ".join(dict.fromkeys(m.licence for m in both)),
+        source="; ".join(dict.fromkeys(m.source for m in both)),
+        files=tuple(merged.files[path].entry for path in sorted(merged.files)),
+        embedder=embedder_spec,
+        segmenter=segmenter_spec,
+    )
+    with new_folder(target) as folder:
+        for path, item in merged.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(item.source, folder / path, item.entry)
+        (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
+        read_manifest(folder / MANIFEST)
+
+
+@dataclass(frozen=True)
+class _Item:
+    source: Path
+    entry: FileEntry
+
+
+class _Merged:
+    """The files of a bundle that is made of others, by their new paths."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, _Item] = {}
+
+    def engine(self, bundle: Bundle, spec: _Spec, role: str) -> _Spec:
+        """Take an engine's files into the folder `role`; returns its settings with the new paths."""
+        paths = {path: f"{role}/{PurePosixPath(path).name}" for path in _files_of(bundle, spec)}
+        for old, new in paths.items():
+            if not self._add(bundle, old, new):
+                raise BundleError(f"bundle {bundle.root}: two of its files would be {new}")
+        return replace(
+            spec,
+            model=paths[spec.model],
+            tokenizer=paths[spec.tokenizer],
+            weights=tuple(paths[path] for path in spec.weights),
+        )
+
+    def others(self, bundle: Bundle, role: str) -> None:
+        """Take the files that belong to no engine, under another name where there is another of theirs."""
+        manifest = bundle.manifest
+        engines = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
+        taken = {path for spec in engines if spec for path in _files_of(bundle, spec)}
+        # Engines of TensorRT are made anew: they are for one machine.
+        taken |= {path for engine in manifest.engines or () for path in (engine.model, engine.engine)}
+        for entry in manifest.files:
+            if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
+                self._add(bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}")
+
+    def _add(self, bundle: Bundle, old: str, new: str) -> bool:
+        """Add a file, unless another one has its new path."""
+        [entry] = [entry for entry in bundle.manifest.files if entry.path == old]
+        source = bundle.path(old)
+        item = _Item(source, replace(entry, path=new, ends=ends_of(source)))
+        return self.files.setdefault(new, item).entry.sha256 == entry.sha256
+
+
+def _files_of(bundle: Bundle, spec: EmbedderSpec | BoundarySpec) -> list[str]:
+    """The paths of an engine's files: those that the manifest names, and those that its graph refers to."""
+    folder = PurePosixPath(spec.model).parent
+    external = check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))
+    return sorted({spec.model, spec.tokenizer, *spec.weights, *(str(folder / name) for name in external)})
+
+
+def _link_or_copy(source: Path, target: Path, entry: FileEntry) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        with source.open("rb") as file, target.open("xb") as output:
+            copy_checked(file, output, entry, os.fspath(source), lambda _: None)
+            flush(output)
