@@ -47,8 +47,8 @@ def workloads(path: Path, distinct: int, sharing: int) -> dict[str, list[Pair]]:
 def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """The segments of every text that the default segmenter can cut; both sides score only those pairs."""
     from vcs_runtime import Segmenter, TextError
-    from vcs_runtime.contractions import expand_contractions
-    from vcs_runtime.text import clean_segments
+    from vcs_runtime.text.cleaning import clean_segments
+    from vcs_runtime.text.contractions import expand_contractions
 
     segmenter = Segmenter.open("default", use="rules")
     result = {}

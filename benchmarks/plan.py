@@ -24,8 +24,8 @@ from rich.table import Table
 from vcs_numba import score_batch
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime import Scorer
-from vcs_runtime.contractions import expand_contractions
-from vcs_runtime.text import clean_segments
+from vcs_runtime.text.cleaning import clean_segments
+from vcs_runtime.text.contractions import expand_contractions
 
 SIZES = (27_800, 10_000_000)
 GPUS = (1, 8, 64)

@@ -15,10 +15,10 @@ from augment import augment, recase
 from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import RulesSpec
-from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.pairs import read_pairs
 from vcs_runtime.rules import TERMINATORS, Rules
-from vcs_runtime.text import strip_punctuation
+from vcs_runtime.text.cleaning import strip_punctuation
+from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.words import word_features
 
 # Writers forget the blank after a full stop ("him.The"); stripped, the two words would become one.

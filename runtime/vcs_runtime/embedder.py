@@ -16,7 +16,7 @@ from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError
 from vcs_runtime.packing import INPUTS, Batch, batches
 from vcs_runtime.session import Budget, ahead, run_batches
-from vcs_runtime.text import check_string, check_texts
+from vcs_runtime.text.cleaning import check_string, check_texts
 from vcs_runtime.tokenizer import Sequences, TextTokenizer, load_tokenizer
 
 T = TypeVar("T")

@@ -15,7 +15,6 @@ from vcs_numba import Params, Scores, score_batch
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
-from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import TextError
 from vcs_runtime.progress import progress_bar
@@ -24,7 +23,14 @@ from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
 from vcs_runtime.session import ahead
 from vcs_runtime.signature import Options, signature
-from vcs_runtime.text import check_text, clean_segments, join_chunks, short_words, strip_punctuation
+from vcs_runtime.text.cleaning import (
+    check_text,
+    clean_segments,
+    join_chunks,
+    short_words,
+    strip_punctuation,
+)
+from vcs_runtime.text.contractions import expand_contractions
 
 if TYPE_CHECKING:
     from vcs_runtime.explain import Explanation

@@ -17,7 +17,7 @@ from vcs_runtime.engines import choose_for
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.rules import Rules, doubt
 from vcs_runtime.sat import BoundaryModel
-from vcs_runtime.text import check_texts
+from vcs_runtime.text.cleaning import check_texts
 
 # Which of a bundle's segmenters cut: as its punctuation decides for each text, or one of them for all.
 CHOICES = ("auto", "rules", "learned")

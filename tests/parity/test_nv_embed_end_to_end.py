@@ -29,8 +29,8 @@ from vcs_export.sat import build_sat_bundle
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.merge import merge
-from vcs_runtime.contractions import expand_contractions
-from vcs_runtime.text import clean_segments, strip_punctuation
+from vcs_runtime.text.cleaning import clean_segments, strip_punctuation
+from vcs_runtime.text.contractions import expand_contractions
 
 NV_EMBED, SAT = GOLDEN / "nv-embed-tiny", GOLDEN / "sat-tiny-3l-sm"
 THRESHOLD = 0.1

@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 from vcs_runtime import Scorer
-from vcs_runtime.text import strip_punctuation
+from vcs_runtime.text.cleaning import strip_punctuation
 
 STORY = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
 TEXTS = [STORY["reference"], *(version["text"] for version in STORY["versions"])]

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.contractions import expand_contractions
 from vcs_runtime.errors import TextError
-from vcs_runtime.stopwords import STOP_WORDS
-from vcs_runtime.text import (
+from vcs_runtime.text.cleaning import (
     MAX_CHARACTERS,
     check_text,
     clean_segments,
@@ -19,6 +17,8 @@ from vcs_runtime.text import (
     short_words,
     strip_punctuation,
 )
+from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.text.stopwords import STOP_WORDS
 
 
 @pytest.mark.parametrize(

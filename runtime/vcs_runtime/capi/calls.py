@@ -31,7 +31,7 @@ from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, DeviceError, TextError
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
-from vcs_runtime.text import MAX_CHARACTERS
+from vcs_runtime.text.cleaning import MAX_CHARACTERS
 
 _MOST_BYTES: Final = 4 * MAX_CHARACTERS  # no text that can be scored has more in UTF-8
 _MOST_CHUNKS: Final = 2**31 - 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.text import check_text
+from vcs_runtime.text.cleaning import check_text
 
 POSITIONS = ("beginning", "middle", "end", "random")
 SERIES = ("addition", "deletion", "chronology")

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.text import strip_punctuation
+from vcs_runtime.text.cleaning import strip_punctuation
 
 METRICS = ("BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum")
 METEOR = "METEOR"

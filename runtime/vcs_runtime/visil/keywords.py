@@ -6,8 +6,8 @@ A fallback: a model that reads the caption chooses better (`vcs-runtime visil ke
 from __future__ import annotations
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.stopwords import STOP_WORDS
-from vcs_runtime.text import check_text
+from vcs_runtime.text.cleaning import check_text
+from vcs_runtime.text.stopwords import STOP_WORDS
 from vcs_runtime.visil.masking import caption_words, without_possessive
 
 LIMIT = 20

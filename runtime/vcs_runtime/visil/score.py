@@ -15,7 +15,7 @@ from typing import Any
 
 import vcs_runtime
 from vcs_runtime.errors import TextError, unknown_choice
-from vcs_runtime.text import check_string
+from vcs_runtime.text.cleaning import check_string
 from vcs_runtime.visil.logprobs import Image, LogProbs, Part, by_word, check
 from vcs_runtime.visil.masking import COUNTS, MASK, MaskedCaption, mask_caption
 from vcs_runtime.visil.prompts import Prompts, builtin

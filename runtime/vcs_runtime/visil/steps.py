@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.text import check_text
+from vcs_runtime.text.cleaning import check_text
 from vcs_runtime.visil.keywords import LIMIT
 from vcs_runtime.visil.logprobs import Image, Part
 from vcs_runtime.visil.masking import MASK, mask_caption

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.stopwords import STOP_WORDS
+from vcs_runtime.text.stopwords import STOP_WORDS
 
 # A description has some thousand characters. A million (about 200,000 words) is no description but a file
 # taken for one, and its similarity matrix would fill the memory.

@@ -1,0 +1,1 @@
+"""Plain text work: validation, cleaning, contractions, stop words."""
