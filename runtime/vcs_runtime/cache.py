@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import CacheError
-from vcs_runtime.recent import Recent
+from vcs_runtime.util.lru import Recent
 
 Vector = npt.NDArray[np.float32]
 

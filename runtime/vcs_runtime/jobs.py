@@ -20,11 +20,11 @@ from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
-from vcs_runtime.progress import progress_bar
 from vcs_runtime.result import Result
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.summary import Summary
+from vcs_runtime.util.progress import progress_bar
 
 Block = list[tuple[InputPair, dict[str, Any]]]
 """Pairs with the records that the output has of them."""

@@ -17,8 +17,6 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
 from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import TextError
-from vcs_runtime.progress import progress_bar
-from vcs_runtime.recent import Recent
 from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
 from vcs_runtime.session import ahead
@@ -31,6 +29,8 @@ from vcs_runtime.text.cleaning import (
     strip_punctuation,
 )
 from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.util.lru import Recent
+from vcs_runtime.util.progress import progress_bar
 
 if TYPE_CHECKING:
     from vcs_runtime.explain import Explanation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcs_runtime.recent import Recent
+from vcs_runtime.util.lru import Recent
 
 
 def test_the_oldest_goes_first_and_what_is_used_stays() -> None:

@@ -15,7 +15,7 @@ from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.cli.tables import console
-from vcs_runtime.progress import byte_bar
+from vcs_runtime.util.progress import byte_bar
 
 _PATH = click.Path(path_type=Path)
 

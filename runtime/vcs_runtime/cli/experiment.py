@@ -26,9 +26,9 @@ from vcs_runtime.experiments.results import Results, shown
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED
-from vcs_runtime.progress import progress_bar
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.util.progress import progress_bar
 
 _PATH = click.Path(path_type=Path)
 _WIDEST = 12  # columns of a table that is printed; the files have them all

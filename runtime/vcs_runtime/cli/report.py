@@ -22,11 +22,11 @@ from vcs_runtime.cli.score import (
 from vcs_runtime.errors import TextError
 from vcs_runtime.explain import Thresholds, explain_pairs
 from vcs_runtime.pairs import InputPair, count_pairs
-from vcs_runtime.progress import progress_bar
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options
+from vcs_runtime.util.progress import progress_bar
 
 _FILE = click.Path(path_type=Path)
 

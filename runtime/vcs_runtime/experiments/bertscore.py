@@ -20,8 +20,8 @@ from vcs_runtime.device import Device, cuda_of, open_session, run_session
 from vcs_runtime.errors import BundleError
 from vcs_runtime.experiments.lexical import need
 from vcs_runtime.packing import TOKEN_BUDGET, batches
-from vcs_runtime.recent import Recent
 from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer
+from vcs_runtime.util.lru import Recent
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
 _MEMORY_BYTES = 64 << 20

@@ -13,9 +13,9 @@ from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import Case, Problems
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.scoring import realign
-from vcs_runtime.progress import progress_bar
 from vcs_runtime.scorer import Evidence, Scorer
 from vcs_runtime.signature import Options, signature
+from vcs_runtime.util.progress import progress_bar
 
 _BLOCK = 64
 

@@ -13,7 +13,7 @@ from vcs_runtime.experiments.layouts import Problems
 from vcs_runtime.experiments.results import write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics
 from vcs_runtime.jobs import OutputFile
-from vcs_runtime.progress import progress_bar
+from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
 _BLOCK = 64
