@@ -77,7 +77,7 @@ def run_baseline(work: dict[str, Any]) -> Callable[[], list[float]]:
     from transformers import AutoTokenizer, BertModel
     from vcs import compute_vcs_score
 
-    from vcs_runtime.tokenizer import cut_windows
+    from vcs_runtime.inference.tokenizer import cut_windows
 
     model = BertModel.from_pretrained(work["model"], add_pooling_layer=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(work["model"])

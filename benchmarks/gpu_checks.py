@@ -44,7 +44,7 @@ class _Used:
 def memory(work: Work) -> Iterator[Row]:
     from gpu_model import texts
 
-    from vcs_runtime import device, session
+    from vcs_runtime.inference import device, session
 
     if work.tiny:
         raise Unmeasured("memory of a GPU")
@@ -82,8 +82,8 @@ def memory(work: Work) -> Iterator[Row]:
 
 
 def error(work: Work) -> Iterator[Row]:
-    from vcs_runtime import embedder as module
-    from vcs_runtime.packing import batches
+    from vcs_runtime.inference import embedder as module
+    from vcs_runtime.inference.batching import batches
 
     texts, wanted = work.exact()
     with work.embedder() as embedder:

@@ -38,7 +38,7 @@ def _opened(work: Work, precision: str, device: str) -> Any:
     """An embedder; of TensorRT, after its engine was made."""
     from vcs_export.engines import build_engines
     from vcs_runtime.bundle.opening import open_bundle
-    from vcs_runtime.engines import fitting
+    from vcs_runtime.inference.tensorrt import fitting
 
     bundle = open_bundle(work.bundle("tensorrt", precision))
     if device.startswith("tensorrt") and not fitting(bundle, "embedder", 0)[0]:
@@ -111,7 +111,7 @@ def graphs(work: Work) -> Iterator[Row]:
     """
     import onnxruntime as ort
 
-    from vcs_runtime.packing import batches
+    from vcs_runtime.inference.batching import batches
 
     kind = "cpu" if work.tiny else "cuda"
     provider = "CPUExecutionProvider" if work.tiny else "CUDAExecutionProvider"

@@ -120,8 +120,8 @@ def child(bundle: Path) -> None:
     import onnxruntime as ort
 
     from vcs_runtime.bundle.opening import open_bundle
-    from vcs_runtime.device import choose_device, provider_options, run_session
-    from vcs_runtime.packing import batches
+    from vcs_runtime.inference.batching import batches
+    from vcs_runtime.inference.device import choose_device, provider_options, run_session
 
     opened = open_bundle(bundle)
     for part in ("embedder", "segmenter"):

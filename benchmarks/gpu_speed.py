@@ -16,8 +16,8 @@ def machine(work: Work) -> Iterator[Row]:
     import onnxruntime
     import torch
 
-    from vcs_runtime import nvidia
-    from vcs_runtime.device import choose_device
+    from vcs_runtime.inference import nvidia
+    from vcs_runtime.inference.device import choose_device
 
     yield {"what": "versions", "torch": torch.__version__, "onnxruntime": onnxruntime.__version__}
     if not work.tiny:

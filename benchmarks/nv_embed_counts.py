@@ -34,7 +34,7 @@ from vcs_export.graph.layout import OPSETS, Packed
 from vcs_export.graph.pooling import unit_length
 from vcs_export.nv_embed import OUTPUT, NvEmbed, open_nv_embed, write_nv_embed
 from vcs_export.recipe import load_nv_embed_recipe
-from vcs_runtime.packing import batches
+from vcs_runtime.inference.batching import batches
 
 WIDER = 4  # the gated layer against the hidden size
 

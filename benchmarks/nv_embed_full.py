@@ -125,7 +125,7 @@ def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
 
 def run(bundle: Path, tokens: int, work: Path) -> dict[str, float]:
     """Seconds of loading, and of one text the second time; leaves vectors of two texts in `work`."""
-    from vcs_runtime.embedder import Embedder
+    from vcs_runtime.inference.embedder import Embedder
 
     started = time.perf_counter()
     with Embedder.open(bundle, "cpu") as embedder:

@@ -22,7 +22,6 @@ from vcs_export.errors import ExportError
 from vcs_export.examine import TOLERANCES, Check
 from vcs_export.loss import demo_texts
 from vcs_export.tensorrt import problems
-from vcs_runtime import nvidia
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
@@ -35,10 +34,22 @@ from vcs_runtime.bundle.manifest import (
 from vcs_runtime.bundle.onnx_check import check_engine_graph
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import home
-from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, provider_options
-from vcs_runtime.embedder import Embedder
-from vcs_runtime.engines import choose_for, fitting, lacks_fp8, trust
 from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.device import (
+    Device,
+    choose_device,
+    cuda_of,
+    import_onnxruntime,
+    provider_options,
+)
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.tensorrt import (
+    choose_for,
+    fitting,
+    lacks_fp8,
+    trust,
+)
 from vcs_runtime.sat import BoundaryModel
 
 # The largest batch of an engine: documents of a thousand tokens, and chunks enough to keep a GPU busy. Its
@@ -195,7 +206,7 @@ def _build(
             providers=[built, *providers[1:]],
             enable_fallback=False,
         )
-    except Exception as error:  # see vcs_runtime.device.open_session
+    except Exception as error:  # see vcs_runtime.inference.device.open_session
         raise ExportError(f"{part}: TensorRT could not make an engine: {error}") from None
     engines = [path for path in folder.iterdir() if path.suffix == ".engine"]
     if not context.is_file() or len(engines) != 1:

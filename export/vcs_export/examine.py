@@ -16,10 +16,10 @@ from vcs_export.errors import ExportError
 from vcs_export.loss import demo_texts
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.device import choose_device, open_session, run_session
-from vcs_runtime.embedder import Embedder
-from vcs_runtime.packing import STEP, batches
-from vcs_runtime.tokenizer import load_tokenizer
+from vcs_runtime.inference.batching import STEP, batches
+from vcs_runtime.inference.device import choose_device, open_session, run_session
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.tokenizer import load_tokenizer
 
 TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
 """How far two runs of the same text may be apart, by the precision of matrices."""

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.manifest import EmbedderSpec, Loss
-from vcs_runtime.device import choose_device, open_session, run_session
-from vcs_runtime.packing import batches
-from vcs_runtime.tokenizer import load_tokenizer
+from vcs_runtime.inference.batching import batches
+from vcs_runtime.inference.device import choose_device, open_session, run_session
+from vcs_runtime.inference.tokenizer import load_tokenizer
 
 # Chunks for the change of VCS: about a sentence each. Where exactly a text is cut does not matter here.
 _CHUNK_WORDS = 15

@@ -15,7 +15,7 @@ from vcs_export.sentence_folder import LENGTHS, SentenceFolder, read_sentence_fo
 from vcs_export.write import BundleWriter
 from vcs_export.xlm_roberta import PAD
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
-from vcs_runtime.packing import STEP
+from vcs_runtime.inference.batching import STEP
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 _FEWEST_TOKENS = 3

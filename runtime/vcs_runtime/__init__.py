@@ -8,8 +8,8 @@ with Scorer.open() as scorer:
 __version__ = "0.1.0"
 
 from vcs_numba import Params, Scores
-from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, TextError
+from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.result import Result
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.segmenter import Segmenter

@@ -20,12 +20,12 @@ from vcs_runtime.boundaries import (
 )
 from vcs_runtime.bundle.manifest import BoundarySpec
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.device import Device
-from vcs_runtime.engines import open_part, row_limit
 from vcs_runtime.errors import BundleError, DeviceError
-from vcs_runtime.packing import RowLimit, groups
-from vcs_runtime.session import Budget, run_batches
-from vcs_runtime.tokenizer import load_tokenizer
+from vcs_runtime.inference.batching import RowLimit, groups
+from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.session import Budget, run_batches
+from vcs_runtime.inference.tensorrt import open_part, row_limit
+from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.words import word_features
 
 # Characters that are tokenised at a time: many full batches, and encodings of bounded size.

@@ -14,12 +14,17 @@ import numpy.typing as npt
 from vcs_numba import Params, Scores, score_batch
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.cache import Vector, VectorCache, VectorStore, cache_identity
-from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import TextError
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.session import ahead
+from vcs_runtime.inference.vector_cache import (
+    Vector,
+    VectorCache,
+    VectorStore,
+    cache_identity,
+)
 from vcs_runtime.result import Result
 from vcs_runtime.segmenter import CHOICES, Segmenter
-from vcs_runtime.session import ahead
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.text.cleaning import (
     check_text,

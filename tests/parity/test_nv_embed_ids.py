@@ -14,7 +14,7 @@ import pytest
 
 from support.golden import GOLDEN
 from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer, own_frame
+from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer, own_frame
 
 FOLDER = GOLDEN / "nv-embed-tiny"
 INSTRUCTIONS = {

@@ -16,11 +16,11 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_export.encoder import build_encoder_bundle
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
-from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, TextError
 from vcs_runtime.experiments.bertscore import States, TokenStates, bertscore
 from vcs_runtime.experiments.scoring import Job, KnownMetrics
-from vcs_runtime.tokenizer import cut_windows, load_tokenizer
+from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.tokenizer import cut_windows, load_tokenizer
 
 FRAME = 2  # [CLS] and [SEP]
 WINDOW = 32

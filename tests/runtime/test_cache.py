@@ -11,8 +11,8 @@ import pytest
 
 from support.stories import story
 from vcs_runtime import Scorer
-from vcs_runtime.cache import VectorCache, VectorStore
 from vcs_runtime.errors import CacheError
+from vcs_runtime.inference.vector_cache import VectorCache, VectorStore
 
 
 def unit(seed: int, dimension: int = 8) -> np.ndarray:

@@ -361,7 +361,7 @@ def test_an_attack_is_refused_before_a_graph_is_loaded(
     def never(*_: object) -> None:
         raise AssertionError("ONNX Runtime was given the graph")
 
-    monkeypatch.setattr("vcs_runtime.session.open_session", never)
+    monkeypatch.setattr("vcs_runtime.inference.session.open_session", never)
     perform, says = ATTACKS[attack]
     perform(bundle)
     with pytest.raises(BundleError, match=says) as error:

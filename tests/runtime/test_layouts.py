@@ -16,9 +16,14 @@ from support.tiny_layouts import build_layout_bundle, oracle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_runtime import BundleError, Embedder, Segmenter, TextError
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cache import cache_identity
-from vcs_runtime.device import choose_device, import_onnxruntime, open_session, run_bound
-from vcs_runtime.packing import batches
+from vcs_runtime.inference.batching import batches
+from vcs_runtime.inference.device import (
+    choose_device,
+    import_onnxruntime,
+    open_session,
+    run_bound,
+)
+from vcs_runtime.inference.vector_cache import cache_identity
 from vcs_runtime.signature import Options, signature
 
 LAYOUTS = ("padded", "packed", "masked")

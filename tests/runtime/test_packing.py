@@ -6,8 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.packing import STEP, batches, mixed_groups, padded_length
-from vcs_runtime.tokenizer import cut_windows
+from vcs_runtime.inference.batching import (
+    STEP,
+    batches,
+    mixed_groups,
+    padded_length,
+)
+from vcs_runtime.inference.tokenizer import cut_windows
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
 

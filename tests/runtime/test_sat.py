@@ -20,8 +20,8 @@ from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
 from vcs_export.sat import build_sat_bundle
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError
+from vcs_runtime.inference.device import choose_device
 from vcs_runtime.sat import BoundaryModel
 
 ODD = [

@@ -19,9 +19,9 @@ from support import stand_in
 from support.stories import story, stripped
 from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
-from vcs_runtime.device import Device, choose_device, provider_options
 from vcs_runtime.errors import DeviceMemoryError
-from vcs_runtime.session import Budget, ahead, run_batches
+from vcs_runtime.inference.device import Device, choose_device, provider_options
+from vcs_runtime.inference.session import Budget, ahead, run_batches
 
 TEXTS = [" ".join(story(i).split()[: 1 + i % 9]) for i in range(40)]
 NO_MEMORY = "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested buffer of size 9"
@@ -146,7 +146,7 @@ _STARVED = """
 import resource, sys
 from vcs_runtime import Embedder, packing, session
 
-packing.TOKEN_BUDGET["ort-cpu"] = 1 << 30
+batching.TOKEN_BUDGET["ort-cpu"] = 1 << 30
 texts = [" ".join(["dog", "car", str(i)] * 8) for i in range(4096)]
 run = session.run_session
 
@@ -357,12 +357,12 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
     layout_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run of the first batch waits until the second one has been laid out."""
-    from vcs_runtime import packing
+    from vcs_runtime.inference import batching
 
     laid_out = threading.Semaphore(0)
-    for name, lay_out in packing._LAYOUTS.items():
+    for name, lay_out in batching._LAYOUTS.items():
         monkeypatch.setitem(
-            packing._LAYOUTS, name, lambda *arguments, _f=lay_out: (laid_out.release(), _f(*arguments))[1]
+            batching._LAYOUTS, name, lambda *arguments, _f=lay_out: (laid_out.release(), _f(*arguments))[1]
         )
     waited: list[bool] = []
 

@@ -15,7 +15,7 @@ import onnxruntime as real
 import pytest
 from onnx import helper
 
-from vcs_runtime import nvidia
+from vcs_runtime.inference import nvidia
 
 PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand", "cudnn", "nvinfer", "nvonnxparser")

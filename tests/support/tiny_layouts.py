@@ -12,7 +12,7 @@ from support.tiny_bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.packing import INPUTS
+from vcs_runtime.inference.batching import INPUTS
 
 HIDDEN = 48
 FLOAT = int(ir.DataType.FLOAT)

@@ -14,8 +14,8 @@ import pytest
 
 from support.stories import story
 from vcs_runtime import Scorer
-from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.training import TrainingScorer, service
 
 TEXT, OTHER = story(1), story(2)

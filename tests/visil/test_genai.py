@@ -213,7 +213,7 @@ def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> 
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     scripts = (
         "from vcs_runtime.visil.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
-        "from vcs_runtime.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
+        "from vcs_runtime.inference.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
     )
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     environment.pop("ORT_DISABLE_TELEMETRY", None)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
-from vcs_runtime.packing import STEP
+from vcs_runtime.inference.batching import STEP
 
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask")

@@ -79,7 +79,7 @@ class EmbedderSpec:
                  (`window_mean`), cut at its right end, closing frame included (`truncate`), or refused
                  (`error`)
     precision    of weights and arithmetic, as the signature prints it: "fp32", ...
-    layout       the graph's inputs, all int64 (`vcs_runtime.packing`). "padded": `input_ids` and
+    layout       the graph's inputs, all int64 (`vcs_runtime.inference.batching`). "padded": `input_ids` and
                  `attention_mask` `(batch, tokens)`; "masked": beside these `pool_mask` `(batch, tokens)`;
                  "packed": `input_ids` and `scatter` `(tokens,)`, `gather` `(batch, width)`, `lengths` and
                  `skip` `(batch,)`

@@ -27,8 +27,8 @@ from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.capi import log
 from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_log_fn, vcs_params, vcs_result
 from vcs_runtime.capi.handles import Handles, Model, ScorerState
-from vcs_runtime.device import choose_device
 from vcs_runtime.errors import BundleError, DeviceError, TextError
+from vcs_runtime.inference.device import choose_device
 from vcs_runtime.scorer import Scorer
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.text.cleaning import MAX_CHARACTERS

@@ -12,14 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 import vcs_runtime
-from vcs_runtime import nvidia
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path, home
 from vcs_runtime.cli.tables import console
-from vcs_runtime.device import available_cores, available_providers, choose_device, import_onnxruntime
-from vcs_runtime.engines import fitting
 from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.device import (
+    available_cores,
+    available_providers,
+    choose_device,
+    import_onnxruntime,
+)
+from vcs_runtime.inference.tensorrt import fitting
 
 # Distribution, and the extra that brings it (None: the base install).
 _PACKAGES = {

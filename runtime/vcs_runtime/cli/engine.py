@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.engines import fitting, trust
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference.tensorrt import fitting, trust
 
 _BUNDLE = click.argument("bundle", metavar="BUNDLE")
 

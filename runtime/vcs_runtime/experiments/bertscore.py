@@ -16,11 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.device import Device, cuda_of, open_session, run_session
 from vcs_runtime.errors import BundleError
 from vcs_runtime.experiments.lexical import need
-from vcs_runtime.packing import TOKEN_BUDGET, batches
-from vcs_runtime.tokenizer import TextTokenizer, load_tokenizer
+from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
+from vcs_runtime.inference.device import (
+    Device,
+    cuda_of,
+    open_session,
+    run_session,
+)
+from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer
 from vcs_runtime.util.lru import Recent
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")

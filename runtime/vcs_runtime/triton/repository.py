@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.device import split_device
 from vcs_runtime.errors import InputError
+from vcs_runtime.inference.device import split_device
 from vcs_runtime.signature import Options
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.device import refuse_telemetry
 from vcs_runtime.errors import DeviceError, ModelError, TextError
+from vcs_runtime.inference.device import refuse_telemetry
 from vcs_runtime.visil.logprobs import Forced, Image, Part
 
 Ids = npt.NDArray[np.int32]

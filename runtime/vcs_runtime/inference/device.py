@@ -2,7 +2,7 @@
 
 `device` is "auto", "cpu", "cuda:N" or "tensorrt:N". A device asked for by name is used or refused
 (DeviceError); only "auto" chooses, and `Device.reason` says what it chose and why. Which TensorRT engine of a
-bundle runs a model is `vcs_runtime.engines`' matter.
+bundle runs a model is `vcs_runtime.inference.tensorrt`' matter.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vcs_runtime import nvidia
 from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
+from vcs_runtime.inference import nvidia
 
 if TYPE_CHECKING:
     import onnxruntime as ort

@@ -22,14 +22,20 @@ from typing import Any
 
 import numpy.typing as npt
 
-from vcs_runtime import nvidia
 from vcs_runtime.bundle.manifest import BoundarySpec, EmbedderSpec, EngineSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import home
-from vcs_runtime.device import Device, choose_device, cuda_of, import_onnxruntime, missing_libraries
 from vcs_runtime.errors import BundleError, DeviceError
-from vcs_runtime.packing import RowLimit
-from vcs_runtime.session import Session
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.batching import RowLimit
+from vcs_runtime.inference.device import (
+    Device,
+    choose_device,
+    cuda_of,
+    import_onnxruntime,
+    missing_libraries,
+)
+from vcs_runtime.inference.session import Session
 
 _LOG = logging.getLogger("vcs_runtime")
 

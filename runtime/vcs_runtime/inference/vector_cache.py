@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.embedder import Embedder
 from vcs_runtime.errors import CacheError
+from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.util.lru import Recent
 
 Vector = npt.NDArray[np.float32]

@@ -15,10 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
-from vcs_runtime import nvidia
-from vcs_runtime.device import Device, import_onnxruntime, open_session, run_session
 from vcs_runtime.errors import DeviceMemoryError
-from vcs_runtime.packing import TOKEN_BUDGET
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.batching import TOKEN_BUDGET
+from vcs_runtime.inference.device import (
+    Device,
+    import_onnxruntime,
+    open_session,
+    run_session,
+)
 
 if TYPE_CHECKING:
     import onnxruntime as ort

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.device import Device
-from vcs_runtime.engines import choose_for, open_part, row_limit
 from vcs_runtime.errors import BundleError
-from vcs_runtime.packing import INPUTS, Batch, batches
-from vcs_runtime.session import Budget, ahead, run_batches
+from vcs_runtime.inference.batching import INPUTS, Batch, batches
+from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.session import Budget, ahead, run_batches
+from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
+from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
-from vcs_runtime.tokenizer import Sequences, TextTokenizer, load_tokenizer
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float32]
