@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.pairs import read_pairs
-from vcs_runtime.rules import TERMINATORS, Rules
+from vcs_runtime.segmentation.rules import TERMINATORS, Rules
+from vcs_runtime.segmentation.word_features import word_features
 from vcs_runtime.text.cleaning import strip_punctuation
 from vcs_runtime.text.contractions import expand_contractions
-from vcs_runtime.words import word_features
 
 # Writers forget the blank after a full stop ("him.The"); stripped, the two words would become one.
 _FORGOTTEN_BLANK = re.compile(r"""(?<=[a-z)"])([.!?]["']?)(?=[A-Z])""")

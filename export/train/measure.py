@@ -20,8 +20,8 @@ from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.pairs import read_pairs
-from vcs_runtime.rules import Rules
-from vcs_runtime.sat import BoundaryModel
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.segmentation.rules import Rules
 
 THRESHOLDS = [round(0.05 * i, 2) for i in range(2, 19)]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vcs_export.bert import BertCheckpoint
-from vcs_runtime.words import WAYS
+from vcs_runtime.segmentation.word_features import WAYS
 
 DROPOUT = 0.1
 

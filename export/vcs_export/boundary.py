@@ -32,7 +32,7 @@ from vcs_export.graph.transformer import (
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec
-from vcs_runtime.words import WAYS
+from vcs_runtime.segmentation.word_features import WAYS
 
 CAPITALS_INPUT = "capitals"
 OUTPUT = "logits"
@@ -47,7 +47,7 @@ class Updates:
 
     NAME.down `(rank, in)` and NAME.up `(out, rank)`, whose product is added to the checkpoint's NAME.weight
     `(out, in)`; NAME.bias, and NAME.weight of a normalisation, in place of the checkpoint's;
-    capitals.weight `(4, hidden)`: a vector for each way to write a word (`vcs_runtime.words`);
+    capitals.weight `(4, hidden)`: a vector for each way to write a word (`vcs_runtime.segmentation.word_features`);
     classifier.weight `(1, hidden)`, classifier.bias `(1,)`.
     """
 

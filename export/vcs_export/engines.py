@@ -50,7 +50,7 @@ from vcs_runtime.inference.tensorrt import (
     lacks_fp8,
     trust,
 )
-from vcs_runtime.sat import BoundaryModel
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 # The largest batch of an engine: documents of a thousand tokens, and chunks enough to keep a GPU busy. Its
 # memory is for the largest batch, whatever is run.

@@ -27,7 +27,7 @@ def boundary_agreement(reference: Model, other: Model, texts: Sequence[str]) -> 
 
 def _boundaries(model: Model, texts: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     from vcs_runtime.inference.device import choose_device
-    from vcs_runtime.sat import BoundaryModel
+    from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
     folder, spec = model
     bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=()))

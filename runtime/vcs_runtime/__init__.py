@@ -12,7 +12,7 @@ from vcs_runtime.errors import BundleError, CacheError, DeviceError, TextError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.result import Result
 from vcs_runtime.scorer import Scorer
-from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.signature import Options
 
 __all__ = [

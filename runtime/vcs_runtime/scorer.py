@@ -24,7 +24,7 @@ from vcs_runtime.inference.vector_cache import (
     cache_identity,
 )
 from vcs_runtime.result import Result
-from vcs_runtime.segmenter import CHOICES, Segmenter
+from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
 from vcs_runtime.signature import Options, signature
 from vcs_runtime.text.cleaning import (
     check_text,

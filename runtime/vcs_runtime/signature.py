@@ -9,7 +9,7 @@ import vcs_runtime
 from vcs_numba import Params
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.segmentation.segmenter import Segmenter
 
 DEFINITION = "1.0.0"  # whose formulas these are: the reference package's only release
 AGGREGATES = ("max", "mean")

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 from support.hub_sat import Substitute, write_hub_model
 from support.tiny_sat import WORDS, build_tiny_sat_bundle
 from vcs_runtime import Segmenter
-from vcs_runtime.segmenter import BoundaryModel
+from vcs_runtime.segmentation.segmenter import BoundaryModel
 
 TOLERANCE = 2e-3
 CLEAR = 0.005

@@ -22,7 +22,7 @@ from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.device import choose_device
-from vcs_runtime.sat import BoundaryModel
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 ODD = [
     "", " ", "\n\n", "\u200b\u200b", "\ufffd", "x", "a\0b", "<s>", "<s> a </s> b<pad>c <mask> d <unk>", "\xad",

@@ -13,9 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.stories import story
-from vcs_runtime import BundleError, DeviceError, Segmenter, TextError, segmenter
-from vcs_runtime.boundaries import cut
-from vcs_runtime.rules import MAX_WORDS
+from vcs_runtime import (
+    BundleError,
+    DeviceError,
+    Segmenter,
+    TextError,
+)
+from vcs_runtime.segmentation import segmenter
+from vcs_runtime.segmentation.boundaries import cut
+from vcs_runtime.segmentation.rules import MAX_WORDS
 
 TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()
 PUNCTUATED = story(1, 5)

@@ -27,7 +27,7 @@ from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED
 from vcs_runtime.scorer import Scorer
-from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.progress import progress_bar
 
 _PATH = click.Path(path_type=Path)

@@ -9,7 +9,7 @@ import click
 
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.score import chosen_options, engine_of, engine_options, scoring_options
-from vcs_runtime.segmenter import CHOICES
+from vcs_runtime.segmentation.segmenter import CHOICES
 
 
 @click.group()

@@ -18,7 +18,7 @@ import numpy as np
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.layouts import POSITIONS, Problems, scene_key
-from vcs_runtime.segmenter import Segmenter
+from vcs_runtime.segmentation.segmenter import Segmenter
 
 LEVELS = 10
 # Below this, some cases would be the text itself, or nothing.

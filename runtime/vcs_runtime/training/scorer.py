@@ -14,7 +14,7 @@ from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.result import Result
 from vcs_runtime.scorer import Pair, Reference
-from vcs_runtime.segmenter import CHOICES
+from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.signature import Options
 from vcs_runtime.training import service
 

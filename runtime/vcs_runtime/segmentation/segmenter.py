@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from vcs_runtime.boundaries import FloatArray, cut
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.inference.tensorrt import choose_for
-from vcs_runtime.rules import Rules, doubt
-from vcs_runtime.sat import BoundaryModel
+from vcs_runtime.segmentation.boundaries import FloatArray, cut
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.segmentation.rules import Rules, doubt
 from vcs_runtime.text.cleaning import check_texts
 
 # Which of a bundle's segmenters cut: as its punctuation decides for each text, or one of them for all.

@@ -10,14 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from vcs_runtime.boundaries import (
-    FloatArray,
-    IntArray,
-    Overlap,
-    character_probabilities,
-    sigmoid,
-    window_starts,
-)
 from vcs_runtime.bundle.manifest import BoundarySpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError, DeviceError
@@ -26,7 +18,15 @@ from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
 from vcs_runtime.inference.tokenizer import load_tokenizer
-from vcs_runtime.words import word_features
+from vcs_runtime.segmentation.boundaries import (
+    FloatArray,
+    IntArray,
+    Overlap,
+    character_probabilities,
+    sigmoid,
+    window_starts,
+)
+from vcs_runtime.segmentation.word_features import word_features
 
 # Characters that are tokenised at a time: many full batches, and encodings of bounded size.
 _PORTION_CHARACTERS = 1_000_000
