@@ -28,8 +28,15 @@ import numpy as np
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
 from vcs_runtime.experiments.layouts import Problems, read_cases, read_vatex
-from vcs_runtime.explain import MISSING, MOVED, UNSUPPORTED, Explanation, Thresholds, explain
-from vcs_runtime.scorer import Evidence
+from vcs_runtime.scoring.explanation import (
+    MISSING,
+    MOVED,
+    UNSUPPORTED,
+    Explanation,
+    Thresholds,
+    explain,
+)
+from vcs_runtime.scoring.result import Evidence
 
 KINDS = {
     "Synonym Substitution": "synonyms", "Active <-> Passive Transformation": "voice",

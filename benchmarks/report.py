@@ -24,9 +24,9 @@ from sides import measure, peak_mb
 from core import similarity_matrix
 from vcs_numba import Params, align
 from vcs_runtime import Result
-from vcs_runtime.explain import Explanation, explain
 from vcs_runtime.report import HtmlReport, Systems, write_pdf
-from vcs_runtime.scorer import Evidence
+from vcs_runtime.scoring.explanation import Explanation, explain
+from vcs_runtime.scoring.result import Evidence
 
 SENTENCE = "The camera follows a man in a white shirt who walks along the street, number {}"
 

@@ -47,7 +47,7 @@ class Updates:
 
     NAME.down `(rank, in)` and NAME.up `(out, rank)`, whose product is added to the checkpoint's NAME.weight
     `(out, in)`; NAME.bias, and NAME.weight of a normalisation, in place of the checkpoint's;
-    capitals.weight `(4, hidden)`: a vector for each way to write a word (`vcs_runtime.segmentation.word_features`);
+    capitals.weight `(4, hidden)`: a vector for each way to write a word (`word_features`);
     classifier.weight `(1, hidden)`, classifier.bias `(1,)`.
     """
 

@@ -5,15 +5,14 @@ with Scorer.open() as scorer:
     print(scorer.score(reference, generated).vcs)
 """
 
-__version__ = "0.1.0"
-
 from vcs_numba import Params, Scores
+from vcs_runtime._version import __version__
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, TextError
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Scorer
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.segmenter import Segmenter
-from vcs_runtime.signature import Options
 
 __all__ = [
     "BundleError",
@@ -24,7 +23,9 @@ __all__ = [
     "Params",
     "Result",
     "Scorer",
+    "ScorerConfig",
     "Scores",
     "Segmenter",
     "TextError",
+    "__version__",
 ]

@@ -20,9 +20,9 @@ from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.summary import Summary
 from vcs_runtime.util.progress import progress_bar
 
@@ -51,7 +51,7 @@ def run(
     What was written before an error stays.
     """
     score = partial(_score_blocks, scorer, options=options)
-    line = signature(options, scorer.embedder, scorer.segmenter)
+    line = scorer.signature_for(options)
     return run_blocks(
         score, source, output, line,
         resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,

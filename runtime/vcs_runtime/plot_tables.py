@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from vcs_numba import Orientation
-from vcs_runtime.explain import Chunk, Explanation, position
+from vcs_runtime.scoring.explanation import Chunk, Explanation, position
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

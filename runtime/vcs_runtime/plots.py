@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vcs_numba import Orientation
-from vcs_runtime.explain import (
+from vcs_runtime.plot_tables import table
+from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,
     LABELS,
@@ -26,7 +27,6 @@ from vcs_runtime.explain import (
     Explanation,
     thresholds_said,
 )
-from vcs_runtime.plot_tables import table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from vcs_runtime.columns import NAMES, Columns, pairs_of, to_columns
 from vcs_runtime.errors import unknown_choice
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.columns import (
+    NAMES,
+    Columns,
+    pairs_of,
+    to_columns,
+)
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 
 Predict = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any] | Columns]
 
@@ -31,7 +36,7 @@ def make_predict_fn(
 ) -> Predict:
     """Open a scorer and return `predict(reference, generated)`, for `predict_batch_udf`.
 
-    columns  one of `vcs_runtime.columns.NAMES`: `predict` returns that array; or several: a dict of them, for
+    columns  one of `columns.NAMES`: `predict` returns that array; or several: a dict of them, for
              a StructType of the same names
     threads  CPU threads of the model: what `spark.task.cpus` says
 

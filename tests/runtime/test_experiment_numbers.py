@@ -22,7 +22,7 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.lexical import lexical_scores
 from vcs_runtime.experiments.scoring import Job, KnownMetrics, LongMetrics, realign
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
 
 
 def scores(reference: str, generated: str) -> dict[str, float]:

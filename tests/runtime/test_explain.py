@@ -14,7 +14,7 @@ from support.stories import story, write_pairs
 from vcs_numba import Params, recombine, score_similarity
 from vcs_runtime import Scorer, TextError
 from vcs_runtime.cli import cli
-from vcs_runtime.explain import (
+from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,
     MISSING,

@@ -16,6 +16,7 @@ from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer, jobs
 from vcs_runtime.errors import InputError
+from vcs_runtime.scoring.preparation import Preparation
 from vcs_runtime.summary import Summary
 
 
@@ -106,9 +107,9 @@ def test_resume_never_scores_a_finished_pair_twice(
     lines = output.read_bytes().splitlines(keepends=True)
     output.write_bytes(b"".join(lines[:9]))
     scored: list[object] = []
-    prepare = Scorer._prepare
+    prepare = Preparation._prepare
     monkeypatch.setattr(
-        Scorer, "_prepare", lambda self, pair, o: (scored.append(pair), prepare(self, pair, o))[1]
+        Preparation, "_prepare", lambda self, pair, o: (scored.append(pair), prepare(self, pair, o))[1]
     )
     run(scorer, pairs_file, output, resume=True)
     assert len(scored) == 3
@@ -152,7 +153,7 @@ def test_a_full_disk_keeps_what_was_finished(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.jsonl"
-    monkeypatch.setattr("vcs_runtime.scorer._BLOCK_PAIRS", 4)
+    monkeypatch.setattr("vcs_runtime.scoring.preparation._BLOCK_PAIRS", 4)
     real_write, calls = os.write, []
 
     def write(file: int, data: bytes) -> int:

@@ -24,7 +24,8 @@ from vcs_runtime.inference.device import (
     run_bound,
 )
 from vcs_runtime.inference.vector_cache import cache_identity
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.signature import signature
 
 LAYOUTS = ("padded", "packed", "masked")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]

@@ -144,7 +144,8 @@ def test_another_failure_is_no_lack_of_memory(layout_bundle: Path, machine: stan
 
 _STARVED = """
 import resource, sys
-from vcs_runtime import Embedder, packing, session
+from vcs_runtime import Embedder
+from vcs_runtime.inference import batching, session
 
 batching.TOKEN_BUDGET["ort-cpu"] = 1 << 30
 texts = [" ".join(["dog", "car", str(i)] * 8) for i in range(4096)]
@@ -380,7 +381,7 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be scored."""
-    monkeypatch.setattr("vcs_runtime.scorer._BLOCK_PAIRS", 4)
+    monkeypatch.setattr("vcs_runtime.scoring.preparation._BLOCK_PAIRS", 4)
     cuts = [stripped if i % 2 else story for i in range(12)]
     return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [("!", "a")]
 
@@ -415,7 +416,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     overlapped = scored()
     assert waited == [True]
     assert overlapped[-1]["error"]
-    monkeypatch.setattr("vcs_runtime.scorer.ahead", iter)
+    monkeypatch.setattr("vcs_runtime.scoring.scorer.ahead", iter)
     assert scored() == overlapped
 
 

@@ -12,9 +12,9 @@ import pytest
 from support.ray_processes import kill_one
 from support.stories import read_lines, story
 from vcs_runtime import DeviceError, Options, Scorer, Scores
-from vcs_runtime.columns import NAMES, TEXTS
 from vcs_runtime.errors import InputError
 from vcs_runtime.ray import Needs, ScoreBatch, connected, score_dataset, score_shards
+from vcs_runtime.scoring.columns import NAMES, TEXTS
 
 # Ray Data warns of its own settings when it makes them.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")

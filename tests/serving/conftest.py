@@ -8,7 +8,7 @@ import pytest
 
 from support.tiny_bert import build_tiny_bundle
 from vcs_numba import Params
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.repository import Deployment, write_repository
 
 OPTIONS = Options(chunk_size=2, params=Params(lct=1.0))

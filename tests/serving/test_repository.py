@@ -19,7 +19,7 @@ from support.stories import story
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, DeviceMemoryError, InputError
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import SCORES
 from vcs_runtime.triton.repository import Deployment, write_repository
 

@@ -16,7 +16,7 @@ from support import triton_server
 from support.stories import story
 from support.triton_server import Server, serve
 from vcs_runtime import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import SCORES
 from vcs_runtime.triton.repository import Deployment, write_repository
 

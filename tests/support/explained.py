@@ -8,8 +8,8 @@ import numpy as np
 
 from vcs_numba import Params, align
 from vcs_runtime import Result
-from vcs_runtime.explain import Explanation, Thresholds, explain
-from vcs_runtime.scorer import Evidence
+from vcs_runtime.scoring.explanation import Explanation, Thresholds, explain
+from vcs_runtime.scoring.result import Evidence
 
 
 def explained(

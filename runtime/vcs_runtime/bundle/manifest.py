@@ -119,7 +119,7 @@ class BoundarySpec:
 
     kind        "sat": token ids and attention mask `(batch, tokens)` in, logits `(batch, tokens, labels)`
                 out, of which label 0 counts; input types are those that the graph declares.
-                "words": beside these `capitals`, how each token's word is written (`vcs_runtime.segmentation.word_features`);
+                "words": beside these `capitals`, how each token's word is written (`word_features`);
                 a segment ends behind words only
     model, weights, tokenizer, precision  as in `EmbedderSpec`
     frame       the token ids put before and after each window

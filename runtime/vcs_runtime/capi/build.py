@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import vcs_runtime
+from vcs_runtime._version import __version__
 from vcs_runtime.capi.binding import PROTOTYPES, VCS_ABI_VERSION
 from vcs_runtime.errors import BuildError
 
@@ -105,7 +105,7 @@ def build(folder: Path) -> Built:
     os.replace(folder / f".{SONAME}", folder / SONAME)
     _link(folder / LIBRARY, SONAME)
     shutil.copyfile(source("include") / HEADER, folder / HEADER)
-    (folder / "vcs_runtime.pc").write_text(_PKG_CONFIG.format(version=vcs_runtime.__version__))
+    (folder / "vcs_runtime.pc").write_text(_PKG_CONFIG.format(version=__version__))
     return Built(folder / LIBRARY, sys.executable, python, packages)
 
 

@@ -21,16 +21,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-import vcs_runtime
 from vcs_numba import Params, Scores, score_similarity
+from vcs_runtime._version import __version__
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.capi import log
 from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_log_fn, vcs_params, vcs_result
 from vcs_runtime.capi.handles import Handles, Model, ScorerState
 from vcs_runtime.errors import BundleError, DeviceError, TextError
 from vcs_runtime.inference.device import choose_device
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.text.cleaning import MAX_CHARACTERS
 
 _MOST_BYTES: Final = 4 * MAX_CHARACTERS  # no text that can be scored has more in UTF-8
@@ -98,7 +98,7 @@ def vcs_abi_version() -> int:
 
 def vcs_version() -> bytes:
     """The version of vcs-runtime."""
-    return vcs_runtime.__version__.encode()
+    return __version__.encode()
 
 
 def vcs_params_default(params: Any) -> None:
@@ -218,7 +218,7 @@ def vcs_signature(scorer: Any, buffer: Any, capacity: int) -> int:
     try:
         state = _handles.get(_address(scorer), ScorerState, "scorer")
         with state.model as opened:
-            line = signature(state.options, opened.embedder, opened.segmenter)
+            line = opened.signature_for(state.options)
     except BaseException as error:
         failed(error)
     return _copy_out(line, buffer, capacity)

@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 
 _CLOSED: Final = "the scorer's model was closed"
 

@@ -14,7 +14,7 @@ from importlib import import_module
 
 import click
 
-import vcs_runtime
+from vcs_runtime._version import __version__
 from vcs_runtime.errors import (
     BuildError,
     BundleError,
@@ -50,7 +50,7 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
-@click.version_option(vcs_runtime.__version__, prog_name="vcs-runtime")
+@click.version_option(__version__, prog_name="vcs-runtime")
 def cli() -> None:
     """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
 

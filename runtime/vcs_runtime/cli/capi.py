@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-import vcs_runtime
+from vcs_runtime import _version
 from vcs_runtime.errors import BuildError
 
 
@@ -35,7 +35,7 @@ def build(folder: Path, check: bool, bundle: str) -> None:
     click.echo(f"library      {built.file} ({building.SONAME}), {building.HEADER}, vcs_runtime.pc")
     click.echo(f"interpreter  {built.interpreter} (Python {platform.python_version()}, {built.python})")
     click.echo(f"packages     {', '.join(built.packages)}")
-    click.echo(f"vcs-runtime  {vcs_runtime.__version__} ({Path(vcs_runtime.__file__).parent})")
+    click.echo(f"vcs-runtime  {_version.__version__} ({Path(_version.__file__).parent})")
     if check:
         click.echo(f"example      {_run_example(folder.absolute(), bundle)}")
 

@@ -12,7 +12,7 @@ from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.fetch import fetch_default_bundle
 from vcs_runtime.cli.tables import MEANINGS, console
-from vcs_runtime.scorer import Scorer
+from vcs_runtime.scoring.scorer import Scorer
 
 _SHOWN = ("vcs", "gas", "las", "las_precision", "las_recall", "nas")
 

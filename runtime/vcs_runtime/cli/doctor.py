@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-import vcs_runtime
+from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path, home
@@ -61,7 +61,7 @@ def doctor(as_json: bool) -> None:
 
 
 def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
-    yield "vcs-runtime", vcs_runtime.__version__
+    yield "vcs-runtime", __version__
     yield "python", f"{platform.python_version()} ({sys.executable})"
     yield (
         "machine",

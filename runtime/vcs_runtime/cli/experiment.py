@@ -26,7 +26,7 @@ from vcs_runtime.experiments.results import Results, shown
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED
-from vcs_runtime.scorer import Scorer
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.progress import progress_bar
 

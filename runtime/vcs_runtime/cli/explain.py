@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from vcs_runtime.cli.score import (
 )
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import InputError
-from vcs_runtime.explain import (
+from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,
     MISSING,
@@ -35,12 +38,11 @@ from vcs_runtime.explain import (
     Chunk,
     Explanation,
     Thresholds,
-    explain_pairs,
     position,
     thresholds_said,
     verdict_counts,
 )
-from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.scoring.explanation import explain as explain_result
 
 _FILE = click.Path(path_type=Path)
 _COLOURS = {
@@ -104,12 +106,16 @@ def explain(
     failed = False
     with open_scorer(engine) as scorer:
         source = input_pairs(pairs, references, generated, wanted)
-        for pair, result, explanation in explain_pairs(scorer, source, options, thresholds):
-            named = pairs is not None
-            if explanation is None:
+        named = pairs is not None
+        for pair, result, evidence in chain.from_iterable(
+            scorer.stream(source, attrgetter("texts"), options)
+        ):
+            if evidence is None:
                 failed = True
                 click.echo(f"vcs-runtime: {f'{pair.name}: ' if named else ''}{result.error}", err=True)
-            elif as_json:
+                continue
+            explanation = explain_result(result, evidence, options.params, thresholds)
+            if as_json:
                 head = {"id": pair.name} if named else {}
                 click.echo(json.dumps({**head, **explanation.to_dict()}))
             else:

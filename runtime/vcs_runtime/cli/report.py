@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from vcs_runtime.cli.score import (
     scoring_options,
 )
 from vcs_runtime.errors import TextError
-from vcs_runtime.explain import Thresholds, explain_pairs
 from vcs_runtime.pairs import InputPair, count_pairs
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.explanation import Thresholds, explain
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import progress_bar
 
 _FILE = click.Path(path_type=Path)
@@ -116,9 +117,10 @@ def _single(
     options: Options,
     thresholds: Thresholds,
 ) -> None:
-    [(_, result, explanation)] = explain_pairs(scorer, pairs, options, thresholds)
-    if explanation is None:
+    [[(_, result, evidence)]] = scorer.stream(pairs, attrgetter("texts"), options)
+    if evidence is None:
         raise TextError(result.error)
+    explanation = explain(result, evidence, options.params, thresholds)
     if html:
         html.add(explanation)
         html.finish()

@@ -14,8 +14,8 @@ from vcs_numba import Params
 from vcs_runtime import jobs
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.errors import InputError
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.summary import Summary
 
 # docs/vcs.md, section 11; the result tables use chunk size 1 with LCT 0 and 1.

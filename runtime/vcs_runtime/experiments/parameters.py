@@ -13,8 +13,9 @@ from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.layouts import Case, Problems
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.scoring import realign
-from vcs_runtime.scorer import Evidence, Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Evidence
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import progress_bar
 
 _BLOCK = 64
@@ -53,7 +54,7 @@ def run(
     tables = [_settings(kept, scores, published, threshold), _cases(kept, scores)]
     options = {"threshold": threshold}
     settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
-    line = f"{signature(Options(chunk_sizes[0]), scorer.embedder, scorer.segmenter)}|{settings}"
+    line = f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"
     results = Results("parameters", line, options, counts, problems.found, tables=tables)
     results.write(out)
     return results

@@ -14,8 +14,9 @@ from vcs_numba import Params, score_batch
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import bertscore
 from vcs_runtime.experiments.lexical import METEOR, METRICS, identity, lexical_scores, meteor_is_there, need
-from vcs_runtime.scorer import Evidence, Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Evidence
+from vcs_runtime.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -122,7 +123,7 @@ class LongMetrics:
         own = [f"VCS_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
         self.columns = (*known.columns, *own, "Cosine", "LAS", *parts)
-        line = signature(self._options, scorer.embedder, scorer.segmenter)
+        line = scorer.signature_for(self._options)
         self.signature = f"{line}|lcts:{','.join(format(lct, 'g') for lct in lcts)}|{known.signature}"
 
     def score(self, jobs: Sequence[Job]) -> list[Scored]:

@@ -15,8 +15,8 @@ from vcs_runtime.experiments.layouts import Problems, Video
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 
 # The published names of the scores, and ours.
 _COMPONENTS = {"VCS": "vcs", "GAS": "gas", "LAS": "las", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
@@ -35,7 +35,7 @@ class ShortMetrics:
         self._options = Options(params=Params(lct=lct), short=True)
         names = (*known.columns, *_COMPONENTS)
         self.columns = tuple(_column(name, count) for count in REFERENCES for name in names)
-        line = signature(self._options, scorer.embedder, scorer.segmenter)
+        line = scorer.signature_for(self._options)
         self.signature = f"{line}|{known.signature}"
 
     def score(self, jobs: Sequence[Job]) -> list[Scored]:

@@ -1,1 +1,1 @@
-"""Texts to vectors: devices, ONNX Runtime sessions, batches, tokenizers, the embedder and its vector cache."""
+"""Texts to vectors: devices, ONNX Runtime sessions, tokenizers, batches, the embedder, its vector cache."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from vcs_runtime.columns import Columns, pairs_of, to_columns
 from vcs_runtime.errors import InputError
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Pair, Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.columns import Columns, pairs_of, to_columns
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Pair, Result
+from vcs_runtime.scoring.scorer import Scorer
 
 
 class ScoreBatch:
@@ -73,7 +73,7 @@ class ScoreBatch:
     def about(self) -> tuple[str, str, str]:
         """The signature of what this actor scores, its host, and how its device came about."""
         embedder = self._scorer.embedder
-        line = signature(self._options, embedder, self._scorer.segmenter)
+        line = self._scorer.signature_for(self._options)
         return line, platform.node(), f"{embedder.device.engine} ({embedder.device.reason})"
 
 

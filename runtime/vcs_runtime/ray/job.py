@@ -19,9 +19,8 @@ from vcs_runtime.pairs import InputPair
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import Kept
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Pair
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.summary import Summary
 
 _IN_FLIGHT = 2  # shards that an actor has: the next one is there when one is done

@@ -12,9 +12,16 @@ import numpy as np
 
 from vcs_numba import Orientation
 from vcs_runtime.errors import InputError
-from vcs_runtime.explain import LABELS, VERDICTS, Chunk, Explanation, thresholds_said, verdict_counts
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import Systems
+from vcs_runtime.scoring.explanation import (
+    LABELS,
+    VERDICTS,
+    Chunk,
+    Explanation,
+    thresholds_said,
+    verdict_counts,
+)
 
 #: Of a chunk no more characters than this are shown, and of a matrix no more cells a side.
 MOST_CHARACTERS: Final = 4000

@@ -11,9 +11,9 @@ import numpy as np
 
 from vcs_runtime import plot_tables, plots
 from vcs_runtime.errors import InputError
-from vcs_runtime.explain import LABELS, Explanation
 from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
+from vcs_runtime.scoring.explanation import LABELS, Explanation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,18 +6,20 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nlargest, nsmallest
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError
-from vcs_runtime.explain import Thresholds, explain_pairs
 from vcs_runtime.jobs import read_records
 from vcs_runtime.pairs import InputPair, read_pairs
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.systems import Systems
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.explanation import Thresholds, explain
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 
 Advance = Callable[[int], None]
 
@@ -61,8 +63,9 @@ def report_pairs(
 ) -> Systems:  # fmt: skip
     """Explain every pair, give each a page of `report`, and return what is to be said of all."""
     systems = Systems()
-    systems.begin(name, signature(options, scorer.embedder, scorer.segmenter))
-    for pair, result, explanation in explain_pairs(scorer, pairs, options, thresholds):
+    systems.begin(name, scorer.signature_for(options))
+    for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
+        explanation = evidence and explain(result, evidence, options.params, thresholds)
         page = report.add(explanation, str(pair.name)) if report and explanation else None
         systems.add(pair.name, result.to_dict(), page)
         advance(1)
@@ -84,22 +87,22 @@ def report_scores(
         made: dict[Any, int] = {}
         first = next(read_scores(path))
         if scorer and report:
-            ours = signature(options, scorer.embedder, scorer.segmenter)
+            ours = scorer.signature_for(options)
             if first["signature"] != ours:
                 raise InputError(
                     f"{path}: scored as {first['signature']}, this run is {ours}: give the same options"
                 )
             wanted = _extremes(path, pages)
             chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in wanted)
-            for pair, result, explanation in explain_pairs(scorer, chosen, options, thresholds):
-                if explanation is None or result.vcs != wanted[pair.name]:
+            blocks = scorer.stream(chosen, attrgetter("texts"), options)
+            for pair, result, evidence in chain.from_iterable(blocks):
+                if evidence is None or result.vcs != wanted[pair.name]:
                     raise InputError(
                         f"{path}: id {pair.name!r} scored {wanted[pair.name]}, but its texts in "
                         f"{pairs[number]} score {result.vcs}: they are not those that were scored"
                     )
-                made[pair.name] = report.add(
-                    explanation, f"{name}: {pair.name}" if number or len(files) > 1 else str(pair.name)
-                )
+                title = f"{name}: {pair.name}" if len(files) > 1 else str(pair.name)
+                made[pair.name] = report.add(explain(result, evidence, options.params, thresholds), title)
                 advance(1)
         systems.begin(name, first["signature"])
         for row in read_scores(path):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.explain import LABELS, VERDICTS
+from vcs_runtime.scoring.explanation import LABELS, VERDICTS
 from vcs_runtime.summary import Statistic, Summary
 
 #: The scores that the table of pairs shows.

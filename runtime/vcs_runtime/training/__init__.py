@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Reference
+from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training import service
 from vcs_runtime.training.metric import State, TextMetric
 from vcs_runtime.training.scorer import TrainingScorer

@@ -10,8 +10,7 @@ from fractions import Fraction
 from typing import Any, TypedDict
 
 from vcs_numba import Scores
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Reference
+from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training.scorer import TrainingScorer
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 from vcs_numba import Params, Scores
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.columns import plain
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.device import choose_device
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Pair, Reference
+from vcs_runtime.scoring.columns import plain
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.segmentation.segmenter import CHOICES
-from vcs_runtime.signature import Options
 from vcs_runtime.training import service
 
 _DEFAULTS = Params()

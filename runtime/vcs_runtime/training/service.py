@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options, signature
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.training.deadlines import Clock, settle
 
 LOG = logging.getLogger("vcs_runtime.training")
@@ -117,7 +117,7 @@ class _Service:
 
     def _score(self, scorer: Scorer, requests: list[_Request], options: Options) -> None:
         """Settle requests, each when its last pair is scored. Those that are late already are skipped."""
-        self._signatures.setdefault(options, signature(options, scorer.embedder, scorer.segmenter))
+        self._signatures.setdefault(options, scorer.signature_for(options))
         waiting: deque[_Request] = deque()
 
         def pairs() -> Iterator[Any]:

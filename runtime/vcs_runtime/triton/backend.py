@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Params, Scores
-from vcs_runtime.columns import to_columns
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.columns import to_columns
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.scorer import Scorer
 
 INPUTS = ("reference", "generated")
 SCORES = Scores._fields

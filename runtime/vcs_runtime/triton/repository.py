@@ -15,7 +15,7 @@ from typing import Any
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""

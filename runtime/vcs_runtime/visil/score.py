@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import vcs_runtime
+from vcs_runtime._version import __version__
 from vcs_runtime.errors import TextError, unknown_choice
 from vcs_runtime.text.cleaning import check_string
 from vcs_runtime.visil.logprobs import Image, LogProbs, Part, by_word, check
@@ -96,7 +96,7 @@ class Options:
         fields = {
             "def": DEFINITION, "model": fingerprint, "prompt": self.wording.version, "frames": frames,
             "samples": self.samples, "method": self.method, "count": self.count,
-            "v": vcs_runtime.__version__,
+            "v": __version__,
         }  # fmt: skip
         return "|".join(["visil", *(f"{key}:{value}" for key, value in fields.items())])
 

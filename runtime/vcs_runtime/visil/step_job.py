@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import vcs_runtime
+from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments.layouts import read_jsonl
 from vcs_runtime.jobs import OutputFile
@@ -36,7 +36,7 @@ class Step:
     def signature(self, row: Mapping[str, Any]) -> str:
         """What the result depends on besides the line, in fields `key:value` separated by "|"."""
         shown = "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
-        return f"visil|step:{self.name}|{self.by}{shown}|v:{vcs_runtime.__version__}"
+        return f"visil|step:{self.name}|{self.by}{shown}|v:{__version__}"
 
     def lines(self, item: Item) -> list[dict[str, Any]]:
         """The output's lines for a video."""

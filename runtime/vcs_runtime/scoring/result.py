@@ -1,12 +1,19 @@
-"""What scoring one pair gives back."""
+"""What is scored, and what scoring a pair gives back: its result, and the evidence behind it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from vcs_numba import Scores
+
+Reference = str | Sequence[str]
+Pair = tuple[Reference, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +53,16 @@ class Result:
         if self.n_references > 1:
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}
         return {**result, "signature": self.signature}
+
+
+class Evidence(NamedTuple):
+    """What a pair's scores were computed from: of several references, with the one that won.
+
+    chunks      of the reference, and of the generated text
+    similarity  `(n_ref, n_gen)` float64, the cosines of the chunks
+    gas         the cosine of the whole texts
+    """
+
+    chunks: tuple[list[str], list[str]]
+    similarity: npt.NDArray[np.float64]
+    gas: float

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 
-import vcs_runtime
-from vcs_numba import Params
-from vcs_runtime.errors import unknown_choice
+from vcs_runtime._version import __version__
 from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.segmentation.segmenter import Segmenter
 
 DEFINITION = "1.0.0"  # whose formulas these are: the reference package's only release
-AGGREGATES = ("max", "mean")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How pairs are scored.
-
-    chunk_size   segments joined to one chunk, at least 1 (docs/vcs.md, section 1)
-    params       of the alignment core
-    aggregate    of several references: the best ("max") or the mean of all scores ("mean")
-    short        words take the place of chunks (VCS_short; docs/vcs.md, section 10)
-    """
-
-    chunk_size: int = 1
-    params: Params = Params()
-    aggregate: str = "max"
-    short: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
-            raise ValueError(f"chunk_size must be a whole number of at least 1, not {self.chunk_size!r}")
-        if not isinstance(self.params, Params):
-            raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
-        if self.aggregate not in AGGREGATES:
-            raise unknown_choice("aggregate", self.aggregate, AGGREGATES)
 
 
 def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str:
@@ -73,6 +46,6 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
         f"long:{spec.long_text}/{spec.max_tokens}",
         f"prec:{spec.precision}",
         f"engine:{embedder.device.engine}",
-        f"v:{vcs_runtime.__version__}",
+        f"v:{__version__}",
     ]
     return "|".join(fields)

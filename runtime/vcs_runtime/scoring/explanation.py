@@ -7,8 +7,7 @@ Everything is read off `vcs_numba.align` and the scorer's chunks; what a part co
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
@@ -18,10 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
-from vcs_runtime.pairs import InputPair
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Evidence, Scorer
-from vcs_runtime.signature import Options
+from vcs_runtime.scoring.result import Evidence, Result
 
 #: Verdicts on generated chunks, and on the reference's.
 IN_PLACE, SHIFTED, MOVED, UNSUPPORTED = "in place", "shifted", "moved", "weakly supported"
@@ -139,7 +135,7 @@ class Explanation:
 def explain(
     result: Result, evidence: Evidence, params: Params, thresholds: Thresholds = Thresholds()
 ) -> Explanation:
-    """Explain a Result of `Scorer.iter_evidence` that was scored with `params`."""
+    """Explain a Result of `Scorer.stream` that was scored with `params`."""
     alignment = align(evidence.similarity, params)
     reference, generated = evidence.chunks
     return Explanation(
@@ -152,22 +148,6 @@ def explain(
         params=params,
         thresholds=thresholds,
     )
-
-
-def explain_pairs(
-    scorer: Scorer, pairs: Iterable[InputPair], options: Options, thresholds: Thresholds = Thresholds()
-) -> Iterator[tuple[InputPair, Result, Explanation | None]]:
-    """Explain a stream of pairs in flat memory, in order; None for a pair that cannot be scored."""
-    waiting: deque[InputPair] = deque()
-
-    def texts() -> Iterator[Any]:
-        for pair in pairs:
-            waiting.append(pair)
-            yield pair.texts
-
-    for result, evidence in scorer.iter_evidence(texts(), options):
-        explanation = None if evidence is None else explain(result, evidence, options.params, thresholds)
-        yield waiting.popleft(), result, explanation
 
 
 def shares(scores: Scores) -> dict[str, float]:

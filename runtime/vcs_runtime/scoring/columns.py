@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Scores
-from vcs_runtime.result import Result
-from vcs_runtime.scorer import Pair
+from vcs_runtime.scoring.result import Pair, Result
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -1,0 +1,72 @@
+"""`Options`, how pairs are scored, and `ScorerConfig`, how a scorer is opened."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from vcs_numba import Params
+from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.errors import unknown_choice
+
+AGGREGATES = ("max", "mean")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pairs are scored.
+
+    chunk_size   segments joined to one chunk, at least 1 (docs/vcs.md, section 1)
+    params       of the alignment core
+    aggregate    of several references: the best ("max") or the mean of all scores ("mean")
+    short        words take the place of chunks (VCS_short; docs/vcs.md, section 10)
+    """
+
+    chunk_size: int = 1
+    params: Params = Params()
+    aggregate: str = "max"
+    short: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
+            raise ValueError(f"chunk_size must be a whole number of at least 1, not {self.chunk_size!r}")
+        if not isinstance(self.params, Params):
+            raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
+        if self.aggregate not in AGGREGATES:
+            raise unknown_choice("aggregate", self.aggregate, AGGREGATES)
+
+
+@dataclass(frozen=True)
+class ScorerConfig:
+    """How a scorer is opened: plain values that can be compared, hashed and pickled.
+
+    Parameters
+    ----------
+    bundle
+        Folder of the bundle, or "default"; an opened `Bundle` where nothing needs to be pickled.
+    device
+        "auto" (a TensorRT engine of the bundle that fits, else CUDA, else the CPU), "cpu", "cuda:N" or
+        "tensorrt:N". A named device is used or refused.
+    cache
+        Folder in which vectors are kept between runs and shared by processes. None: no folder.
+    threads
+        CPU threads of the model. None: all cores that this process may use.
+    memory_mb
+        MiB for vectors of texts that come again: within it each distinct text is embedded once. A sixteenth
+        of it each is for the sentences found by rules and by the learned segmenter.
+    segmenter
+        "auto" (rules for pairs whose texts all have sentence punctuation, the learned segmenter for all
+        others, as far as the bundle has them), "rules" or "learned" for every pair, or another bundle
+        whose segmenter is used.
+    gpu_mem_gb
+        GB (10^9 bytes) of GPU memory that embedder and segmenter may take together, weights included, shared
+        out in proportion to their weights. None: no limit.
+    """
+
+    bundle: str | os.PathLike[str] | Bundle = "default"
+    device: str = "auto"
+    cache: str | os.PathLike[str] | None = None
+    threads: int | None = None
+    memory_mb: int = 256
+    segmenter: str | os.PathLike[str] | Bundle = "auto"
+    gpu_mem_gb: float | None = None
