@@ -15,7 +15,7 @@ from augment import augment, recase
 from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import RulesSpec
-from vcs_runtime.pairs import read_pairs
+from vcs_runtime.jobs.pairs import read_pairs
 from vcs_runtime.segmentation.rules import TERMINATORS, Rules
 from vcs_runtime.segmentation.word_features import word_features
 from vcs_runtime.text.cleaning import strip_punctuation

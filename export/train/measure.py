@@ -19,7 +19,7 @@ from corpus import sentences_of, stripped
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.device import choose_device
-from vcs_runtime.pairs import read_pairs
+from vcs_runtime.jobs.pairs import read_pairs
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules
 

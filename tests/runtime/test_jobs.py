@@ -14,14 +14,16 @@ import pytest
 
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime import Options, Scorer, jobs
+from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.run import score_file
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.preparation import Preparation
-from vcs_runtime.summary import Summary
 
 
 def run(scorer: Scorer, source: Path, output: Path | None, **options: bool) -> Summary:
-    return jobs.run(scorer, source, output, Options(), progress=False, **options)
+    return score_file(scorer, source, output, Options(), progress=False, **options)
 
 
 def test_one_line_a_pair_in_order_with_scores_and_signature(
@@ -58,7 +60,7 @@ def test_failed_pairs_are_reported_and_listed(scorer: Scorer, tmp_path: Path) ->
     source = tmp_path / "p.jsonl"
     write_pairs(source, rows)
     messages: list[str] = []
-    summary = jobs.run(
+    summary = score_file(
         scorer, source, tmp_path / "o.jsonl", Options(), report_failure=messages.append, progress=False
     )
     assert (summary.scored, summary.failed) == (1, 3)
@@ -131,17 +133,17 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     scorer: Scorer, pairs_file: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out.jsonl"
-    jobs.run(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
+    score_file(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
     before = output.read_bytes()
     with pytest.raises(InputError, match=r"out\.jsonl line 1: scored as .*chunk:2.*, this run is .*chunk:1"):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"
     write_pairs(other, [{"id": "x", "reference": story(1), "generated": story(2)}])
     with pytest.raises(InputError, match="this is the output of another input"):
-        jobs.run(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+        score_file(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
     write_pairs(other, read_lines(pairs_file)[:3])
     with pytest.raises(InputError, match="more lines than"):
-        jobs.run(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+        score_file(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
     foreign = tmp_path / "foreign.jsonl"
     foreign.write_text('{"some": "file"}\n')
     with pytest.raises(InputError, match="no line of an earlier run"):
@@ -175,7 +177,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
 def test_two_jobs_cannot_write_one_output(scorer: Scorer, pairs_file: Path, tmp_path: Path) -> None:
     with (
-        jobs.OutputFile(tmp_path / "out.jsonl"),
+        OutputFile(tmp_path / "out.jsonl"),
         pytest.raises(InputError, match="another process is writing"),
     ):
         run(scorer, pairs_file, tmp_path / "out.jsonl", resume=True)
@@ -212,7 +214,7 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
         from pathlib import Path
         from vcs_runtime import Options, Scorer, jobs
         with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
-            jobs.run(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
+            score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """
 

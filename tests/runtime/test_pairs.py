@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
 
 GOOD = {"id": "a", "reference": "One. Two.", "generated": "Three."}
 

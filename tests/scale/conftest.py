@@ -9,7 +9,8 @@ import pytest
 
 from support.stories import story, write_pairs
 from support.tiny_bert import build_tiny_bundle
-from vcs_runtime import Options, Scorer, jobs
+from vcs_runtime import Options, Scorer
+from vcs_runtime.jobs.run import score_file
 
 
 @pytest.fixture(scope="session")
@@ -69,5 +70,5 @@ def source(rows: list[dict[str, object]], tmp_path_factory: pytest.TempPathFacto
 def plain(scorer: Scorer, source: Path) -> bytes:
     """The output of one process."""
     output = source.with_name("plain.jsonl")
-    jobs.run(scorer, source, output, Options(), progress=False)
+    score_file(scorer, source, output, Options(), progress=False)
     return output.read_bytes()

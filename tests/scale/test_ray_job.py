@@ -15,10 +15,16 @@ import pytest
 from support.killed import kill_when_it_writes
 from support.ray_processes import kill_one
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime import BundleError, DeviceError, Options, Scorer, jobs
+from vcs_runtime import (
+    BundleError,
+    DeviceError,
+    Options,
+    Scorer,
+)
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.run import score_file as score_here
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray import job, score_file, shards
-from vcs_runtime.summary import Summary
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +125,7 @@ def test_two_machines_give_the_output_of_one_process(
     assert kept, "no shard was finished before its turn: the order was not tried"
     assert not (tmp_path / "o.jsonl.shards").exists()
     expected: list[str] = []
-    alone = jobs.run(scorer, source, None, Options(), report_failure=expected.append, progress=False)
+    alone = score_here(scorer, source, None, Options(), report_failure=expected.append, progress=False)
     assert messages == expected
     assert (summary.scored, summary.failed, summary.resumed) == (36, 4, 0)
     assert {**summary.to_dict(), "seconds": 0} == {**alone.to_dict(), "seconds": 0}
@@ -130,7 +136,7 @@ def test_options_and_threads_do_not_change_that(
 ) -> None:
     options = Options(chunk_size=2, aggregate="mean")
     run(tmp_path / "o.jsonl", options=options, actors=2, threads=2)
-    jobs.run(scorer, source, tmp_path / "plain.jsonl", options, progress=False)
+    score_here(scorer, source, tmp_path / "plain.jsonl", options, progress=False)
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
 
 
@@ -184,7 +190,7 @@ def test_either_engine_goes_on_where_the_other_stopped(
     part = b"".join(plain.splitlines(keepends=True)[:cut]) + b'{"id": "torn'
     for output, go_on in (
         (tmp_path / "a.jsonl", lambda path: run(path, resume=True, actors=1)),
-        (tmp_path / "b.jsonl", lambda path: jobs.run(scorer, source, path, Options(), resume=True, progress=False)),
+        (tmp_path / "b.jsonl", lambda path: score_here(scorer, source, path, Options(), resume=True, progress=False)),
     ):  # fmt: skip
         output.write_bytes(part)
         assert go_on(output).resumed == cut
@@ -255,7 +261,7 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
     texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(1000)]
     write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
-    jobs.run(scorer, source, whole, Options(), progress=False)
+    score_here(scorer, source, whole, Options(), progress=False)
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--engine", "ray", "--address", cluster, "--actors", "2"]
     finished = kill_when_it_writes(command, output)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from vcs_runtime.errors import CacheError, InputError, ModelError, TextError
-from vcs_runtime.jobs import OutputFile
+from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.visil import (
     Forced,
     Image,

@@ -26,7 +26,7 @@ from vcs_runtime.cli.score import (
 )
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import InputError
-from vcs_runtime.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
 from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,

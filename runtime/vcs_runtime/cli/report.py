@@ -21,7 +21,7 @@ from vcs_runtime.cli.score import (
     scoring_options,
 )
 from vcs_runtime.errors import TextError
-from vcs_runtime.pairs import InputPair, count_pairs
+from vcs_runtime.jobs.pairs import InputPair, count_pairs
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
 from vcs_runtime.scoring.explanation import Thresholds, explain

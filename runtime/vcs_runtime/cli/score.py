@@ -11,12 +11,12 @@ import click
 from click.core import ParameterSource
 
 from vcs_numba import Params
-from vcs_runtime import jobs
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.run import score_file as score_here
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.summary import Summary
 
 # docs/vcs.md, section 11; the result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
@@ -156,7 +156,7 @@ def score(
             summary = _score_on_ray(address, pairs, output, options, actors=actors, **engine, **job)
         else:
             with open_scorer(engine) as scorer:
-                summary = jobs.run(scorer, pairs, output, options, **job)
+                summary = score_here(scorer, pairs, output, options, **job)
         if as_json:
             click.echo(json.dumps(summary.to_dict()))
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.summary import Summary
 
 # What each score says, in the order of the table; names as in the result.
 MEANINGS = {

@@ -12,7 +12,7 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments.layouts import Problems
 from vcs_runtime.experiments.results import write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics
-from vcs_runtime.jobs import OutputFile
+from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
@@ -35,7 +35,7 @@ def run_jobs(
     without what failed.
 
     Resuming goes on behind the last whole line, which must be of the same jobs and the same signature.
-    Raises InputError as `vcs_runtime.jobs` does.
+    Raises InputError as `jobs.run.score_file` does.
     """
     found: dict[str, dict[str, float]] = {}
     path = out.folder / "pairs.jsonl"

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs import read_records
+from vcs_runtime.jobs.jsonl import read_records
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import write_shard
 from vcs_runtime.scoring.columns import Columns, to_columns
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.summary import Summary
 
 if TYPE_CHECKING:
     from ray.data import Dataset

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.jobs import Block, record_of, run_blocks
-from vcs_runtime.pairs import InputPair
+from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.run import Block, record_of, run_blocks
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import Kept
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
-from vcs_runtime.summary import Summary
 
 _IN_FLIGHT = 2  # shards that an actor has: the next one is there when one is done
 _AHEAD = 1000  # shards that may be finished before their turn, held in memory
@@ -44,7 +44,7 @@ def score_file(
     progress: bool = True,
     **engine: Any,
 ) -> Summary:
-    """`jobs.run` by a pool of Ray's actors; Ray must be connected (`connected`).
+    """`jobs.run.score_file` by a pool of Ray's actors; Ray must be connected (`connected`).
 
     actors         how many; default: as many as the cluster has room for
     threads        CPUs of an actor, and threads of its model; default: 1

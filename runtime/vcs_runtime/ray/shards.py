@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs import Block, read_records
-from vcs_runtime.pairs import InputPair
+from vcs_runtime.jobs.jsonl import read_records
+from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.run import Block
 
 # A shard is what a scorer takes at a time: its batches are then as full as in one process.
 _SHARD_CHARACTERS = 200_000

@@ -13,8 +13,8 @@ from typing import Any
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs import read_records
-from vcs_runtime.pairs import InputPair, read_pairs
+from vcs_runtime.jobs.jsonl import read_records
+from vcs_runtime.jobs.pairs import InputPair, read_pairs
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring.explanation import Thresholds, explain

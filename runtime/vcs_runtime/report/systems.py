@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.jobs.summary import Statistic, Summary
 from vcs_runtime.scoring.explanation import LABELS, VERDICTS
-from vcs_runtime.summary import Statistic, Summary
 
 #: The scores that the table of pairs shows.
 SHOWN: Final = (

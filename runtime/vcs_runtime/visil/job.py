@@ -11,7 +11,7 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments.layouts import read_jsonl
-from vcs_runtime.jobs import OutputFile
+from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.items import Item, read_items

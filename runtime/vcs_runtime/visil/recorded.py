@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import CacheError, InputError, ModelError
-from vcs_runtime.jobs import OutputFile
+from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
 
 

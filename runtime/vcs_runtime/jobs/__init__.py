@@ -1,0 +1,1 @@
+"""Files of pairs in, files of scores out: reading, resuming, summing up."""
