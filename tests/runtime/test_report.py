@@ -13,10 +13,9 @@ from click.testing import CliRunner, Result
 
 from support.explained import drawn, explained
 from support.stories import story, write_pairs
-from vcs_runtime import plot_tables
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
-from vcs_runtime.report import HtmlReport, Systems, write_pdf
+from vcs_runtime.report import HtmlReport, Systems, figure_tables, write_pdf
 from vcs_runtime.report.pdf import figures
 
 HOSTILE = (
@@ -148,7 +147,7 @@ def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("n_ref", "n_gen"), [(1, 1), (2, 2), (5, 40), (200, 150)])
 def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_path: Path) -> None:
     e = drawn(n_ref, n_gen)
-    count = 8 + sum(plot_tables.pages(rows(e)) for _, rows in plot_tables.PAGED.values())
+    count = 8 + sum(figure_tables.pages(rows(e)) for _, rows in figure_tables.PAGED.values())
     drawings = list(figures(e))
     assert len(drawings) == count
     for figure in drawings:
@@ -159,12 +158,12 @@ def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_pat
 
 
 def test_a_chunk_stays_on_one_page() -> None:
-    rows: plot_tables.Rows = [(str(i) if i % 3 == 0 else "", "", f"line {i}") for i in range(100)]
-    starts = plot_tables._starts(rows)
+    rows: figure_tables.Rows = [(str(i) if i % 3 == 0 else "", "", f"line {i}") for i in range(100)]
+    starts = figure_tables._starts(rows)
     assert starts == [0, 45, 90]
-    assert plot_tables.pages(rows) == 3
-    assert plot_tables._starts([("1", "", "")] * 92) == [0, 46]
-    assert plot_tables._starts([]) == [0]
+    assert figure_tables.pages(rows) == 3
+    assert figure_tables._starts([("1", "", "")] * 92) == [0, 46]
+    assert figure_tables._starts([]) == [0]
 
 
 def run(*arguments: object) -> Result:

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from vcs_runtime import plots
 from vcs_runtime.cli.explain import chosen_thresholds, input_pairs, threshold_options
 from vcs_runtime.cli.score import (
     chosen_options,
@@ -22,7 +21,7 @@ from vcs_runtime.cli.score import (
 )
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.pairs import InputPair, count_pairs
-from vcs_runtime.report import HtmlReport, pdf
+from vcs_runtime.report import HtmlReport, figures, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
 from vcs_runtime.scoring.explanation import Thresholds, explain
 from vcs_runtime.scoring.options import Options
@@ -66,7 +65,7 @@ def report(
     if kind not in (".html", ".pdf"):
         raise click.UsageError("--output must end in .html or .pdf")
     if kind == ".pdf":
-        plots.need_matplotlib()
+        figures.need_matplotlib()
     single = bool(references) or generated is not None
     if single == bool(sources) or (single and (not references or generated is None)):
         raise click.UsageError("give PAIRS or SCORES, or --reference and --generated")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcs_runtime import plot_tables, plots
 from vcs_runtime.errors import InputError
+from vcs_runtime.report import figure_tables, figures
 from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
 from vcs_runtime.scoring.explanation import LABELS, Explanation
@@ -23,22 +23,22 @@ _LISTED = 20  # of the worst and of the best pairs
 
 def figures(e: Explanation) -> Iterator[Figure]:
     """Every view of a pair, in the order of the report."""
-    yield plots.summary(e)
-    yield plots.configuration(e)
+    yield figures.summary(e)
+    yield figures.configuration(e)
     yield from _pages("chunks", e)
-    for view in (plots.similarity, plots.windows):
+    for view in (figures.similarity, figures.windows):
         yield view(e)
     yield from _pages("best_match", e)
-    for view in (plots.las, plots.nas_d, plots.nas_l):
+    for view in (figures.las, figures.nas_d, figures.nas_l):
         yield view(e)
     yield from _pages("segments_precision", e)
     yield from _pages("segments_recall", e)
-    yield plots.regularizer(e)
+    yield figures.regularizer(e)
 
 
 def _pages(name: str, e: Explanation) -> Iterator[Figure]:
-    view, rows = plot_tables.PAGED[name]
-    return (view(e, page) for page in range(plot_tables.pages(rows(e))))
+    view, rows = figure_tables.PAGED[name]
+    return (view(e, page) for page in range(figure_tables.pages(rows(e))))
 
 
 def write_pdf(e: Explanation, path: Path) -> None:
@@ -65,7 +65,7 @@ def write_overview(systems: Systems, title: str, path: Path) -> None:
                 for row in rows
             ]
             at = (0.0, 0.36, *np.linspace(0.54, 0.92, 6).tolist())
-            pdf.savefig(plot_tables.table(what, ("pair", "system", *names), lines, at))
+            pdf.savefig(figure_tables.table(what, ("pair", "system", *names), lines, at))
 
 
 def _systems(systems: Systems, title: str) -> Figure:
@@ -83,12 +83,12 @@ def _systems(systems: Systems, title: str) -> Figure:
             f"{s.mean:.3f}", (s.mean, i), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
         )
     labels = [
-        plot_tables.printable(f"{shortened(name, 40)} ({systems.summaries[i].scored})")
+        figure_tables.printable(f"{shortened(name, 40)} ({systems.summaries[i].scored})")
         for i, (name, _) in enumerate(found)
     ]
     axes.set_yticks(range(len(found)), labels, parse_math=False)
     axes.set(xlabel="VCS: mean and its 95 % interval", ylim=(len(found) - 0.4, -0.6))
-    figure.suptitle(plot_tables.printable(title), parse_math=False)
+    figure.suptitle(figure_tables.printable(title), parse_math=False)
     return figure
 
 
@@ -102,13 +102,13 @@ def _distributions(systems: Systems) -> Iterator[Figure]:
             np.clip(systems.values(i, "vcs"), 0, 1), bins=np.linspace(0, 1, 41).tolist(), color="#0072b2"
         )
         axes.set(xlabel="VCS", ylabel="pairs")
-        axes.set_title(plot_tables.printable(name), parse_math=False)
+        axes.set_title(figure_tables.printable(name), parse_math=False)
         yield figure
 
 
 @contextmanager
 def _bound(path: Path, title: str) -> Iterator[Any]:
-    plots.need_matplotlib()
+    figures.need_matplotlib()
     from matplotlib.backends.backend_pdf import PdfPages
 
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vcs_numba import Orientation
-from vcs_runtime.plot_tables import table
+from vcs_runtime.report.figure_tables import table
 from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,
