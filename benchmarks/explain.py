@@ -27,7 +27,7 @@ import numpy as np
 
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
-from vcs_runtime.experiments.layouts import Problems, read_cases, read_vatex
+from vcs_runtime.experiments.datasets import Problems, read_cases, read_vatex
 from vcs_runtime.scoring.explanation import (
     MISSING,
     MOVED,

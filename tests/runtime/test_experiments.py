@@ -19,7 +19,7 @@ from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import DeviceError, InputError
 from vcs_runtime.experiments import corruptions, lexical, plots
-from vcs_runtime.experiments.layouts import POSITIONS, SERIES
+from vcs_runtime.experiments.datasets import POSITIONS, SERIES
 
 METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
            "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip

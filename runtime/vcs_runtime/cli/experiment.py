@@ -16,7 +16,7 @@ from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
-from vcs_runtime.experiments import corruptions, layouts, plots
+from vcs_runtime.experiments import corruptions, datasets, plots
 from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
@@ -112,8 +112,8 @@ def corruption(
 def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int, **run: Any) -> None:
     """Score all ordered pairs of authors who described the same scenes."""
     problems = _problems()
-    texts = layouts.read_authors(data, problems)
-    published = layouts.read_published_authors(source, problems) if source else {}
+    texts = datasets.read_authors(data, problems)
+    published = datasets.read_published_authors(source, problems) if source else {}
     with _metrics(run, lcts, chunk_size) as (metrics, out):
         results = authors_study.run(texts, published, metrics, out, problems)
     _finish(results, out.folder)
@@ -128,7 +128,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
 def vatex(data: Path, lct: float, resamples: int, seed: int, **run: Any) -> None:
     """Correlate VCS_short and its components, with 1 and 9 references, with human ratings."""
     problems = _problems()
-    videos = layouts.read_vatex(data, problems)
+    videos = datasets.read_vatex(data, problems)
     with _engine(run) as (scorer, known, out):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
         results = vatex_study.run(videos, metrics, out, problems, resamples=resamples, seed=seed)
@@ -155,7 +155,7 @@ def rank(
 ) -> None:  # fmt: skip
     """Score every model of a folder and rank them, with intervals and paired tests."""
     problems = _problems()
-    references = layouts.read_descriptions(source, problems)
+    references = datasets.read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     given = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     with _metrics(run, lcts, chunk_size) as (metrics, out):
@@ -210,7 +210,7 @@ def parameters(
 def make_corruptions(source: Path, seed: int, out: Path, bundle: str, segmenter: str, device: str) -> None:
     """Corrupt your own descriptions, by segments: a data folder for `corruption`."""
     problems = _problems()
-    texts = layouts.read_descriptions(source, problems)
+    texts = datasets.read_descriptions(source, problems)
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
         raise InputError(f"{source}: {several[0]}: several references; one text each is corrupted")
@@ -227,14 +227,14 @@ def make_corruptions(source: Path, seed: int, out: Path, bundle: str, segmenter:
     _exit(problems.found)
 
 
-def _read(data: Path, problems: layouts.Problems) -> tuple[list[layouts.Case], dict[str, dict[str, float]]]:
-    cases = layouts.read_cases(data, problems)
-    folder = layouts.find_published(data, "comparison")
-    return cases, layouts.read_published(folder, problems) if folder else {}
+def _read(data: Path, problems: datasets.Problems) -> tuple[list[datasets.Case], dict[str, dict[str, float]]]:
+    cases = datasets.read_cases(data, problems)
+    folder = datasets.find_published(data, "comparison")
+    return cases, datasets.read_published(folder, problems) if folder else {}
 
 
-def _problems() -> layouts.Problems:
-    return layouts.Problems(lambda message: click.echo(f"vcs-runtime: {message}", err=True))
+def _problems() -> datasets.Problems:
+    return datasets.Problems(lambda message: click.echo(f"vcs-runtime: {message}", err=True))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from vcs_runtime.cli.visil_model import (
 )
 from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.layouts import read_jsonl
+from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.experiments.lexical import need
 from vcs_runtime.experiments.plots import need_matplotlib
 from vcs_runtime.visil import job, plots, probing

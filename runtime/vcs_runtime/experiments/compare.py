@@ -10,7 +10,7 @@ import numpy as np
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError, unknown_choice
-from vcs_runtime.experiments.layouts import read_jsonl
+from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED, Difference, paired_difference
 
 

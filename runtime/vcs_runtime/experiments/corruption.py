@@ -8,7 +8,7 @@ import numpy as np
 
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.agreement import Found, agreement
-from vcs_runtime.experiments.layouts import TABLE_1_INVALID, Case, Problems
+from vcs_runtime.experiments.datasets import TABLE_1_INVALID, Case, Problems
 from vcs_runtime.experiments.plots import plot_all
 from vcs_runtime.experiments.results import Cell, Results, Table, means_table
 from vcs_runtime.experiments.running import Output, run_jobs

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcs_numba import Params
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.layouts import Case, Problems
+from vcs_runtime.experiments.datasets import Case, Problems
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.scoring import realign
 from vcs_runtime.scoring.options import Options

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.experiments.layouts import Case
+from vcs_runtime.experiments.datasets import Case
 
 Found = Mapping[str, Mapping[str, float]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.experiments.layouts import Problems
+from vcs_runtime.experiments.datasets import Problems
 from vcs_runtime.experiments.results import write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics
 from vcs_runtime.jobs.jsonl import OutputFile

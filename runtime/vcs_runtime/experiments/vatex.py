@@ -11,7 +11,7 @@ import numpy as np
 from vcs_numba import Params
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.layouts import Problems, Video
+from vcs_runtime.experiments.datasets import Problems, Video
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge

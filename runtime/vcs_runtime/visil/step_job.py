@@ -10,7 +10,7 @@ from typing import Any
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.experiments.layouts import read_jsonl
+from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.items import MADE, Item, read_items
