@@ -32,9 +32,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vcs_export.bert import open_bert
-from vcs_export.boundary import BoundaryRecipe, build_boundary_bundle
+from vcs_export.boundary import build_boundary_bundle
 from vcs_export.checkpoint import TOKENIZER, WEIGHTS
-from vcs_export.recipe import load_recipe
+from vcs_export.recipe import BoundaryRecipe, load_recipe
 from vcs_export.sources import stage
 from vcs_runtime.bundle.integrity import sha256_of
 

@@ -29,6 +29,7 @@ from vcs_export.graph.transformer import (
     embeddings,
     feed_forward,
 )
+from vcs_export.recipe import BoundaryRecipe
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec
@@ -54,18 +55,6 @@ class Updates:
     path: Path
     layers: int
     tensors: Mapping[str, NDArray[np.float32]]
-
-
-@dataclass(frozen=True)
-class BoundaryRecipe:
-    """The boundary model that goes with a checkpoint: the file of its updates, and how the runtime runs it
-    (`BoundarySpec`)."""
-
-    name: str
-    updates: Path
-    max_tokens: int
-    stride: int
-    threshold: float
 
 
 def build_boundary_bundle(

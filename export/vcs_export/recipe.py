@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.bert import FILES, BertConfig
-from vcs_export.boundary import BoundaryRecipe
 from vcs_export.checkpoint import TOKENIZER, WEIGHTS
 from vcs_export.decoder import DecoderConfig
 from vcs_export.errors import ExportError, os_reason
@@ -43,6 +42,18 @@ class PinnedFile:
 
     size: int
     sha256: str
+
+
+@dataclass(frozen=True)
+class BoundaryRecipe:
+    """The boundary model that goes with a checkpoint: the file of its updates, and how the runtime runs it
+    (`BoundarySpec`)."""
+
+    name: str
+    updates: Path
+    max_tokens: int
+    stride: int
+    threshold: float
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LISTED = 20  # of the worst and of the best pairs
 
 
-def figures(e: Explanation) -> Iterator[Figure]:
+def all_figures(e: Explanation) -> Iterator[Figure]:
     """Every view of a pair, in the order of the report."""
     yield figures.summary(e)
     yield figures.configuration(e)
@@ -44,7 +44,7 @@ def _pages(name: str, e: Explanation) -> Iterator[Figure]:
 def write_pdf(e: Explanation, path: Path) -> None:
     """Bind every view of a pair. Raises InputError where the file cannot be written."""
     with _bound(path, f"VCS {e.scores.vcs:.3f}") as pdf:
-        for figure in figures(e):
+        for figure in all_figures(e):
             pdf.savefig(figure)
 
 
