@@ -148,8 +148,8 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from vcs_export.recipe import load_recipe
-    from vcs_export.sources import stage
+    from vcs_export.checkpoint.recipe import load_recipe
+    from vcs_export.checkpoint.sources import stage
 
     table = Table(
         "workload",

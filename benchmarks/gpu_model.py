@@ -18,7 +18,7 @@ import torch
 from nv_embed_counts import counts, settings
 from torch.nn.functional import gelu, layer_norm, linear, normalize, scaled_dot_product_attention, silu
 
-from vcs_export.decoder import DecoderConfig, decoder_shapes
+from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
 from vcs_export.graph.latent import PREFIX, LatentConfig, latent_shapes
 
 SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}

@@ -47,7 +47,7 @@ _BLOCK = (1 << 24) + 1
 def write_checkpoint(folder: Path, layers: int) -> None:
     """Random fp16 weights in the published names, shapes, order and files."""
     from support.tiny_nv_embed import tiny_nv_embed_tokenizer
-    from vcs_export.decoder import decoder_config, decoder_shapes
+    from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
     from vcs_export.graph.latent import latent_shapes
 
     config, latent = settings()
@@ -101,8 +101,8 @@ def _write_shard(
 
 def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
     """Seconds of writing and of the rest (hashing, loss), peak memory, new disk."""
+    from vcs_export.checkpoint.recipe import load_nv_embed_recipe
     from vcs_export.nv_embed import build_from_recipe
-    from vcs_export.recipe import load_nv_embed_recipe
 
     started = time.perf_counter()
     written = started

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vcs_export.bert import BertCheckpoint
+from vcs_export.checkpoint.bert import BertCheckpoint
 from vcs_runtime.segmentation.word_features import WAYS
 
 DROPOUT = 0.1

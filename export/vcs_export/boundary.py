@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
-from vcs_export.bert import BertCheckpoint, BertConfig, open_bert
-from vcs_export.checkpoint import TOKENIZER, WEIGHTS, Checkpoint, bare_tokenizer
+from vcs_export.checkpoint.bert import BertCheckpoint, BertConfig, open_bert
+from vcs_export.checkpoint.recipe import BoundaryRecipe
+from vcs_export.checkpoint.transformer import (
+    TOKENIZER,
+    WEIGHTS,
+    Checkpoint,
+    bare_tokenizer,
+)
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.transformer import (
@@ -29,7 +35,6 @@ from vcs_export.graph.transformer import (
     embeddings,
     feed_forward,
 )
-from vcs_export.recipe import BoundaryRecipe
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec

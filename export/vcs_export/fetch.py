@@ -15,11 +15,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from vcs_export.bert import open_bert
+from vcs_export.checkpoint.bert import open_bert
+from vcs_export.checkpoint.recipe import (
+    BoundaryRecipe,
+    Recipe,
+    Wheel,
+    load_recipe,
+)
+from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.encoder import build_encoder_bundle
 from vcs_export.errors import ExportError, FetchError, os_reason
-from vcs_export.recipe import BoundaryRecipe, Recipe, Wheel, load_recipe
-from vcs_export.sources import Staged, stage
 from vcs_export.write import LICENCES, BundleExistsError
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import open_bundle

@@ -18,8 +18,23 @@ from typing import Any
 
 from vcs_export import fp8
 from vcs_export.calibration import calibrate, calibration_texts
-from vcs_export.checkpoint import CONFIG, TOKENIZER, checked_tokenizer, only, positive, read_json, value
-from vcs_export.decoder import DecoderConfig, decoder_config, decoder_shapes
+from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
+from vcs_export.checkpoint.recipe import NvEmbedRecipe
+from vcs_export.checkpoint.safetensors_reader import (
+    Progress,
+    StoredTensor,
+    open_shards,
+    silent,
+)
+from vcs_export.checkpoint.transformer import (
+    CONFIG,
+    TOKENIZER,
+    checked_tokenizer,
+    only,
+    positive,
+    read_json,
+    value,
+)
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.decoder import decoder
 from vcs_export.graph.large import COMPUTE, DataFile, LargeGraph
@@ -27,8 +42,6 @@ from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
 from vcs_export.graph.layout import LAYOUTS, OPSETS
 from vcs_export.loss import check_loss, demo_texts, embedding_loss
 from vcs_export.nbits import BITS
-from vcs_export.recipe import NvEmbedRecipe
-from vcs_export.shards import Progress, StoredTensor, open_shards, silent
 from vcs_export.write import LICENCES, BundleWriter, hash_files
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import save_sentence
 from vcs_export.graph.transformer import INPUTS
-from vcs_export.sentence_folder import SentenceFolder
 
 OPSET = 18
 """What optimum asks for at least; ours have 17."""

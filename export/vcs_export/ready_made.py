@@ -9,11 +9,11 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from vcs_export.checkpoint import TOKENIZER
+from vcs_export.checkpoint.transformer import TOKENIZER
+from vcs_export.checkpoint.xlm_roberta import SatConfig
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.transformer import INPUTS
 from vcs_export.graph.xlm_roberta import OUTPUT
-from vcs_export.xlm_roberta import SatConfig
 
 NAMES = ("model.onnx", "model_optimized.onnx")
 """In the order in which they are taken; the second has operators that only ONNX Runtime knows."""

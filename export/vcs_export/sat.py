@@ -10,16 +10,27 @@ from dataclasses import asdict
 from dataclasses import replace as changed
 from pathlib import Path
 
-from vcs_export.checkpoint import CONFIG, TOKENIZER, WEIGHTS, checked_tokenizer, read_json
+from vcs_export.checkpoint.recipe import SatRecipe
+from vcs_export.checkpoint.transformer import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    checked_tokenizer,
+    read_json,
+)
+from vcs_export.checkpoint.xlm_roberta import (
+    PAD,
+    SatConfig,
+    open_sat,
+    sat_config,
+)
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.loss import demo_texts
 from vcs_export.quantize import quantize
 from vcs_export.ready_made import NAMES, open_ready_made
-from vcs_export.recipe import SatRecipe
 from vcs_export.verify import boundary_agreement
 from vcs_export.write import LICENCES, BundleWriter
-from vcs_export.xlm_roberta import PAD, SatConfig, open_sat, sat_config
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec, SegmenterSpec
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import CONFIG, TOKENIZER, loaded_tokenizer, positive, read_json
+from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
+from vcs_export.checkpoint.sentence_folder import LENGTHS, SentenceFolder, read_sentence_folder
+from vcs_export.checkpoint.transformer import (
+    CONFIG,
+    TOKENIZER,
+    loaded_tokenizer,
+    positive,
+    read_json,
+)
+from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families import FAMILIES, model_type, open_encoder
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.optimum_route import write_by_optimum
-from vcs_export.sentence_folder import LENGTHS, SentenceFolder, read_sentence_folder
 from vcs_export.write import BundleWriter
-from vcs_export.xlm_roberta import PAD
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
 from vcs_runtime.inference.batching import STEP
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from vcs_export.checkpoint.safetensors_reader import Progress, silent
 from vcs_export.errors import ExportError, os_reason
-from vcs_export.shards import Progress, silent
 from vcs_runtime.bundle.integrity import ends_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from support.tiny_bert import write_tiny_checkpoint
-from vcs_export.bert import FILES, open_bert
-from vcs_export.checkpoint import expected_shapes
+from vcs_export.checkpoint.bert import FILES, open_bert
+from vcs_export.checkpoint.transformer import expected_shapes
 from vcs_export.errors import CheckpointError
 
 

@@ -19,15 +19,12 @@ from typing import Any
 import pytest
 
 from support.tiny_boundary import tiny_boundary, write_updates
-from vcs_export import fetch, sources
-from vcs_export.bert import FILES
+from vcs_export import fetch
+from vcs_export.checkpoint import sources
+from vcs_export.checkpoint.bert import FILES
+from vcs_export.checkpoint.recipe import PinnedFile, Recipe, Wheel
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.fetch import fetch_default
-from vcs_export.recipe import (
-    PinnedFile,
-    Recipe,
-    Wheel,
-)
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path

@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors, write_tiny_nv_embed
-from vcs_export.decoder import DecoderConfig
+from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.recipe import load_nv_embed_recipe, recipes_folder
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.nv_embed import (
     MODEL_FILE,
@@ -29,7 +30,6 @@ from vcs_export.nv_embed import (
     build_from_recipe,
     open_nv_embed,
 )
-from vcs_export.recipe import load_nv_embed_recipe, recipes_folder
 from vcs_export.write import BundleExistsError
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from vcs_export.errors import ExportError
-from vcs_export.recipe import (
+from vcs_export.checkpoint.recipe import (
     Wheel,
     load_nv_embed_recipe,
     load_recipe,
     load_sat_recipe,
     recipes_folder,
 )
+from vcs_export.errors import ExportError
 
 
 def test_the_default_brings_a_boundary_model_of_our_own() -> None:

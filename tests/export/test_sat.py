@@ -16,12 +16,17 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from support.tiny_sat import WORDS, boundary, build_tiny_sat_bundle, write_tiny_sat
-from vcs_export.checkpoint import CONFIG, read_json
+from vcs_export.checkpoint.recipe import (
+    SatRecipe,
+    load_recipe,
+    load_sat_recipe,
+    recipes_folder,
+)
+from vcs_export.checkpoint.transformer import CONFIG, read_json
+from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.recipe import SatRecipe, load_recipe, load_sat_recipe, recipes_folder
 from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_recipe, build_sat_bundle
 from vcs_export.write import BundleExistsError
-from vcs_export.xlm_roberta import sat_config
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec
 from vcs_runtime.bundle.opening import open_bundle

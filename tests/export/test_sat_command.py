@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from support.tiny_sat import WORDS, boundary, write_tiny_sat
-from vcs_export.checkpoint import CONFIG, read_json
+from vcs_export.checkpoint.recipe import recipes_folder
+from vcs_export.checkpoint.transformer import CONFIG, read_json
+from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError
-from vcs_export.recipe import recipes_folder
-from vcs_export.xlm_roberta import sat_config
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from vcs_export.checkpoint.recipe import load_recipe
+from vcs_export.checkpoint.sources import stage
 from vcs_export.fetch import download, fetch_default
-from vcs_export.recipe import load_recipe
-from vcs_export.sources import stage
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 

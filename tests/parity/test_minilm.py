@@ -14,7 +14,7 @@ import transformers
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.bert import open_bert
+from vcs_export.checkpoint.bert import open_bert
 from vcs_runtime.bundle.opening import Bundle
 
 TOLERANCE = 1e-5

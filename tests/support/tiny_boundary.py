@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from vcs_export.recipe import BoundaryRecipe
+from vcs_export.checkpoint.recipe import BoundaryRecipe
 from vcs_runtime.bundle.integrity import sha256_of
 
 RANK = 2

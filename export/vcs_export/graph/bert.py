@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from vcs_export.bert import BertCheckpoint
+from vcs_export.checkpoint.bert import BertCheckpoint
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import mean_pooling, unit_length
 from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward

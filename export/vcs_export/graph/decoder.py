@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.large import FLOAT, LargeGraph
 from vcs_export.graph.layout import Layout
-from vcs_export.shards import StoredTensor
 
 Tensors = Mapping[str, StoredTensor]
 
@@ -21,7 +21,7 @@ Tensors = Mapping[str, StoredTensor]
 def decoder(layout: Layout, tensors: Tensors, prefix: str) -> ir.Value:
     """The last hidden states after the final norm: float32 `(tokens, hidden)`.
 
-    tensors  those of `vcs_export.decoder.decoder_shapes`, by their names in the checkpoint
+    tensors  those of `vcs_export.checkpoint.decoder.decoder_shapes`, by their names in the checkpoint
     prefix   what stands before these names
     """
     graph = layout.graph

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from vcs_export.families import BUCKETS, RELATIVE, EncoderCheckpoint
+from vcs_export.checkpoint.encoders import BUCKETS, RELATIVE, EncoderCheckpoint
+from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import pooled, unit_length
 from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
 from vcs_export.graph.xlm_roberta import positions
-from vcs_export.sentence_folder import SentenceFolder
 from vcs_runtime.inference.batching import padded_length
 
 OUTPUT = "embedding"

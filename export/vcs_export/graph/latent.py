@@ -20,10 +20,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.decoder import layer_norm
 from vcs_export.graph.layout import Layout
 from vcs_export.graph.pooling import unit_length
-from vcs_export.shards import StoredTensor
 
 PREFIX = "latent_attention_model."
 _CROSS = f"{PREFIX}cross_attend_blocks.0."

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from vcs_export.decoder import DecoderConfig
+from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.graph.large import FLOAT, LargeGraph
 
 OPSETS = {"packed": 24, "masked": 23}

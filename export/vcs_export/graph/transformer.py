@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from vcs_export.checkpoint import Checkpoint, TransformerConfig
+from vcs_export.checkpoint.transformer import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
 from vcs_runtime.inference.batching import STEP
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from vcs_export.checkpoint.xlm_roberta import PAD, SatCheckpoint
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.transformer import (
     INPUTS,
@@ -15,7 +16,6 @@ from vcs_export.graph.transformer import (
     embeddings,
     feed_forward,
 )
-from vcs_export.xlm_roberta import PAD, SatCheckpoint
 
 OUTPUT = "logits"
 

@@ -54,7 +54,7 @@ def sat(
     With a recipe, the model's settings and known hashes are checked.
     """
     try:
-        from vcs_export.recipe import load_sat_recipe
+        from vcs_export.checkpoint.recipe import load_sat_recipe
         from vcs_export.sat import build_from_recipe, build_sat_bundle
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
@@ -172,8 +172,8 @@ def nv_embed_v2(
     A model of the published one's size must be the published one; others are taken as one's own.
     """
     try:
+        from vcs_export.checkpoint.recipe import load_nv_embed_recipe
         from vcs_export.nv_embed import build_from_recipe
-        from vcs_export.recipe import load_nv_embed_recipe
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
     recipe = load_nv_embed_recipe()

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import above_zero, head_size, only, positive
+from vcs_export.checkpoint.transformer import (
+    above_zero,
+    head_size,
+    only,
+    positive,
+)
 from vcs_export.errors import CheckpointError
 
 

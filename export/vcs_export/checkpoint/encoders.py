@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import (
+from vcs_export.checkpoint.transformer import (
     CONFIG,
     Checkpoint,
     TransformerConfig,
@@ -21,8 +21,8 @@ from vcs_export.checkpoint import (
     read_json,
     transformer_settings,
 )
+from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError
-from vcs_export.xlm_roberta import PAD
 
 RELATIVE = "encoder.relative_attention_bias.weight"
 """MPNet's table, `(BUCKETS, heads)`: what is added to a score for the distance of its two tokens."""

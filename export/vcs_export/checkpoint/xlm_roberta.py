@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint import (
+from vcs_export.checkpoint.transformer import (
     CONFIG,
     Checkpoint,
     TransformerConfig,

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from vcs_export.bert import FILES, BertConfig
-from vcs_export.checkpoint import TOKENIZER, WEIGHTS
-from vcs_export.decoder import DecoderConfig
+from vcs_export.checkpoint.bert import FILES, BertConfig
+from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.xlm_roberta import SatConfig
 from vcs_export.errors import ExportError, os_reason
 from vcs_export.graph.latent import LatentConfig
 from vcs_export.ready_made import NAMES
-from vcs_export.xlm_roberta import SatConfig
 from vcs_runtime.bundle.manifest import RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from vcs_export.checkpoint import WEIGHTS, only, positive, read_json, value
+from vcs_export.checkpoint.transformer import (
+    WEIGHTS,
+    only,
+    positive,
+    read_json,
+    value,
+)
 from vcs_export.errors import CheckpointError, os_reason
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcs_export.checkpoint import (
+from vcs_export.checkpoint.transformer import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,

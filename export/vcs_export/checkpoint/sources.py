@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from vcs_export.bert import FILES
-from vcs_export.checkpoint import WEIGHTS
+from vcs_export.checkpoint.bert import FILES
+from vcs_export.checkpoint.recipe import PinnedFile, Recipe
+from vcs_export.checkpoint.transformer import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
-from vcs_export.recipe import PinnedFile, Recipe
 
 # Settings, licences and model cards have some kilobytes.
 _SMALL = 1 << 20

@@ -1,0 +1,1 @@
+"""Reading checkpoints: files, settings and tensors, with every assumption checked."""
