@@ -36,10 +36,10 @@ from vcs_export.checkpoint.transformer import (
     value,
 )
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.graph.attention_layouts import LAYOUTS, OPSETS
 from vcs_export.graph.decoder import decoder
-from vcs_export.graph.large import COMPUTE, DataFile, LargeGraph
 from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
-from vcs_export.graph.layout import LAYOUTS, OPSETS
+from vcs_export.graph.streamed import COMPUTE, DataFile, LargeGraph
 from vcs_export.loss import check_loss, demo_texts, embedding_loss
 from vcs_export.nbits import BITS
 from vcs_export.write import LICENCES, BundleWriter, hash_files

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
-from vcs_export.graph.large import FLOAT, LargeGraph
-from vcs_export.graph.layout import Layout
+from vcs_export.graph.attention_layouts import Layout
+from vcs_export.graph.streamed import FLOAT, LargeGraph
 
 Tensors = Mapping[str, StoredTensor]
 

@@ -21,8 +21,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.graph.attention_layouts import Layout
 from vcs_export.graph.decoder import layer_norm
-from vcs_export.graph.layout import Layout
 from vcs_export.graph.pooling import unit_length
 
 PREFIX = "latent_attention_model."

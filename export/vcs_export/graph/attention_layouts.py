@@ -17,7 +17,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from vcs_export.checkpoint.decoder import DecoderConfig
-from vcs_export.graph.large import FLOAT, LargeGraph
+from vcs_export.graph.streamed import FLOAT, LargeGraph
 
 OPSETS = {"packed": 24, "masked": 23}
 
