@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.nbits import BLOCK, quantise
 from vcs_export.nv_embed import MODEL_FILE, TARGETS
+from vcs_export.quantization.nbits import BLOCK, quantise
 
 Inputs = dict[str, NDArray[np.int64]]
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "two cats"]

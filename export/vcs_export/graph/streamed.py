@@ -16,10 +16,15 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from vcs_export import fp8
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.builder import ALIGNMENT, Graph
-from vcs_export.nbits import BITS, BLOCK, packed_shape, quantise
+from vcs_export.quantization import fp8
+from vcs_export.quantization.nbits import (
+    BITS,
+    BLOCK,
+    packed_shape,
+    quantise,
+)
 
 FLOAT = ir.DataType.FLOAT
 COMPUTE = {

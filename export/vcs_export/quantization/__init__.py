@@ -1,0 +1,1 @@
+"""Smaller numbers for weights: int8, 4 and 8 bits in blocks, FP8."""
