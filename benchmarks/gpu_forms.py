@@ -36,7 +36,7 @@ def fp8(work: Work) -> Iterator[Row]:
 
 def _opened(work: Work, precision: str, device: str) -> Any:
     """An embedder; of TensorRT, after its engine was made."""
-    from vcs_export.engines import build_engines
+    from vcs_export.checks.tensorrt_engines import build_engines
     from vcs_runtime.bundle.opening import open_bundle
     from vcs_runtime.inference.tensorrt import fitting
 

@@ -16,7 +16,6 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-from vcs_export.calibration import calibrate, calibration_texts
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.checkpoint.recipe import NvEmbedRecipe
 from vcs_export.checkpoint.safetensors_reader import (
@@ -34,12 +33,13 @@ from vcs_export.checkpoint.transformer import (
     read_json,
     value,
 )
+from vcs_export.checks.calibration import calibrate, calibration_texts
+from vcs_export.checks.quantization_error import check_loss, demo_texts, embedding_loss
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.attention_layouts import LAYOUTS, OPSETS
 from vcs_export.graph.decoder import decoder
 from vcs_export.graph.latent import LatentConfig, latent_pooling, latent_shapes
 from vcs_export.graph.streamed import COMPUTE, DataFile, LargeGraph
-from vcs_export.loss import check_loss, demo_texts, embedding_loss
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import LICENCES, BundleWriter, hash_files

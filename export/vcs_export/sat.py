@@ -24,12 +24,12 @@ from vcs_export.checkpoint.xlm_roberta import (
     open_sat,
     sat_config,
 )
+from vcs_export.checks.boundary_agreement import boundary_agreement
+from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.xlm_roberta import write_sat
-from vcs_export.loss import demo_texts
 from vcs_export.quantization.int8 import quantize
 from vcs_export.ready_made import NAMES, open_ready_made
-from vcs_export.verify import boundary_agreement
 from vcs_export.write import LICENCES, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec, SegmenterSpec

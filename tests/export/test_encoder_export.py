@@ -19,9 +19,9 @@ from support.numpy_bert import encode, load, transform
 from support.tiny_bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
+from vcs_export.checks.verify import examine_embedder
 from vcs_export.encoder import MODEL_FILE, WEIGHTS_FILE, build_encoder_bundle
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.examine import examine_embedder
 from vcs_export.graph.builder import Graph, GraphBuilder
 from vcs_export.graph.encoder import buckets
 from vcs_export.optimum_route import OPSET, append_sentence

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from vcs_export.checks.verify import examine_embedder
 from vcs_export.errors import ExportError
-from vcs_export.examine import examine_embedder
 from vcs_export.nv_embed import TARGETS
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
@@ -82,7 +82,7 @@ def test_the_command_tells_and_fails(bundle: Path, monkeypatch: pytest.MonkeyPat
     run = CliRunner().invoke(cli, ["export", "verify", str(bundle)])
     assert run.exit_code == 0, run.output
     assert run.stdout.count("ok ") == 5
-    monkeypatch.setattr("vcs_export.examine.TOLERANCES", {"fp32": -1.0})
+    monkeypatch.setattr("vcs_export.checks.verify.TOLERANCES", {"fp32": -1.0})
     run = CliRunner().invoke(cli, ["export", "verify", str(bundle)])
     assert run.exit_code == 1
     assert "FAILED alone as in a batch" in run.stdout

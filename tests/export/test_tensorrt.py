@@ -14,8 +14,8 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
+from vcs_export.checks.tensorrt_parser import problems
 from vcs_export.errors import ExportError
-from vcs_export.tensorrt import problems
 from vcs_runtime.bundle.paths import default_bundle_path
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from support import stand_in
 from support.stories import story, stripped
-from vcs_export.engines import build_engines
+from vcs_export.checks.tensorrt_engines import build_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
 from vcs_runtime.bundle.manifest import MANIFEST

@@ -91,7 +91,7 @@ def list_(bundle: str, device: int) -> None:
 
 def _tools() -> Any:
     try:
-        from vcs_export import engines
+        from vcs_export.checks import tensorrt_engines
     except ImportError as error:
         raise DeviceError(f"making engines needs `vcs-runtime[export]` ({error})") from None
     return engines

@@ -216,7 +216,7 @@ def nv_embed_v2(
 def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Run the embedder of BUNDLE: finite, unit length, independent of batch, order and padding."""
     try:
-        from vcs_export.examine import examine_embedder
+        from vcs_export.checks.verify import examine_embedder
     except ImportError as error:
         raise DeviceError(f"verifying needs `vcs-runtime[export]` ({error})") from None
     holds = True

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import ExportError
-from vcs_export.loss import demo_texts
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.batching import STEP, batches

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vcs_export.checks.quantization_error import outputs, tokens
 from vcs_export.errors import ExportError
-from vcs_export.loss import outputs, tokens
 from vcs_export.quantization.fp8 import Ranges
 from vcs_runtime.bundle.manifest import EmbedderSpec
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from vcs_export.checks.quantization_error import demo_texts
+from vcs_export.checks.tensorrt_parser import problems
+from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
-from vcs_export.examine import TOLERANCES, Check
-from vcs_export.loss import demo_texts
-from vcs_export.tensorrt import problems
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,

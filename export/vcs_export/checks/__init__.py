@@ -1,0 +1,1 @@
+"""Whatever runs a model that was built: agreement, quantisation error, TensorRT engines."""
