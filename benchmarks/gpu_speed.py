@@ -129,7 +129,7 @@ def pairs(work: Work) -> Iterator[Row]:
 def sat(work: Work) -> Iterator[Row]:
     from segmenter import made_up_words, open_side, write_checkpoint, write_tokenizer
 
-    from vcs_export.sat import build_sat_bundle
+    from vcs_export.families.sat import build_sat_bundle
     from vcs_runtime import Segmenter
 
     hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, _SEGMENTER_LAYERS, 250002)

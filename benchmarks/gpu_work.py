@@ -45,7 +45,7 @@ class Work:
 
     def bundle(self, target: str = "ort", precision: str | None = None) -> Path:
         """A bundle of the checkpoint, made when it is asked for first."""
-        from vcs_export.nv_embed import build_nv_embed_bundle
+        from vcs_export.families.nv_embed import build_nv_embed_bundle
         from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 
         precision = precision or self.precision

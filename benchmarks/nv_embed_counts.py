@@ -28,12 +28,17 @@ import onnxruntime as ort
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.checkpoint.recipe import load_nv_embed_recipe
+from vcs_export.families.nv_embed import (
+    OUTPUT,
+    NvEmbed,
+    open_nv_embed,
+    write_nv_embed,
+)
 from vcs_export.graph.attention_layouts import OPSETS, Packed
 from vcs_export.graph.decoder import decoder, layer_norm
 from vcs_export.graph.latent import PREFIX, LatentConfig, latent_shapes
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import DataFile, LargeGraph
-from vcs_export.nv_embed import OUTPUT, NvEmbed, open_nv_embed, write_nv_embed
 from vcs_runtime.inference.batching import batches
 
 WIDER = 4  # the gated layer against the hidden size

@@ -102,7 +102,7 @@ def _write_shard(
 def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
     """Seconds of writing and of the rest (hashing, loss), peak memory, new disk."""
     from vcs_export.checkpoint.recipe import load_nv_embed_recipe
-    from vcs_export.nv_embed import build_from_recipe
+    from vcs_export.families.nv_embed import build_from_recipe
 
     started = time.perf_counter()
     written = started

@@ -120,7 +120,7 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
     from tokenizers import Tokenizer
 
     from support.hub_sat import write_hub_model
-    from vcs_export.sat import build_sat_bundle
+    from vcs_export.families.sat import build_sat_bundle
 
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()

@@ -31,11 +31,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from vcs_export.boundary import build_boundary_bundle
 from vcs_export.checkpoint.bert import open_bert
 from vcs_export.checkpoint.recipe import BoundaryRecipe, load_recipe
 from vcs_export.checkpoint.sources import stage
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
+from vcs_export.families.learned_segmenter import build_boundary_bundle
 from vcs_runtime.bundle.integrity import sha256_of
 
 CLS, SEP, MASK = 101, 102, 103  # of MiniLM's vocabulary

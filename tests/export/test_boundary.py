@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 from support import numpy_bert
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
-from vcs_export.boundary import MODEL_FILE, build_boundary_bundle
 from vcs_export.errors import CheckpointError
+from vcs_export.families.learned_segmenter import MODEL_FILE, build_boundary_bundle
 from vcs_runtime.bundle.opening import open_bundle
 
 

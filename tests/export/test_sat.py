@@ -25,7 +25,13 @@ from vcs_export.checkpoint.recipe import (
 from vcs_export.checkpoint.transformer import CONFIG, read_json
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, build_from_recipe, build_sat_bundle
+from vcs_export.families.sat import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    build_from_recipe,
+    build_sat_bundle,
+)
 from vcs_export.write import BundleExistsError
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from support.numpy_sat import boundary_logits
 from support.tiny_sat import VOCABULARY, build_tiny_sat_bundle
-from vcs_export.sat import MODEL_FILE, WEIGHTS_FILE
+from vcs_export.families.sat import MODEL_FILE, WEIGHTS_FILE
 
 PAD = 1
 

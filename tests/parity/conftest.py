@@ -12,7 +12,7 @@ import pytest
 
 from vcs_export.checkpoint.recipe import load_recipe
 from vcs_export.checkpoint.sources import stage
-from vcs_export.fetch import download, fetch_default
+from vcs_export.families.default import download, fetch_default
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 

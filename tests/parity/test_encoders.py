@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from support.tiny_bert import VOCABULARY, WORDS
 from support.tiny_sentence import write_sentence_files
 from vcs_export.checks.verify import examine_embedder
-from vcs_export.sentence_encoder import build_sentence_bundle
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from support.golden import GOLDEN
-from vcs_export.nv_embed import TARGETS, build_nv_embed_bundle
+from vcs_export.families.nv_embed import TARGETS, build_nv_embed_bundle
 from vcs_runtime import Embedder
 
 FOLDER = GOLDEN / "nv-embed-tiny"

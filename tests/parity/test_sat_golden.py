@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.golden import GOLDEN
-from vcs_export.sat import build_sat_bundle
+from vcs_export.families.sat import build_sat_bundle
 from vcs_runtime import Segmenter
 
 TOLERANCE = 2e-3

@@ -10,7 +10,7 @@ import pytest
 from support.stories import story, write_pairs
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_sat import build_tiny_sat_bundle
-from vcs_export.sat import build_sat_bundle
+from vcs_export.families.sat import build_sat_bundle
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.manifest import RulesSpec
 

@@ -13,7 +13,7 @@ from support.numpy_bert import load, transform
 from support.stories import read_lines, story, write_pairs
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
-from vcs_export.encoder import build_encoder_bundle
+from vcs_export.families.bert import build_encoder_bundle
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, TextError

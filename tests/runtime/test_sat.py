@@ -17,7 +17,7 @@ import pytest
 from support.hub_sat import Substitute, write_hub_model
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
-from vcs_export.sat import build_sat_bundle
+from vcs_export.families.sat import build_sat_bundle
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError

@@ -15,7 +15,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.encoder import build_encoder_bundle
+from vcs_export.families.bert import build_encoder_bundle
 from vcs_runtime.bundle.manifest import RulesSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -16,7 +16,7 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.nv_embed import build_nv_embed_bundle
+from vcs_export.families.nv_embed import build_nv_embed_bundle
 
 SPECIAL = ("<unk>", "<s>", "</s>")  # with Mistral's ids, 0 to 2
 WORDS = (

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.sat import build_sat_bundle
+from vcs_export.families.sat import build_sat_bundle
 from vcs_runtime.bundle.manifest import BoundarySpec
 from vcs_runtime.bundle.opening import open_bundle
 

@@ -15,8 +15,8 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import SatConfig
 from vcs_export.errors import ExportError, os_reason
+from vcs_export.families.sat_ready_made import NAMES
 from vcs_export.graph.latent import LatentConfig
-from vcs_export.ready_made import NAMES
 from vcs_runtime.bundle.manifest import RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"

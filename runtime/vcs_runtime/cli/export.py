@@ -55,7 +55,7 @@ def sat(
     """
     try:
         from vcs_export.checkpoint.recipe import load_sat_recipe
-        from vcs_export.sat import build_from_recipe, build_sat_bundle
+        from vcs_export.families.sat import build_from_recipe, build_sat_bundle
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
     texts = _lines(text) if text else []
@@ -116,7 +116,7 @@ def encoder(source: Path, target: Path, long_text: str, optimum_python: Path | N
     environment of its own.
     """
     try:
-        from vcs_export.sentence_encoder import build_sentence_bundle
+        from vcs_export.families.sentence_encoder import build_sentence_bundle
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
     folder = source.resolve().name
@@ -173,7 +173,7 @@ def nv_embed_v2(
     """
     try:
         from vcs_export.checkpoint.recipe import load_nv_embed_recipe
-        from vcs_export.nv_embed import build_from_recipe
+        from vcs_export.families.nv_embed import build_from_recipe
     except ImportError as error:
         raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
     recipe = load_nv_embed_recipe()

@@ -13,7 +13,7 @@ from vcs_runtime.errors import DeviceError
 def fetch_default_bundle(source: Path | None = None, *, force: bool = False) -> Path:
     """Fetch and build the embedded default; progress goes to standard error. Returns the bundle's folder."""
     try:
-        from vcs_export.fetch import fetch_default
+        from vcs_export.families.default import fetch_default
     except ImportError as error:
         raise DeviceError(f"building the default bundle needs `vcs-runtime[default]` ({error})") from None
     return fetch_default(

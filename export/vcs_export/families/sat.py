@@ -27,9 +27,9 @@ from vcs_export.checkpoint.xlm_roberta import (
 from vcs_export.checks.boundary_agreement import boundary_agreement
 from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.sat_ready_made import NAMES, open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
-from vcs_export.ready_made import NAMES, open_ready_made
 from vcs_export.write import LICENCES, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec, SegmenterSpec

@@ -15,10 +15,10 @@ from vcs_export.checkpoint.transformer import (
     read_json,
 )
 from vcs_export.checkpoint.xlm_roberta import PAD
-from vcs_export.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.encoder import write_encoder
-from vcs_export.optimum_route import write_by_optimum
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
 from vcs_runtime.inference.batching import STEP

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vcs_export.boundary import add_boundary
 from vcs_export.checkpoint.bert import open_bert
 from vcs_export.checkpoint.recipe import BoundaryRecipe
 from vcs_export.checkpoint.transformer import TOKENIZER, bare_tokenizer
+from vcs_export.families.learned_segmenter import add_boundary
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.manifest import EmbedderSpec, RulesSpec, SegmenterSpec

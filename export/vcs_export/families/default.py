@@ -23,8 +23,8 @@ from vcs_export.checkpoint.recipe import (
     load_recipe,
 )
 from vcs_export.checkpoint.sources import Staged, stage
-from vcs_export.encoder import build_encoder_bundle
 from vcs_export.errors import ExportError, FetchError, os_reason
+from vcs_export.families.bert import build_encoder_bundle
 from vcs_export.write import LICENCES, BundleExistsError
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import open_bundle

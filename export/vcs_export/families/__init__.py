@@ -1,0 +1,1 @@
+"""One module for each model family: from its checkpoint to a bundle."""
