@@ -8,9 +8,9 @@ from importlib.resources import files
 import click
 from rich.table import Table
 
+from vcs_export.cli.fetch import fetch_default_bundle
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
-from vcs_runtime.cli.fetch import fetch_default_bundle
 from vcs_runtime.cli.tables import MEANINGS, console
 from vcs_runtime.scoring.scorer import Scorer
 
