@@ -98,7 +98,7 @@ class BoundaryNetwork(nn.Module):
         return self.classifier(x)[..., 0]
 
     def learnt(self) -> Iterator[tuple[str, Tensor]]:
-        """What training changed, by the names that `vcs_export.families.learned_segmenter` reads: float16, 2 bytes a number."""
+        """What training changed, by the names that `families.learned_segmenter` reads, in float16."""
         for key, module in self.blocks.items():
             for name, value in module.named_parameters():
                 scaled = 2 * value if name == "up" else value

@@ -13,9 +13,8 @@ from typing import Any
 from vcs_export.checkpoint.bert import FILES, BertConfig
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
-from vcs_export.checkpoint.xlm_roberta import SatConfig
+from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import ExportError, os_reason
-from vcs_export.families.sat_ready_made import NAMES
 from vcs_export.graph.latent import LatentConfig
 from vcs_runtime.bundle.manifest import RulesSpec
 
@@ -203,7 +202,7 @@ def _sat_recipe(data: dict[str, Any]) -> SatRecipe:
         raise ValueError(f"config: {', '.join(sorted(unknown))} are not settings of a SaT model")
     if config.get("lookahead") == "unlimited":  # TOML has no null
         config["lookahead"] = None
-    if unknown := set(data.get("sha256", {})) - {WEIGHTS, TOKENIZER, *NAMES}:
+    if unknown := set(data.get("sha256", {})) - {WEIGHTS, TOKENIZER, *READY_MADE}:
         raise ValueError(f"sha256: {', '.join(sorted(unknown))} are not files that an export reads")
     return SatRecipe(
         name=data["name"],

@@ -22,6 +22,8 @@ from vcs_export.checkpoint.transformer import (
 from vcs_export.errors import CheckpointError
 
 PAD = 1
+READY_MADE = ("model.onnx", "model_optimized.onnx")
+"""Ready-made graphs, in the order in which they are taken; the second has operators of ONNX Runtime alone."""
 """The id of `<pad>`, and its row in the position table; the rows of the other tokens come behind it."""
 
 # The second stands in checkpoints that were saved from a bare encoder and got their head afterwards.

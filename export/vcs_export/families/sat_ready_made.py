@@ -10,13 +10,10 @@ from pathlib import Path
 import onnx_ir as ir
 
 from vcs_export.checkpoint.transformer import TOKENIZER
-from vcs_export.checkpoint.xlm_roberta import SatConfig
+from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.transformer import INPUTS
 from vcs_export.graph.xlm_roberta import OUTPUT
-
-NAMES = ("model.onnx", "model_optimized.onnx")
-"""In the order in which they are taken; the second has operators that only ONNX Runtime knows."""
 
 _PRECISIONS = {ir.DataType.FLOAT: "fp32", ir.DataType.FLOAT16: "fp16"}
 
@@ -76,6 +73,6 @@ def _beside(path: Path, name: str) -> Path:
     # A link is fine, hubs' caches are made of them: what it leads to is copied.
     if name != found.name or "\\" in name or not found.is_file():
         raise CheckpointError(f"{path}: its tensors are in {name!r}, which is not a file beside it")
-    if name in (*NAMES, TOKENIZER):
+    if name in (*READY_MADE, TOKENIZER):
         raise CheckpointError(f"{path}: its tensors are in {name!r}, a name that a bundle has other use for")
     return found

@@ -25,14 +25,17 @@ from vcs_runtime.errors import (
     TextError,
 )
 
-# The module of each command, below this one; imported when the command is asked for, so that `score` starts
-# without what the others need.
+# The module of each command, imported when the command is asked for, so that `score` starts without what the
+# others need. The commands of `vcs_export` are found by name only: this package never imports that one.
 _MODULES = {
-    "score": "score", "explain": "explain", "report": "report", "compare": "compare",
-    "experiment": "experiment", "demo": "demo", "fetch": "fetch", "warm-up": "fetch", "export": "export",
-    "bundle": "bundle", "engine": "engine", "capi": "capi", "visil": "visil", "triton": "triton",
-    "doctor": "doctor",
-}  # fmt: skip
+    **dict.fromkeys(("score", "explain", "report", "compare", "experiment", "demo"), "vcs_runtime.cli"),
+    "fetch": "vcs_export.cli",
+    "warm-up": "vcs_runtime.cli",
+    "export": "vcs_export.cli",
+    "bundle": "vcs_runtime.cli",
+    "engine": "vcs_export.cli",
+    **dict.fromkeys(("capi", "visil", "triton", "doctor"), "vcs_runtime.cli"),
+}
 
 
 class _Commands(click.Group):
@@ -42,8 +45,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        module = import_module(f"vcs_runtime.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"{_MODULES[cmd_name]}.{name}"), name)
         return command
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from importlib.resources import files
 
 import click
 from rich.table import Table
 
-from vcs_export.cli.fetch import fetch_default_bundle
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.tables import MEANINGS, console
@@ -28,7 +28,7 @@ def demo(device: str) -> None:
         click.echo(
             "vcs-runtime: the default bundle is not here yet: fetching its weights once (83 MB)", err=True
         )
-        fetch_default_bundle()
+        import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
         results = scorer.score_many([(story["reference"], version["text"]) for version in story["versions"]])
