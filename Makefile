@@ -77,7 +77,7 @@ llama: .venv-llama/ready
 	touch $@
 
 triton: .venv-triton/ready
-	.venv-triton/bin/python -m pytest tests/serving
+	.venv-triton/bin/python -m pytest tests/triton
 
 bench: .venv-parity/ready
 	.venv-parity/bin/python benchmarks/core.py

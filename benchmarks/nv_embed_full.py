@@ -11,7 +11,7 @@ Then, each in a process of its own:
     load                   seconds until the bundle can embed, its files in the page cache and verified before
     one text               seconds for a text of `--text-tokens` tokens, alone, the second time
     difference             the largest of a number of a vector from the same forward pass in NumPy, float64, as
-                           published: nothing folded, no graph (`tests/support/numpy_nv_embed.py`)
+                           published: nothing folded, no graph (`tests/lib/support/numpy_nv_embed.py`)
 
 Needs 40 GB of disk in `--folder` (default: the temporary folder) and 20 GB of memory; takes about 20 minutes on
 two cores, most of it the unquantised forward passes.
@@ -33,7 +33,7 @@ import numpy as np
 from nv_embed_counts import settings
 from sides import measure, peak_mb
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
 MODES: dict[str, dict[str, str]] = {
     "linked": {"precision": "fp16", "weights": "link"},

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from core import similarity_matrix
 from sides import measure, peak_mb
 
-from core import similarity_matrix
 from vcs_numba import Params, align
 from vcs_runtime import Result
 from vcs_runtime.report import HtmlReport, Systems, write_pdf

@@ -116,7 +116,7 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
 
 def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]:
     """Checkpoint, bundles and the oracles' folder below `folder`; returns the texts of each workload."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     from tokenizers import Tokenizer
 
     from support.hub_sat import write_hub_model

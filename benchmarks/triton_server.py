@@ -35,7 +35,7 @@ from vcs_runtime import Scorer
 from vcs_runtime.training import TrainingScorer
 from vcs_runtime.triton.repository import Deployment, write_repository
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
 from support.triton_server import Server, serve, why_not
 

@@ -2,7 +2,7 @@
 
     python benchmarks/visil.py [--videos 8] [--frames 16] [--size 1280x720] [--seconds 20] [--rounds 3]
 
-Needs the extras `visil`, `video` and `experiments`. The model is drawn (tests/support/tiny_genai.py): its scores mean
+Needs the extras `visil`, `video` and `experiments`. The model is drawn (tests/lib/support/tiny_genai.py): its scores mean
 nothing and its time is none of a real model's, so what is shown is what goes on around a model, and ratios of the
 ways to ask one. Where the system allows it, the whole run is in a network namespace without a network (`unshare -rn`).
 
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     network = without_network()
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     from support.tiny_genai import write_model
 
     width, height = map(int, arguments.size.split("x"))

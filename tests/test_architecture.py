@@ -20,7 +20,7 @@ PACKAGES = {
     ),
     "vcs_export": (
         ROOT / "export/vcs_export",
-        {"numpy", "onnx_ir", "safetensors", "tokenizers", "onnxruntime"},
+        {"numpy", "onnx_ir", "safetensors", "tokenizers", "onnxruntime", "click"},
         {"vcs_export", "vcs_runtime"},
     ),
 }

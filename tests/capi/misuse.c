@@ -1,4 +1,4 @@
-/* The cases of tests/support/capi_cases.py in C: misuse BUNDLE DAMAGED. Prints for each its name, status, message. */
+/* The cases of tests/lib/support/capi_cases.py in C: misuse BUNDLE DAMAGED. Prints for each its name, status, message. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

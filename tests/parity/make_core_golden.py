@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/lib"))
 
 from support.core_cases import drawn_case, matrix  # noqa: E402
 from support.core_oracle import divides_by_zero, flat_reference, reference_result  # noqa: E402

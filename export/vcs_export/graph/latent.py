@@ -1,7 +1,7 @@
 """NV-Embed's pooling: each token looks at trained vectors (latents), a gated layer, the mean of a text.
 
 Three rewrites that change no result beyond rounding (the formula as published is in
-`tests/support/numpy_nv_embed.py`):
+`tests/lib/support/numpy_nv_embed.py`):
 
 - The latents are constants, so the keys and values that are computed from them are, and they fold into the
   matrices beside them: per head `A = K Wq / sqrt(size)`, `B = Wo V^T`. What remains is a product from the

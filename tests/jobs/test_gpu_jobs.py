@@ -88,8 +88,8 @@ def test_a_job_killed_between_two_blocks_is_continued(
     """
     output = tmp_path / "gpu.jsonl"
     command = [sys.executable, "-c", textwrap.dedent(script), tiny_bundle, source, output]
-    tests = str(Path(__file__).parents[1])
-    killed = subprocess.run(command, cwd=tests, check=False)
+    library = str(Path(__file__).parents[1] / "lib")
+    killed = subprocess.run(command, cwd=library, check=False)
     assert killed.returncode == -signal.SIGKILL
     finished = output.read_bytes().count(b"\n")
     assert 0 < finished < PAIRS

@@ -1,4 +1,4 @@
-"""A Ray cluster of two machines on this one, and a tiny bundle."""
+"""A Ray cluster of two machines on this one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.stories import story, write_pairs
-from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import Options, Scorer
 from vcs_runtime.jobs.run import score_file
-
-
-@pytest.fixture(scope="session")
-def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="session")
-def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
-    with Scorer.open(tiny_bundle, device="cpu") as opened:
-        yield opened
 
 
 @pytest.fixture(scope="package")
