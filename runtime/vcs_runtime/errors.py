@@ -1,7 +1,7 @@
-"""The errors that callers are meant to catch.
+"""The errors that callers are meant to catch. All are `VcsError`s.
 
-Bad arguments and bad texts are `ValueError`s, so that code which knows nothing of this package still
-catches them; what is wrong with the machine or the bundle is a `RuntimeError`.
+Bad arguments and bad texts are also `ValueError`s, so that code which knows nothing of this package still
+catches them. What is wrong with the machine or a bundle is also a `RuntimeError`.
 """
 
 from __future__ import annotations
@@ -9,40 +9,48 @@ from __future__ import annotations
 from typing import Any
 
 
-class TextError(ValueError):
+class VcsError(Exception):
+    """Base class of all errors of this package."""
+
+
+class TextError(VcsError, ValueError):
     """A text that cannot be scored. The message names the text: which side of the pair, which reference."""
 
 
-class BundleError(RuntimeError):
-    """A bundle that is missing, damaged, of another schema, or lacks the engine asked for."""
+class InputError(VcsError, ValueError):
+    """An input file that cannot be read, or an output file that cannot be written, with file and line."""
+
+
+class BundleError(VcsError, RuntimeError):
+    """A bundle that is missing, damaged, of another schema, or lacks the model asked for."""
 
 
 class SchemaError(BundleError):
     """A bundle of another schema: written for another version of this package."""
 
 
-class DeviceError(RuntimeError):
-    """A device or execution provider that was asked for by name and is not there."""
+class DeviceError(VcsError, RuntimeError):
+    """A device or execution provider that was asked for by name and is not available."""
 
 
 class DeviceMemoryError(DeviceError):
     """A device whose memory does not suffice for what was asked of it."""
 
 
-class InputError(ValueError):
-    """An input file that is none, or an output file that cannot be used. The message names file and line."""
-
-
-class CacheError(RuntimeError):
+class CacheError(VcsError, RuntimeError):
     """A vector cache that cannot be opened, read or written."""
 
 
-class ModelError(RuntimeError):
-    """A vision-language model or its server: not there, or its answers cannot be what they should be."""
+class ModelError(VcsError, RuntimeError):
+    """A vision-language model or its server that is not available, or gives impossible answers."""
 
 
-class BuildError(RuntimeError):
+class BuildError(VcsError, RuntimeError):
     """The library of the C API cannot be built here. The message says what is missing."""
+
+
+class MissingExtraError(VcsError, ImportError):
+    """A package of one of the extras of `vcs-runtime` is not installed. The message names the extra."""
 
 
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:

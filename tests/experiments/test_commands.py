@@ -17,9 +17,10 @@ from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
-from vcs_runtime.errors import DeviceError, InputError
-from vcs_runtime.experiments import corruptions, lexical, plots
+from vcs_runtime.errors import DeviceError, InputError, MissingExtraError
+from vcs_runtime.experiments import corruptions, lexical
 from vcs_runtime.experiments.datasets import POSITIONS, SERIES
+from vcs_runtime.util.figures import require_matplotlib
 
 METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
            "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip
@@ -346,5 +347,5 @@ def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(DeviceError, match=r"vcs-runtime\[experiments\]"):
         lexical.need("scipy")
-    with pytest.raises(DeviceError, match=r"vcs-runtime\[report\]"):
-        plots.need_matplotlib()
+    with pytest.raises(MissingExtraError, match=r"vcs-runtime\[report\]"):
+        require_matplotlib()

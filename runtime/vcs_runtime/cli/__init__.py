@@ -15,15 +15,7 @@ from importlib import import_module
 import click
 
 from vcs_runtime._version import __version__
-from vcs_runtime.errors import (
-    BuildError,
-    BundleError,
-    CacheError,
-    DeviceError,
-    InputError,
-    ModelError,
-    TextError,
-)
+from vcs_runtime.errors import VcsError
 
 # The module of each command, imported when the command is asked for, so that `score` starts without what the
 # others need. The commands of `vcs_export` are found by name only: this package never imports that one.
@@ -70,7 +62,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("vcs-runtime: interrupted; what was finished is kept", err=True)
         code = 130
-    except (BuildError, BundleError, CacheError, DeviceError, InputError, ModelError, TextError) as error:
+    except VcsError as error:
         click.echo(f"vcs-runtime: {error}", err=True)
         code = 2
     except BrokenPipeError:

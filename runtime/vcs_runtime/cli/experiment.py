@@ -16,7 +16,7 @@ from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
-from vcs_runtime.experiments import corruptions, datasets, plots
+from vcs_runtime.experiments import corruptions, datasets
 from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
@@ -28,6 +28,7 @@ from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.segmenter import Segmenter
+from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
 _PATH = click.Path(path_type=Path)
@@ -90,7 +91,7 @@ def corruption(
 ) -> None:
     """Score every rewrite of every description; tell valid ones from corrupted ones."""
     if drawn:
-        plots.need_matplotlib()
+        require_matplotlib()
     problems = _problems()
     cases, published = _read(data, problems)
     with _metrics(run, lcts, chunk_size) as (metrics, out):

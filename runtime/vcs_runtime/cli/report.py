@@ -21,11 +21,12 @@ from vcs_runtime.cli.score import (
 )
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.pairs import InputPair, count_pairs
-from vcs_runtime.report import HtmlReport, figures, pdf
+from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
 from vcs_runtime.scoring.explanation import Thresholds, explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
 _FILE = click.Path(path_type=Path)
@@ -65,7 +66,7 @@ def report(
     if kind not in (".html", ".pdf"):
         raise click.UsageError("--output must end in .html or .pdf")
     if kind == ".pdf":
-        figures.need_matplotlib()
+        require_matplotlib()
     single = bool(references) or generated is not None
     if single == bool(sources) or (single and (not references or generated is None)):
         raise click.UsageError("give PAIRS or SCORES, or --reference and --generated")

@@ -29,7 +29,7 @@ from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, 
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.experiments.lexical import need
-from vcs_runtime.experiments.plots import need_matplotlib
+from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.visil import job, plots, probing
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, uniform
@@ -163,7 +163,7 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
     By the least score + alpha * tokens; and the frontier: what is chosen as alpha grows.
     """
     if plot:
-        need_matplotlib()
+        require_matplotlib()
     candidates = {}
     for name, parts in job.read_scores(scores).items():
         if any(part["tokens"] is None for part in parts):
@@ -204,7 +204,7 @@ def correlate_command(
     """Correlate SCORES with answers to questions. Needs `vcs-runtime[experiments]`."""
     need("scipy")
     if plot:
-        need_matplotlib()
+        require_matplotlib()
     by_name = {
         (video, part["name"]): part["visil"]
         for video, parts in job.read_scores(scores).items()

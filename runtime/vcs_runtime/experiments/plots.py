@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from vcs_runtime.errors import DeviceError
 from vcs_runtime.experiments.datasets import Case
+from vcs_runtime.util.figures import new_figure, save_figure
 
 Found = Mapping[str, Mapping[str, float]]
-
-
-def need_matplotlib() -> None:
-    """Raise DeviceError naming the extra, if matplotlib is not there."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise DeviceError(f"plots need `vcs-runtime[report]` ({error})") from None
 
 
 def plot_all(cases: Sequence[Case], found: Found, published: Found, metric: str, folder: Path) -> list[Path]:
@@ -88,17 +79,3 @@ def against_published(cases: Sequence[Case], found: Found, published: Found, met
     axes.set(xlabel=f"mean {metric}", xlim=(-0.02, 1.02))
     axes.set_title("full: here, hollow: published; blue: valid", fontsize=9)
     return save_figure(figure, path)
-
-
-def new_figure(panels: int, height: float = 4.5) -> tuple[Any, list[Any]]:
-    # `Figure` itself, not pyplot: no global state, and no display is looked for.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5 * panels, height), layout="constrained")
-    return figure, list(np.atleast_1d(figure.subplots(1, panels)))
-
-
-def save_figure(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    return path

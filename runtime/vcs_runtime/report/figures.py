@@ -50,13 +50,6 @@ _STYLE: Final[Any] = {
 _MANY: Final = 60
 
 
-def need_matplotlib() -> None:
-    """Raise DeviceError naming the extra, if matplotlib is not there."""
-    from vcs_runtime.experiments.plots import need_matplotlib
-
-    need_matplotlib()
-
-
 def _styled(view: Callable[..., Figure]) -> Callable[..., Figure]:
     @functools.wraps(view)
     def styled(*arguments: Any, **options: Any) -> Figure:

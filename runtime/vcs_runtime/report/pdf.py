@@ -14,6 +14,7 @@ from vcs_runtime.report import figure_tables, figures
 from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
 from vcs_runtime.scoring.explanation import LABELS, Explanation
+from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +109,7 @@ def _distributions(systems: Systems) -> Iterator[Figure]:
 
 @contextmanager
 def _bound(path: Path, title: str) -> Iterator[Any]:
-    figures.need_matplotlib()
+    require_matplotlib()
     from matplotlib.backends.backend_pdf import PdfPages
 
     try:

@@ -1,4 +1,4 @@
-"""Writing files and folders whole, or not at all."""
+"""Writing files and folders so that they are there whole, or not at all."""
 
 from __future__ import annotations
 
@@ -14,12 +14,38 @@ from vcs_runtime.errors import InputError
 
 
 @contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new binary file that takes the place of `path` when the block ends well, synced to the disk.
+
+    Until then it lies beside `path` under a hidden name. When the block raises, it is deleted, and `path`
+    stays as it was. Raises OSError.
+    """
+    partial = _beside(path)
+    try:
+        with partial.open("xb") as file:
+            yield file
+            flush(file)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all; text as UTF-8 with "\\n" as line end. Raises OSError."""
+    with replaced(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder that becomes `target` if the block ends well, and vanishes if not."""
+    """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
+
+    Raises InputError if `target` exists; OSError.
+    """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
     target.parent.mkdir(parents=True, exist_ok=True)
-    folder = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    folder = _beside(target)
     folder.mkdir()
     try:
         yield folder
@@ -29,5 +55,10 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def flush(file: BinaryIO) -> None:
+    """Hand what was written to the disk, past the buffers of Python and of the system."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_runtime.experiments.plots import new_figure, save_figure
+from vcs_runtime.util.figures import new_figure, save_figure
 from vcs_runtime.visil.correlation import Correlation
 from vcs_runtime.visil.selection import Step
 
