@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vcs_export.checkpoint.bert import BertCheckpoint
-from vcs_runtime.segmentation.word_features import WAYS
+from vcs_runtime.bundle.layouts import WORD_SHAPES
 
 DROPOUT = 0.1
 
@@ -74,7 +74,7 @@ class BoundaryNetwork(nn.Module):
                 add(prefix + name, linear(prefix + name))
             for name in ("attention.output.LayerNorm", "output.LayerNorm"):
                 add(prefix + name, norm(prefix + name))
-        self.capitals = nn.Parameter(torch.zeros(WAYS, hidden))
+        self.capitals = nn.Parameter(torch.zeros(WORD_SHAPES, hidden))
         self.classifier = nn.Linear(hidden, 1)
         nn.init.normal_(self.classifier.weight, std=0.02)
         nn.init.constant_(self.classifier.bias, -2.5)  # a sentence end is rare

@@ -6,12 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.inference.batching import (
-    STEP,
-    batches,
-    mixed_groups,
-    padded_length,
-)
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP, padded_length
+from vcs_runtime.inference.batching import batches, mixed_groups
 from vcs_runtime.inference.tokenizer import cut_windows
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
@@ -50,8 +46,8 @@ def test_the_padded_length_of_a_sequence_depends_on_itself_alone(
 
 @given(st.integers(0, 1000))
 def test_padding_is_below_one_step(tokens: int) -> None:
-    assert max(tokens, 1) <= padded_length(tokens) < max(tokens, 1) + STEP
-    assert padded_length(tokens) % STEP == 0
+    assert max(tokens, 1) <= padded_length(tokens) < max(tokens, 1) + PADDING_STEP
+    assert padded_length(tokens) % PADDING_STEP == 0
 
 
 @given(st.lists(st.integers(), max_size=300), st.integers(1, 50))
@@ -86,3 +82,9 @@ def test_a_padded_batch_of_mixed_lengths_is_small_or_hardly_padded(
         assert len(rows) == 1 or (places <= budget and places <= max(2048, 1.25 * tokens))
         seen += rows
     assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_a_batch_has_the_inputs_of_its_layout() -> None:
+    for layout, names in EMBEDDER_INPUTS.items():
+        [batch] = batches([[1, 2]], 100, layout)
+        assert tuple(batch.inputs) == names

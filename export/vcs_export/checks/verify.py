@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import ExportError
+from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.inference.batching import STEP, batches
+from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, open_session, run_session
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.tokenizer import load_tokenizer
@@ -81,7 +82,7 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Arr
     """Vectors of tokens without padding, and of the same tokens with it."""
     ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
     # Multiples of the step to which the runtime pads: these get no padding from it.
-    rows = [ids[:size] for size in (STEP, 5 * STEP, 11 * STEP)]
+    rows = [ids[:size] for size in (PADDING_STEP, 5 * PADDING_STEP, 11 * PADDING_STEP)]
     session = open_session(bundle.path(spec.model), choose_device(device), half=spec.precision == "fp16")
     output = session.get_outputs()[0].name
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)

@@ -37,8 +37,8 @@ from vcs_export.graph.transformer import (
 )
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.layouts import WORD_SHAPES
 from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec
-from vcs_runtime.segmentation.word_features import WAYS
 
 CAPITALS_INPUT = "capitals"
 OUTPUT = "logits"
@@ -145,7 +145,7 @@ def write_boundary(checkpoint: BertCheckpoint, updates: Updates, model: Path, we
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
     table = graph.weight(
-        "capitals.weight", merged.update("capitals.weight", (WAYS, merged.config.hidden_size))
+        "capitals.weight", merged.update("capitals.weight", (WORD_SHAPES, merged.config.hidden_size))
     )
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
     for layer in range(updates.layers):

@@ -20,8 +20,8 @@ from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.write import BundleWriter
+from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
-from vcs_runtime.inference.batching import STEP
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 _FEWEST_TOKENS = 3
@@ -67,7 +67,7 @@ def build_sentence_bundle(
             capacity = _capacity(kind, settings)
             max_tokens = _max_tokens(checkpoint, sentence, capacity)
             # Its table of positions has no rows for padding: the longest text must need none.
-            max_tokens = min(max_tokens, capacity // STEP * STEP) if capacity else max_tokens
+            max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
             write_by_optimum(checkpoint, sentence, model, weights, optimum_python)
         return bundle.commit(
             name=name,

@@ -14,7 +14,7 @@ from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import pooled, unit_length
 from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
 from vcs_export.graph.xlm_roberta import positions
-from vcs_runtime.inference.batching import padded_length
+from vcs_runtime.bundle.layouts import padded_length
 
 OUTPUT = "embedding"
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.transformer import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
-from vcs_runtime.inference.batching import STEP
+from vcs_runtime.bundle.layouts import PADDING_STEP
 
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask")
@@ -34,7 +34,7 @@ def embeddings(
         rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
     if positions is None:
         # The longest text may be padded beyond the last position; what stands there is masked.
-        rows = np.pad(rows, ((0, -len(rows) % STEP), (0, 0)))
+        rows = np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0)))
     table = graph.weight("embeddings.position_and_type", rows)
     if positions is None:
         tokens = graph.op("Shape", ids, start=1, end=2)

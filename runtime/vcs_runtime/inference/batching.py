@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.bundle.layouts import PADDING_STEP, padded_length
+
 IntArray = npt.NDArray[np.int64]
 Inputs = dict[str, IntArray]
 
-STEP = 4
 # Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
 # Where lengths are mixed: places of a packed batch, padding included, for each token of the budget; and of a
@@ -46,13 +47,8 @@ class Batch:
     inputs: Inputs
 
 
-def padded_length(tokens: int, step: int = STEP) -> int:
-    """The length to which a sequence of `tokens` tokens is padded: the next multiple of `step`."""
-    return max(1, -(-tokens // step)) * step
-
-
 def groups(
-    lengths: Sequence[int], token_budget: int, step: int = STEP, most_rows: RowLimit = _no_limit
+    lengths: Sequence[int], token_budget: int, step: int = PADDING_STEP, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens,
     and, at each padded length, at most `most_rows` rows.
@@ -123,7 +119,7 @@ def batches(
     if mixed:
         found = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
     else:
-        found = groups(lengths, token_budget, 1 if layout == "packed" else STEP, most_rows)
+        found = groups(lengths, token_budget, 1 if layout == "packed" else PADDING_STEP, most_rows)
     lay_out = _LAYOUTS[layout]
     for rows, width in found:
         yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))
@@ -167,5 +163,3 @@ _LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, int], Inputs]] = {
     "packed": _packed,
     "masked": _masked,
 }
-INPUTS = {layout: tuple(lay_out([[0]], 1, 0)) for layout, lay_out in _LAYOUTS.items()}
-"""The names of a graph's inputs, by layout."""

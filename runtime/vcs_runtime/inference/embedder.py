@@ -9,10 +9,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.batching import INPUTS, Batch, batches
+from vcs_runtime.inference.batching import Batch, batches
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.session import Budget, ahead, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
@@ -37,7 +38,7 @@ class Embedder:
         self.hash = bundle.engine_hash(self.spec)
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         self._session = open_part(bundle, "embedder", device, threads, what="the embedder")
-        if self._session.inputs != dict.fromkeys(INPUTS[self.spec.layout], "tensor(int64)"):
+        if self._session.inputs != dict.fromkeys(EMBEDDER_INPUTS[self.spec.layout], "tensor(int64)"):
             raise BundleError(
                 f"bundle {bundle.root}: {self.spec.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self.spec.layout} graph"

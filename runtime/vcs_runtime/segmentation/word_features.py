@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding
 
+from vcs_runtime.bundle.layouts import WORD_SHAPES
+
 IntArray = npt.NDArray[np.int64]
 
 _WORD = re.compile(r"\S+")
 # How a word is written. In a text without capitals a small letter says nothing; in any other it says that no
 # sentence starts there.
-CASELESS, CAPITAL, CAPITALS, SMALL = range(4)
-WAYS = 4
+CASELESS, CAPITAL, CAPITALS, SMALL = range(WORD_SHAPES)
 # A text is taken to have capitals if one word in so many has one: an acronym in lower-cased text is rarer.
 _WORDS_A_CAPITAL = 40
 

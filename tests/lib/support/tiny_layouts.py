@@ -11,8 +11,8 @@ import onnx_ir as ir
 from support.tiny_bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.write import BundleWriter
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.inference.batching import INPUTS
 
 HIDDEN = 48
 FLOAT = int(ir.DataType.FLOAT)
@@ -39,7 +39,7 @@ def _write(layout: str, model: Path) -> None:
         "lengths": ("batch",),
         "skip": ("batch",),
     }
-    inputs = {name: graph.input(name, shapes[name]) for name in INPUTS[layout]}
+    inputs = {name: graph.input(name, shapes[name]) for name in EMBEDDER_INPUTS[layout]}
     weights = {name: graph.weight(name, array) for name, array in _weights().items()}
     tokens = op("Gather", weights["table"], inputs["input_ids"])
     if layout == "packed":

@@ -1,0 +1,27 @@
+"""The inputs of the graphs in a bundle, which `vcs_export` builds and this runtime feeds."""
+
+from __future__ import annotations
+
+EMBEDDER_INPUTS = {
+    "padded": ("input_ids", "attention_mask"),
+    "masked": ("input_ids", "attention_mask", "pool_mask"),
+    "packed": ("input_ids", "gather", "scatter", "lengths", "skip"),
+}
+"""Names of an embedder's inputs, by input layout. All are int64; docs/bundle.md has their shapes."""
+
+SEGMENTER_INPUTS = {
+    "sat": ("input_ids", "attention_mask"),
+    "words": ("input_ids", "attention_mask", "capitals"),
+}
+"""Names of a learned segmenter's inputs, by kind. All are `(batch, tokens)`."""
+
+WORD_SHAPES = 4
+"""Number of values of the input `capitals`: how the word of a token is written."""
+
+PADDING_STEP = 4
+"""Padded lengths are multiples of this number of tokens."""
+
+
+def padded_length(tokens: int, step: int = PADDING_STEP) -> int:
+    """Return the length to which a sequence is padded: the next multiple of `step` tokens."""
+    return max(1, -(-tokens // step)) * step
