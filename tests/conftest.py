@@ -1,34 +1,42 @@
-"""Tiny bundles, and a scorer on one of them, for all runtime tests."""
+"""Tiny bundles, a scorer on one of them, and a file of pairs, for the tests of all folders.
+
+The packages are imported in the fixtures: `make llama` has an environment without `vcs_export`'s libraries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from support.stories import story, write_pairs
-from support.tiny_bert import build_tiny_bundle
-from support.tiny_sat import build_tiny_sat_bundle
-from vcs_export.families.sat import build_sat_bundle
-from vcs_runtime import Scorer
-from vcs_runtime.bundle.manifest import RulesSpec
+if TYPE_CHECKING:
+    from vcs_runtime import Scorer
 
 
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with an embedder and the rules of English."""
+    from support.tiny_bert import build_tiny_bundle
+
     return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")
 def sat_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle with a boundary model alone."""
+    """A bundle with a learned segmenter alone; its checkpoint lies beside it."""
+    from support.tiny_sat import build_tiny_sat_bundle
+
     return build_tiny_sat_bundle(tmp_path_factory.mktemp("sat"))
 
 
 @pytest.fixture(scope="session")
 def mixed_bundle(sat_bundle: Path) -> Path:
-    """A bundle with rules and the same boundary model."""
+    """A bundle with the rules of English and the learned segmenter of `sat_bundle`."""
+    from vcs_export.families.sat import build_sat_bundle
+    from vcs_runtime.bundle.manifest import RulesSpec
+
     return build_sat_bundle(
         sat_bundle.parent / "checkpoint",
         sat_bundle.parent / "mixed",
@@ -42,13 +50,18 @@ def mixed_bundle(sat_bundle: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
+    """A scorer of `tiny_bundle` on the CPU."""
+    from vcs_runtime import Scorer
+
     with Scorer.open(tiny_bundle, device="cpu") as opened:
         yield opened
 
 
 @pytest.fixture
 def pairs_file(tmp_path: Path) -> Path:
-    """Twelve good pairs, three of which share a reference."""
+    """Twelve pairs that can be scored; each reference belongs to three of them."""
+    from support.stories import story, write_pairs
+
     path = tmp_path / "pairs.jsonl"
     write_pairs(path, [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)])
     return path

@@ -10,7 +10,6 @@ import pytest
 
 from support.capi_cases import Host, host
 from support.capi_programs import Compile, Run, run
-from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import capi
 from vcs_runtime.capi import build as building
 from vcs_runtime.errors import BuildError
@@ -19,14 +18,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="session")
-def damaged(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle, one byte of its graph changed."""
-    copy = shutil.copytree(bundle, tmp_path_factory.mktemp("damaged") / "bundle")
+    copy = shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("damaged") / "bundle")
     model = copy / "embedder/model.onnx"
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
@@ -82,6 +76,6 @@ def api(request: pytest.FixtureRequest) -> object:
 
 
 @pytest.fixture(scope="session")
-def opened(api: object, bundle: Path, damaged: Path) -> Iterator[Host]:
-    with host(api, bundle, damaged) as made:
+def opened(api: object, tiny_bundle: Path, damaged: Path) -> Iterator[Host]:
+    with host(api, tiny_bundle, damaged) as made:
         yield made

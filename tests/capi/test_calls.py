@@ -42,10 +42,10 @@ def test_every_misuse_has_its_status_and_a_message(opened: Host, name: str) -> N
     assert opened.score(opened.scorer, TEXT, TEXT) == Status.VCS_OK
 
 
-def test_scores_are_those_of_the_scorer_to_the_bit(opened: Host, bundle: Path) -> None:
+def test_scores_are_those_of_the_scorer_to_the_bit(opened: Host, tiny_bundle: Path) -> None:
     changes = {"chunk_size": 2, "lct": 0.25, "context_cutoff": 0.5, "context_window": 3.0}
     scorer = opened.create(opened.model, **changes)
-    with Scorer.open(bundle, "cpu") as python:
+    with Scorer.open(tiny_bundle, "cpu") as python:
         for reference, generated in PAIRS:
             result = new_results(1)[0]
             texts = reference.encode(), generated.encode()
@@ -60,12 +60,12 @@ def test_scores_are_those_of_the_scorer_to_the_bit(opened: Host, bundle: Path) -
     opened.api.vcs_scorer_destroy(scorer)
 
 
-def test_short_texts_are_scored_by_their_words(opened: Host, bundle: Path) -> None:
+def test_short_texts_are_scored_by_their_words(opened: Host, tiny_bundle: Path) -> None:
     scorer = opened.create(opened.model, short_form=1)
     result = new_results(1)[0]
     left, right = b"a man throws the ball", b"a woman holds the red cup"
     assert opened.api.vcs_score(scorer, left, len(left), right, len(right), byref(result)) == 0
-    with Scorer.open(bundle, "cpu") as python:
+    with Scorer.open(tiny_bundle, "cpu") as python:
         assert scores_of(result) == python.score_short(left.decode(), right.decode()).scores
     opened.api.vcs_scorer_destroy(scorer)
 
@@ -240,8 +240,8 @@ def test_eight_threads_score_what_one_does(opened: Host) -> None:
             assert found == [alone[(i + seed) % len(PAIRS)] for i in range(200)]
 
 
-def test_a_model_that_is_closed_in_use_closes_after_the_call(bundle: Path) -> None:
-    scorer = Scorer.open(bundle, "cpu")
+def test_a_model_that_is_closed_in_use_closes_after_the_call(tiny_bundle: Path) -> None:
+    scorer = Scorer.open(tiny_bundle, "cpu")
     model = Model(scorer)
     text = TEXT.decode()
     with model as opened:

@@ -63,15 +63,15 @@ def test_every_status_is_that_of_the_header(built: build.Built) -> None:
     }
 
 
-def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, bundle: Path, tmp_path: Path) -> None:
+def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path, tmp_path: Path) -> None:
     texts = [text.encode() for pair in PAIRS for text in pair]
     file = tmp_path / "pairs"
     file.write_bytes(
         struct.pack("@N", len(PAIRS)) + b"".join(struct.pack("@N", len(text)) + text for text in texts)
     )
-    raw = probe("pairs", bundle, file).encode("latin-1")
+    raw = probe("pairs", tiny_bundle, file).encode("latin-1")
     results = (vcs_result * (2 * len(PAIRS))).from_buffer_copy(raw)
-    with Scorer.open(bundle, "cpu") as scorer:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = [scorer.score(*pair) for pair in PAIRS]
     for result, want in zip(results, expected * 2, strict=True):  # one by one, then in a batch
         assert Scores(*(getattr(result, name) for name in Scores._fields)) == want.scores
@@ -80,14 +80,14 @@ def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, bundle: Path, tmp
 
 @pytest.mark.parametrize("standard", ["c11", "c++17"])
 def test_the_example_prints_the_scores_of_two_files(
-    compile_program: Compile, bundle: Path, tmp_path: Path, standard: str
+    compile_program: Compile, tiny_bundle: Path, tmp_path: Path, standard: str
 ) -> None:
     program = compile_program("score.c", standard)
     files = [tmp_path / name for name in ("reference.txt", "generated.txt")]
     for file, text in zip(files, PAIRS[8], strict=True):
         file.write_text(text, "utf-8")
-    printed = json.loads(run(program, *files, bundle, "cpu"))
-    with Scorer.open(bundle, "cpu") as scorer:
+    printed = json.loads(run(program, *files, tiny_bundle, "cpu"))
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
         result = scorer.score(*PAIRS[8])
     expected = result.to_dict()
     del expected["segmenter"]
@@ -101,17 +101,19 @@ def test_the_example_prints_the_scores_of_two_files(
 
 @pytest.mark.parametrize(("standard", "pairs"), [("c11", 1600), ("c++17", 80)])
 def test_eight_threads_with_200_pairs_each_score_what_one_does(
-    compile_program: Compile, bundle: Path, tmp_path: Path, standard: str, pairs: int
+    compile_program: Compile, tiny_bundle: Path, tmp_path: Path, standard: str, pairs: int
 ) -> None:
     program = compile_program("score_threads.c", standard)
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"{story(i, 3)}\t{story(i + 5000, 3)}\n" for i in range(pairs)), "utf-8")
-    printed = json.loads(run(program, file, 8, bundle, "cpu"))
+    printed = json.loads(run(program, file, 8, tiny_bundle, "cpu"))
     assert (printed["pairs"], printed["threads"], printed["equal"]) == (pairs, 8, True)
 
 
-def test_every_misuse_has_the_same_status_in_c(compile_program: Compile, bundle: Path, damaged: Path) -> None:
-    printed = run(compile_program("misuse.c"), bundle, damaged)
+def test_every_misuse_has_the_same_status_in_c(
+    compile_program: Compile, tiny_bundle: Path, damaged: Path
+) -> None:
+    printed = run(compile_program("misuse.c"), tiny_bundle, damaged)
     found = {
         name: (int(status), message)
         for name, status, message in (x.split("\t") for x in printed.splitlines())
@@ -128,68 +130,70 @@ def test_every_misuse_has_the_same_status_in_c(compile_program: Compile, bundle:
     ids=["misleading", "another python in the path"],
 )
 def test_the_hosts_environment_does_not_change_which_python_runs(
-    probe: Run, bundle: Path, environment: dict[str, str]
+    probe: Run, tiny_bundle: Path, environment: dict[str, str]
 ) -> None:
     assert probe("version", **environment) == f"1 {__version__}\n"
-    assert probe("score", bundle, **environment) == "1.000\n"
+    assert probe("score", tiny_bundle, **environment) == "1.000\n"
 
 
-def test_a_path_may_hold_any_characters(probe: Run, bundle: Path, tmp_path: Path) -> None:
-    shutil.copytree(bundle, tmp_path / "Bündel 包")
+def test_a_path_may_hold_any_characters(probe: Run, tiny_bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_bundle, tmp_path / "Bündel 包")
     assert probe("score", tmp_path / "Bündel 包", LC_ALL="C") == "1.000\n"
 
 
-def test_messages_go_to_the_function_and_nothing_to_the_standard_streams(probe: Run, bundle: Path) -> None:
-    assert probe("messages", bundle) == "1.000 1\n"
+def test_messages_go_to_the_function_and_nothing_to_the_standard_streams(
+    probe: Run, tiny_bundle: Path
+) -> None:
+    assert probe("messages", tiny_bundle) == "1.000 1\n"
 
 
-def test_interrupts_stay_the_hosts(probe: Run, bundle: Path) -> None:
-    assert probe("interrupted", bundle, "default") == "1 1\n"
-    assert probe("interrupted", bundle, "own") == "1 1 1\n"
+def test_interrupts_stay_the_hosts(probe: Run, tiny_bundle: Path) -> None:
+    assert probe("interrupted", tiny_bundle, "default") == "1 1\n"
+    assert probe("interrupted", tiny_bundle, "own") == "1 1 1\n"
 
 
 def test_a_threads_last_message_is_its_own(probe: Run) -> None:
     assert probe("errors") == "out is NULL\nbundle /nowhere: no such folder\n"
 
 
-def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(probe: Run, bundle: Path) -> None:
-    assert probe("abandon", bundle) == "scored\n"
+def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(probe: Run, tiny_bundle: Path) -> None:
+    assert probe("abandon", tiny_bundle) == "scored\n"
 
 
 def test_a_host_may_open_the_library_at_run_time_and_hide_its_symbols(
-    compile_program: Compile, built: build.Built, bundle: Path
+    compile_program: Compile, built: build.Built, tiny_bundle: Path
 ) -> None:
     program = compile_program("local.c", link=False)
-    assert run(program, built.file, bundle) == "0 \n"
+    assert run(program, built.file, tiny_bundle) == "0 \n"
 
 
-def test_memory_is_flat(probe: Run, bundle: Path) -> None:
+def test_memory_is_flat(probe: Run, tiny_bundle: Path) -> None:
     """Opening, scoring, closing; and threads that come and go. A lost scorer would be a megabyte a time."""
     for mode, times, most in (("repeat", 60, 100), ("threads", 600, 2)):
-        sizes = list(map(int, probe(mode, bundle, times).split()))
+        sizes = list(map(int, probe(mode, tiny_bundle, times).split()))
         assert len(sizes) == times
         assert (sizes[-1] - sizes[9]) / (times - 10) < most, f"{mode}: kB a time"
 
 
-def test_a_python_host_may_lack_our_packages(built: build.Built, bundle: Path) -> None:
+def test_a_python_host_may_lack_our_packages(built: build.Built, tiny_bundle: Path) -> None:
     """One of the same version as ours: it gets them from the environment that the library is bound to."""
     code = (
         "import ctypes, sys; sys.path = [p for p in sys.path if 'site-packages' not in p];"
         f"lib = ctypes.CDLL({str(built.file)!r}); model = ctypes.c_void_p();"
-        f"print(lib.vcs_model_open({bytes(bundle)!r}, b'cpu', ctypes.byref(model)))"
+        f"print(lib.vcs_model_open({bytes(tiny_bundle)!r}, b'cpu', ctypes.byref(model)))"
     )
     base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     assert output(base, "-I", "-S", "-c", code) == "0\n"
 
 
 def test_a_python_without_our_packages_is_refused_in_words(
-    monkeypatch: pytest.MonkeyPatch, compile_program: Compile, bundle: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, compile_program: Compile, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     venv.create(tmp_path / "empty")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "empty/bin/python"))
     library = build.build(tmp_path / "library").file
     program = compile_program("local.c", link=False)
-    printed = run(program, library, bundle)
+    printed = run(program, library, tiny_bundle)
     assert printed.startswith(
         "7 Python could not be started: ModuleNotFoundError: No module named '_cffi_backend'"
     )
@@ -197,10 +201,10 @@ def test_a_python_without_our_packages_is_refused_in_words(
 
 
 def test_the_command_builds_checks_and_says_what_it_is_bound_to(
-    built: build.Built, bundle: Path, tmp_path: Path
+    built: build.Built, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "new/folder"
-    arguments = ["capi", "build", "--out", str(folder), "--check", "--bundle", str(bundle)]
+    arguments = ["capi", "build", "--out", str(folder), "--check", "--bundle", str(tiny_bundle)]
     for _ in range(2):  # and a second time over the first
         done = CliRunner().invoke(cli, arguments)
         assert done.exit_code == 0, done.output

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.tiny_bert import build_tiny_bundle, write_tiny_checkpoint
+from support.tiny_bert import write_tiny_checkpoint
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_checkpoint(tmp_path_factory.mktemp("source") / "checkpoint")
-
-
-@pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("built"))

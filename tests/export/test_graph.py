@@ -67,21 +67,23 @@ def test_vectors_equal_a_plain_forward_pass(
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=0, atol=1e-6)
 
 
-def test_the_comparison_would_notice_a_forgotten_mask(bundle: Path) -> None:
+def test_the_comparison_would_notice_a_forgotten_mask(tiny_bundle: Path) -> None:
     row = random_rows(1, 12, 5)[0]
     padded = [*row, *([0] * 8)]
-    assert np.abs(run(session(bundle), [row], 20) - run(session(bundle), [padded])).max() > 1e-2
+    assert np.abs(run(session(tiny_bundle), [row], 20) - run(session(tiny_bundle), [padded])).max() > 1e-2
 
 
-def test_padding_does_not_change_a_vector(bundle: Path) -> None:
-    rows, opened = random_rows(6, 20, 6), session(bundle)
+def test_padding_does_not_change_a_vector(tiny_bundle: Path) -> None:
+    rows, opened = random_rows(6, 20, 6), session(tiny_bundle)
     alone = np.concatenate([run(opened, [row]) for row in rows])
     np.testing.assert_allclose(run(opened, rows, 32), alone, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_at_equal_length_a_vector_is_the_same_bits_whatever_is_beside_it(bundle: Path, threads: int) -> None:
-    opened = session(bundle, threads)
+def test_at_equal_length_a_vector_is_the_same_bits_whatever_is_beside_it(
+    tiny_bundle: Path, threads: int
+) -> None:
+    opened = session(tiny_bundle, threads)
     rng = np.random.default_rng(7)
     for length in (8, 16, 32):
         rows = random_rows(9, length, length)
@@ -92,15 +94,15 @@ def test_at_equal_length_a_vector_is_the_same_bits_whatever_is_beside_it(bundle:
             np.testing.assert_array_equal(batch, alone[chosen])
 
 
-def test_a_row_without_tokens_is_zero_and_leaves_the_others_alone(bundle: Path) -> None:
-    opened, row = session(bundle), [2, 50, 51, 3]
+def test_a_row_without_tokens_is_zero_and_leaves_the_others_alone(tiny_bundle: Path) -> None:
+    opened, row = session(tiny_bundle), [2, 50, 51, 3]
     got = run(opened, [row, []])
     np.testing.assert_array_equal(got[1], 0)
     np.testing.assert_array_equal(got[0], run(opened, [row])[0])
 
 
-def test_inputs_and_output_are_named_and_typed(bundle: Path) -> None:
-    opened = session(bundle)
+def test_inputs_and_output_are_named_and_typed(tiny_bundle: Path) -> None:
+    opened = session(tiny_bundle)
     inputs = [(i.name, i.type, i.shape) for i in opened.get_inputs()]
     assert inputs == [
         (name, "tensor(int64)", ["batch", "tokens"]) for name in ("input_ids", "attention_mask")
@@ -109,17 +111,17 @@ def test_inputs_and_output_are_named_and_typed(bundle: Path) -> None:
     assert outputs == [("embedding", "tensor(float)", ["batch", 32])]
 
 
-def test_only_standard_operators_are_used(bundle: Path) -> None:
-    model = ir.load(bundle / MODEL_FILE)
+def test_only_standard_operators_are_used(tiny_bundle: Path) -> None:
+    model = ir.load(tiny_bundle / MODEL_FILE)
     assert dict(model.graph.opset_imports) == {"": 17}
     assert {node.domain for node in model.graph} == {""}
 
 
-def test_the_optimiser_recognises_the_pattern(bundle: Path, tmp_path: Path) -> None:
+def test_the_optimiser_recognises_the_pattern(tiny_bundle: Path, tmp_path: Path) -> None:
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
     options.log_severity_level = 3  # it warns that the file suits this machine only
-    ort.InferenceSession(str(bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"])
+    ort.InferenceSession(str(tiny_bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"])
     kinds = [node.op_type for node in ir.load(tmp_path / "optimised.onnx").graph]
     assert kinds.count("BiasGelu") == 2
     assert kinds.count("FusedMatMul") == 2
@@ -165,26 +167,26 @@ def test_the_layout_of_the_weights_file_is_fixed(tmp_path: Path) -> None:
     assert open_bundle(bundle).manifest.embedder is not None
 
 
-def test_the_manifest_says_how_to_run_it(bundle: Path) -> None:
-    opened = open_bundle(bundle)
+def test_the_manifest_says_how_to_run_it(tiny_bundle: Path) -> None:
+    opened = open_bundle(tiny_bundle)
     spec = opened.manifest.embedder
     assert spec is not None
     assert (spec.name, spec.dimension, spec.max_tokens) == ("tiny-bert", 32, 32)
     assert (spec.long_text, spec.precision) == ("window_mean", "fp32")
-    weights = hashlib.sha256((bundle / WEIGHTS_FILE).read_bytes()).hexdigest()
+    weights = hashlib.sha256((tiny_bundle / WEIGHTS_FILE).read_bytes()).hexdigest()
     assert opened.weights_hash(spec) == weights
 
 
-def test_a_bundle_may_be_moved(bundle: Path, tmp_path: Path) -> None:
-    moved = Path(shutil.copytree(bundle, tmp_path / "elsewhere"))
+def test_a_bundle_may_be_moved(tiny_bundle: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(tiny_bundle, tmp_path / "elsewhere"))
     row = [2, 50, 3]
-    np.testing.assert_array_equal(run(session(moved), [row]), run(session(bundle), [row]))
+    np.testing.assert_array_equal(run(session(moved), [row]), run(session(tiny_bundle), [row]))
 
 
-def test_the_tokenizer_cuts_and_pads_nothing(checkpoint: Path, bundle: Path) -> None:
+def test_the_tokenizer_cuts_and_pads_nothing(checkpoint: Path, tiny_bundle: Path) -> None:
     text = " ".join(WORDS)
     before = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
-    after = Tokenizer.from_file(str(bundle / TOKENIZER_FILE))
+    after = Tokenizer.from_file(str(tiny_bundle / TOKENIZER_FILE))
     assert (before.truncation is None, before.padding is None) == (False, False)
     assert (after.truncation, after.padding) == (None, None)
     assert len(before.encode(text).ids) == len(before.encode("a").ids) == 16

@@ -317,11 +317,11 @@ class TestReadyMade:
         ):
             build(hub, tmp_path / "bundle", precision=precision, texts=TEXTS)
 
-    def test_another_graph_is_refused(self, hub: Path, bundle: Path, tmp_path: Path) -> None:
+    def test_another_graph_is_refused(self, hub: Path, tiny_bundle: Path, tmp_path: Path) -> None:
         change(hub, hidden_size=64)
         with pytest.raises(CheckpointError, match=r"model\.onnx: no table of embeddings of the shape"):
             build(hub, tmp_path / "bundle")
-        shutil.copytree(bundle / "embedder", hub, dirs_exist_ok=True)
+        shutil.copytree(tiny_bundle / "embedder", hub, dirs_exist_ok=True)
         with pytest.raises(CheckpointError, match="logits out were expected"):
             build(hub, tmp_path / "bundle")
 

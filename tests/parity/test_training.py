@@ -19,7 +19,7 @@ from torch import distributed
 
 from support.snippets import run_snippet
 from support.stories import story
-from support.tiny_bert import build_tiny_bundle, tiny_tokenizer
+from support.tiny_bert import tiny_tokenizer
 from vcs_runtime import Scorer, training
 from vcs_runtime.training import TextMetric
 
@@ -31,13 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def expected(tiny: Path) -> dict[str, float]:
-    metric = TextMetric(tiny, "cpu")
+def expected(tiny_bundle: Path) -> dict[str, float]:
+    metric = TextMetric(tiny_bundle, "cpu")
     metric.update(PREDS, TARGETS)
     return metric.compute()
 
@@ -99,9 +94,9 @@ def _torchmetrics(rank: int, bundle: str, shares: list[slice]) -> dict[str, floa
 
 @pytest.mark.parametrize("shares", [[slice(0, 6), slice(6, 11)], [slice(0, 11), slice(0, 0)]])
 def test_torchmetrics_adds_up_over_two_ranks_though_one_may_have_nothing(
-    on_two_ranks: Ranks, tiny: Path, expected: dict[str, float], shares: list[slice]
+    on_two_ranks: Ranks, tiny_bundle: Path, expected: dict[str, float], shares: list[slice]
 ) -> None:
-    first, second = on_two_ranks(_torchmetrics, str(tiny), shares)
+    first, second = on_two_ranks(_torchmetrics, str(tiny_bundle), shares)
     assert first == second
     assert first == pytest.approx(expected, rel=1e-14)
 
@@ -115,9 +110,9 @@ def _merged(rank: int, bundle: str) -> dict[str, float]:
 
 
 def test_states_that_two_ranks_exchange_give_the_mean_of_one_to_the_last_bit(
-    on_two_ranks: Ranks, tiny: Path, expected: dict[str, float]
+    on_two_ranks: Ranks, tiny_bundle: Path, expected: dict[str, float]
 ) -> None:
-    assert on_two_ranks(_merged, str(tiny)) == [expected, expected]
+    assert on_two_ranks(_merged, str(tiny_bundle)) == [expected, expected]
 
 
 def _compute_metrics(rank: int, bundle: str) -> dict[str, float]:
@@ -129,14 +124,14 @@ def _compute_metrics(rank: int, bundle: str) -> dict[str, float]:
 
 
 def test_compute_metrics_is_called_on_both_ranks_and_scores_every_pair_once(
-    on_two_ranks: Ranks, tiny: Path
+    on_two_ranks: Ranks, tiny_bundle: Path
 ) -> None:
-    alone = TextMetric(tiny, "cpu")
+    alone = TextMetric(tiny_bundle, "cpu")
     alone.update(PREDS, PREDS)
-    assert on_two_ranks(_compute_metrics, str(tiny)) == [alone.compute()] * 2
+    assert on_two_ranks(_compute_metrics, str(tiny_bundle)) == [alone.compute()] * 2
 
 
-def test_a_transformers_trainer_evaluates(tiny: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp_path: Path) -> None:
     from transformers import (
         BartConfig,
         BartForConditionalGeneration,
@@ -165,7 +160,7 @@ def test_a_transformers_trainer_evaluates(tiny: Path, tokenizer: Any, tmp_path: 
     seen: list[tuple[Any, dict[str, float]]] = []
 
     def spied(prediction: Any) -> dict[str, float]:
-        seen.append((prediction, make(tokenizer, bundle=tiny, device="cpu")(prediction)))
+        seen.append((prediction, make(tokenizer, bundle=tiny_bundle, device="cpu")(prediction)))
         return dict(seen[-1][1])
 
     arguments = Seq2SeqTrainingArguments(
@@ -184,7 +179,7 @@ def test_a_transformers_trainer_evaluates(tiny: Path, tokenizer: Any, tmp_path: 
     assert prediction.label_ids.min() == -100  # padded, and yet:
     decoded = [tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.label_ids]
     generated = [tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.predictions]
-    with Scorer.open(tiny, "cpu") as scorer:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
         results = scorer.score_many(list(zip(decoded, generated, strict=True)))
     values = [result.vcs for result in results if not result.error]
     assert scores["count"] == len(values)
@@ -193,7 +188,7 @@ def test_a_transformers_trainer_evaluates(tiny: Path, tokenizer: Any, tmp_path: 
 
 
 def test_a_grpo_trainer_is_rewarded_and_passes_over_what_cannot_be_scored(
-    tiny: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from datasets import Dataset
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -223,7 +218,7 @@ def test_a_grpo_trainer_is_rewarded_and_passes_over_what_cannot_be_scored(
     )  # fmt: skip
     dataset = Dataset.from_list([{"prompt": story(i, 1), "reference": story(i)} for i in range(4)])
     names = run_snippet(
-        PAGE, "trl", bundle=tiny, dataset=dataset, model=model, args=arguments, tokenizer=tokenizer
+        PAGE, "trl", bundle=tiny_bundle, dataset=dataset, model=model, args=arguments, tokenizer=tokenizer
     )
     assert len(given) == 2
     for rewards in given:
@@ -232,11 +227,11 @@ def test_a_grpo_trainer_is_rewarded_and_passes_over_what_cannot_be_scored(
     assert [float(entry["vcs/unscorable"]) for entry in logged] == [0.25, 0.25]
 
 
-def test_a_lightning_trainer_evaluates(tiny: Path, expected: dict[str, float], tmp_path: Path) -> None:
+def test_a_lightning_trainer_evaluates(tiny_bundle: Path, expected: dict[str, float], tmp_path: Path) -> None:
     import lightning
     from torch.utils.data import DataLoader
 
-    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](str(tiny), "cpu")
+    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](str(tiny_bundle), "cpu")
     module = run_snippet(PAGE, "lightning")["Describer"](
         SimpleNamespace(describe=lambda inputs: [PREDS[i] for i in inputs]), metric
     )

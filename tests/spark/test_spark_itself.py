@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from support.stories import story
-from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import Scorer
 from vcs_runtime.spark import make_predict_fn
 
@@ -21,10 +20,9 @@ TEXTS[5] = (TEXTS[5][0], "")
 
 
 @pytest.mark.filterwarnings("default")
-def test_spark_gives_the_numbers_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    bundle = build_tiny_bundle(tmp_path)
-    with Scorer.open(bundle, device="cpu") as scorer:
+    with Scorer.open(tiny_bundle, device="cpu") as scorer:
         expected = [result.scores and result.vcs for result in scorer.score_many(TEXTS)]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = (
@@ -35,10 +33,10 @@ def test_spark_gives_the_numbers_of_one_process(tmp_path: Path, monkeypatch: pyt
     try:
         rows = [(i, *pair) for i, pair in enumerate(TEXTS)]
         frame = spark.createDataFrame(rows, "id int, reference string, generated string").repartition(3)
-        vcs = predict_batch_udf(partial(make_predict_fn, bundle), return_type=DoubleType(), batch_size=16)
+        vcs = predict_batch_udf(partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16)
         struct = StructType([StructField("vcs", DoubleType()), StructField("error", StringType())])
         both = predict_batch_udf(
-            partial(make_predict_fn, bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
+            partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
         )
         found = (
             frame.withColumn("vcs", vcs("reference", "generated"))

@@ -1,26 +1,12 @@
-"""A tiny bundle; nothing that a test opened is left to the next."""
+"""Each test closes the background scorers that it opened."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from support.tiny_bert import build_tiny_bundle
-from vcs_runtime import Scorer, training
-
-
-@pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="session")
-def scorer(bundle: Path) -> Iterator[Scorer]:
-    """What all numbers are compared with."""
-    with Scorer.open(bundle, "cpu") as opened:
-        yield opened
+from vcs_runtime import training
 
 
 @pytest.fixture(autouse=True)

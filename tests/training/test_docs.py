@@ -11,7 +11,7 @@ from vcs_runtime import Scorer
 
 
 def test_the_plain_loop_logs_every_evaluation_with_the_scores_of_its_step(
-    bundle: Path, scorer: Scorer
+    tiny_bundle: Path, scorer: Scorer
 ) -> None:
     step = 0
     logged: list[tuple[int, dict[str, float]]] = []
@@ -24,7 +24,7 @@ def test_the_plain_loop_logs_every_evaluation_with_the_scores_of_its_step(
     run_snippet(
         "docs/training.md",
         "plain loop",
-        bundle=bundle,
+        bundle=tiny_bundle,
         training=range(160),
         train=train,
         validation=[(len(part), part) for part in references],

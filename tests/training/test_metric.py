@@ -19,13 +19,13 @@ TARGETS = [story(i // 2) for i in range(12)]
 
 
 @pytest.fixture
-def metric(bundle: Path) -> TextMetric:
-    return TextMetric(bundle, "cpu")
+def metric(tiny_bundle: Path) -> TextMetric:
+    return TextMetric(tiny_bundle, "cpu")
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_means_are_those_of_the_scores(bundle: Path, scorer: Scorer, asynchronous: bool) -> None:
-    metric = TextMetric(bundle, "cpu", asynchronous=asynchronous)
+def test_the_means_are_those_of_the_scores(tiny_bundle: Path, scorer: Scorer, asynchronous: bool) -> None:
+    metric = TextMetric(tiny_bundle, "cpu", asynchronous=asynchronous)
     for start in range(0, 12, 5):
         metric.update(PREDS[start : start + 5], TARGETS[start : start + 5])
     metric.update("", TARGETS[0])
@@ -51,32 +51,32 @@ def test_references_come_second_and_may_be_several(metric: TextMetric, scorer: S
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 16])
 def test_a_mean_over_ranks_is_the_same_to_the_last_bit_however_pairs_are_shared_out(
-    bundle: Path, metric: TextMetric, ranks: int
+    tiny_bundle: Path, metric: TextMetric, ranks: int
 ) -> None:
     metric.update(PREDS, TARGETS)
     states = []
     for rank in range(ranks):  # of sixteen, four have nothing
-        mine = TextMetric(bundle, "cpu")
+        mine = TextMetric(tiny_bundle, "cpu")
         mine.update(PREDS[rank::ranks], TARGETS[rank::ranks])
         states.append(pickle.loads(pickle.dumps(mine.state())))
-    merged = TextMetric(bundle, "cpu").merge_state(reversed(states))
+    merged = TextMetric(tiny_bundle, "cpu").merge_state(reversed(states))
     assert merged.compute() == metric.compute()
     assert merged.signature == metric.signature
 
 
-def test_metrics_and_states_can_be_merged_one_or_many(bundle: Path, metric: TextMetric) -> None:
+def test_metrics_and_states_can_be_merged_one_or_many(tiny_bundle: Path, metric: TextMetric) -> None:
     metric.update(PREDS[:2], TARGETS[:2])
-    other = TextMetric(bundle, "cpu")
+    other = TextMetric(tiny_bundle, "cpu")
     other.update([*PREDS[2:4], "..."], TARGETS[2:5])
     metric.merge_state(other).merge_state(other.state()).merge_state([other, other.state()])
     assert (metric.compute()["count"], metric.compute()["unscorable"]) == (10, 4)
     assert other.compute()["count"] == 2
 
 
-def test_scores_that_cannot_be_compared_are_not_merged(bundle: Path, metric: TextMetric) -> None:
+def test_scores_that_cannot_be_compared_are_not_merged(tiny_bundle: Path, metric: TextMetric) -> None:
     metric.update(PREDS[:2], TARGETS[:2])
     before = metric.compute()
-    other = TextMetric(bundle, "cpu", params=Params(lct=1.0))
+    other = TextMetric(tiny_bundle, "cpu", params=Params(lct=1.0))
     other.update(PREDS[:2], TARGETS[:2])
     with pytest.raises(ValueError, match="different signatures.*lct:0.*lct:1"):
         metric.merge_state([metric.state(), other])
@@ -91,8 +91,8 @@ def test_nothing_scored_has_no_mean(metric: TextMetric) -> None:
     assert (given["count"], given["unscorable"], metric.signature) == (0, 2, "")
 
 
-def test_reset_forgets_what_is_still_being_scored(bundle: Path) -> None:
-    metric = TextMetric(bundle, "cpu", asynchronous=True)
+def test_reset_forgets_what_is_still_being_scored(tiny_bundle: Path) -> None:
+    metric = TextMetric(tiny_bundle, "cpu", asynchronous=True)
     metric.update(PREDS, TARGETS)
     metric.reset()
     metric.update(PREDS[:1], TARGETS[:1])
@@ -106,8 +106,8 @@ def test_lengths_that_differ_are_refused(metric: TextMetric, preds: list[str], t
     assert metric.compute()["count"] == 0
 
 
-def test_copies_and_pickles_hold_what_was_seen(bundle: Path) -> None:
-    metric = TextMetric(bundle, "cpu", asynchronous=True)
+def test_copies_and_pickles_hold_what_was_seen(tiny_bundle: Path) -> None:
+    metric = TextMetric(tiny_bundle, "cpu", asynchronous=True)
     metric.update(PREDS, TARGETS)
     for twin in (pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric)):
         assert twin.compute() == metric.compute()

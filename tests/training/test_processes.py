@@ -26,8 +26,8 @@ def run(script: str, *arguments: object) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_spawned_process_opens_its_own_session(bundle: Path, scorer: Scorer) -> None:
-    rewards = TrainingScorer(bundle, "cpu")
+def test_a_spawned_process_opens_its_own_session(tiny_bundle: Path, scorer: Scorer) -> None:
+    rewards = TrainingScorer(tiny_bundle, "cpu")
     expected = scorer.score(TEXT, OTHER).vcs
     assert rewards.compute_score("clips", OTHER, TEXT) == expected
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
@@ -36,7 +36,7 @@ def test_a_spawned_process_opens_its_own_session(bundle: Path, scorer: Scorer) -
     assert len(pickle.dumps(rewards)) < 2000  # paths and options
 
 
-def test_a_relative_bundle_is_found_from_another_folder(bundle: Path, tmp_path: Path) -> None:
+def test_a_relative_bundle_is_found_from_another_folder(tiny_bundle: Path, tmp_path: Path) -> None:
     script = """
         import os, pickle, sys
         from vcs_runtime.training import TrainingScorer
@@ -45,10 +45,10 @@ def test_a_relative_bundle_is_found_from_another_folder(bundle: Path, tmp_path: 
         os.chdir(sys.argv[2])
         print(pickle.loads(rewards).compute_score("clips", "A man sits. A dog runs.", "A man sits. A dog runs.") > 0.99)
     """
-    assert run(script, bundle.parent, tmp_path) == ["True"]
+    assert run(script, tiny_bundle.parent, tmp_path) == ["True"]
 
 
-def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(bundle: Path) -> None:
+def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(tiny_bundle: Path) -> None:
     script = """
         import os, sys, warnings
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
@@ -64,12 +64,12 @@ def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(bundle: 
             assert os.waitpid(child, 0)[1] == 0
         print({future.result().error for future in busy} == {None})
     """
-    parent, *children, whole = run(script, bundle, bundle.parent / "vectors")
+    parent, *children, whole = run(script, tiny_bundle, tiny_bundle.parent / "vectors")
     assert children == [parent, parent]
     assert whole == "True"
 
 
-def test_a_process_ends_cleanly_with_much_left_to_score(bundle: Path) -> None:
+def test_a_process_ends_cleanly_with_much_left_to_score(tiny_bundle: Path) -> None:
     script = """
         import sys
         from vcs_runtime.training import submit
@@ -78,10 +78,10 @@ def test_a_process_ends_cleanly_with_much_left_to_score(bundle: Path) -> None:
         left[0].result()
         print("end")
     """
-    assert run(script, bundle) == ["end"]
+    assert run(script, tiny_bundle) == ["end"]
 
 
-def test_it_scores_without_the_training_stack_and_opens_no_socket(bundle: Path) -> None:
+def test_it_scores_without_the_training_stack_and_opens_no_socket(tiny_bundle: Path) -> None:
     script = """
         import sys
 
@@ -102,4 +102,4 @@ def test_it_scores_without_the_training_stack_and_opens_no_socket(bundle: Path) 
         metric.update(["A man sits. A dog runs."], ["A man sits. A dog runs."])
         print(metric.compute()["vcs"] > 0.99)
     """
-    assert run(script, bundle) == ["True"]
+    assert run(script, tiny_bundle) == ["True"]

@@ -22,8 +22,8 @@ def turn(content: Any, role: str = "assistant") -> dict[str, Any]:
 
 
 @pytest.fixture
-def rewards(bundle: Path) -> TrainingScorer:
-    return TrainingScorer(bundle, "cpu")
+def rewards(tiny_bundle: Path) -> TrainingScorer:
+    return TrainingScorer(tiny_bundle, "cpu")
 
 
 def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer: Scorer) -> None:
@@ -79,17 +79,22 @@ def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> No
         rewards.reward_fn(["p"], [TEXT], reference=[TEXT, TEXT])
 
 
-def test_column_score_and_options_are_what_was_asked_for(bundle: Path, scorer: Scorer) -> None:
+def test_column_score_and_options_are_what_was_asked_for(tiny_bundle: Path, scorer: Scorer) -> None:
     mine = TrainingScorer(
-        bundle, "cpu", chunk_size=2, params=Params(lct=1.0), score="las_recall", reference_column="caption"
+        tiny_bundle,
+        "cpu",
+        chunk_size=2,
+        params=Params(lct=1.0),
+        score="las_recall",
+        reference_column="caption",
     )
     expected = scorer.score(TEXT, OTHER, chunk_size=2, params=Params(lct=1.0)).scores
     assert expected is not None
     assert mine.reward_fn(["p"], [OTHER], caption=[TEXT]) == [expected.las_recall]
 
 
-def test_verl_gets_a_number_for_every_sample(bundle: Path, scorer: Scorer) -> None:
-    options = {"bundle": str(bundle), "device": "cpu"}
+def test_verl_gets_a_number_for_every_sample(tiny_bundle: Path, scorer: Scorer) -> None:
+    options = {"bundle": str(tiny_bundle), "device": "cpu"}
     expected = scorer.score([TEXT, OTHER], story(5)).vcs
     for truth in ([TEXT, OTHER], np.array([TEXT, OTHER], object)):
         given = compute_score(
@@ -104,9 +109,9 @@ def test_verl_gets_a_number_for_every_sample(bundle: Path, scorer: Scorer) -> No
     assert compute_score("clips", "", TEXT, None, unscorable=-1, **options) == -1.0
 
 
-def test_verls_arguments_for_reward_models_are_passed_over(bundle: Path) -> None:
+def test_verls_arguments_for_reward_models_are_passed_over(tiny_bundle: Path) -> None:
     both = {"reward_router_address": "127.0.0.1:1", "reward_model_tokenizer": object()}
-    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(bundle), device="cpu", **both) > 0.99
+    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(tiny_bundle), device="cpu", **both) > 0.99
 
 
 @pytest.mark.parametrize(
@@ -120,16 +125,16 @@ def test_verls_arguments_for_reward_models_are_passed_over(bundle: Path) -> None
         ({"gpu_mem_gb": -1, "device": "cpu"}, "gpu_mem_gb must be"),
     ],
 )
-def test_wrong_arguments_are_named_before_the_training(bundle: Path, wrong: Any, named: str) -> None:
+def test_wrong_arguments_are_named_before_the_training(tiny_bundle: Path, wrong: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        TrainingScorer(bundle, **wrong)
+        TrainingScorer(tiny_bundle, **wrong)
 
 
-def test_so_are_a_bundle_and_a_device_that_are_not_there(bundle: Path, tmp_path: Path) -> None:
+def test_so_are_a_bundle_and_a_device_that_are_not_there(tiny_bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no such folder"):
         TrainingScorer(tmp_path / "gone")
     with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
-        TrainingScorer(bundle, "cuda:0")
+        TrainingScorer(tiny_bundle, "cuda:0")
 
 
 def test_the_functions_of_the_module_use_the_default_bundle() -> None:

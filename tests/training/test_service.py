@@ -22,8 +22,8 @@ TEXT, OTHER = story(1), story(2)
 
 
 @pytest.fixture
-def background(bundle: Path) -> TrainingScorer:
-    return TrainingScorer(bundle, "cpu")
+def background(tiny_bundle: Path) -> TrainingScorer:
+    return TrainingScorer(tiny_bundle, "cpu")
 
 
 class Gate:
@@ -66,8 +66,8 @@ def test_a_deadline_is_kept_whatever_the_model_is_doing(background: TrainingScor
     assert gate.batches == [[], [story(4)]]  # what was late before its turn came costs nothing
 
 
-def test_a_reward_past_its_deadline_is_none(bundle: Path, gate: Gate) -> None:
-    rewards = TrainingScorer(bundle, "cpu", deadline_s=0.05, unscorable=-1)
+def test_a_reward_past_its_deadline_is_none(tiny_bundle: Path, gate: Gate) -> None:
+    rewards = TrainingScorer(tiny_bundle, "cpu", deadline_s=0.05, unscorable=-1)
     assert rewards.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
     assert rewards.compute_score("clips", OTHER, TEXT) == -1.0
     gate.open.set()
@@ -104,7 +104,7 @@ def test_samples_of_many_threads_are_scored_together(
 
 
 def test_equal_scorers_share_one_session_and_others_do_not(
-    bundle: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
     really = Embedder.open
@@ -117,16 +117,18 @@ def test_equal_scorers_share_one_session_and_others_do_not(
 
     def work(number: int) -> float:
         # Options of scoring are no matter of the session.
-        return TrainingScorer(bundle, "cpu", chunk_size=1 + number % 2).compute_score("clips", OTHER, TEXT)
+        return TrainingScorer(tiny_bundle, "cpu", chunk_size=1 + number % 2).compute_score(
+            "clips", OTHER, TEXT
+        )
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(work, range(16)))) <= 2
     assert len(opened) == 1
-    TrainingScorer(bundle, "cpu", threads=1).compute_score("clips", OTHER, TEXT)
+    TrainingScorer(tiny_bundle, "cpu", threads=1).compute_score("clips", OTHER, TEXT)
     assert len(opened) == 2
 
 
-def test_what_the_session_may_take_reaches_it(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_session_may_take_reaches_it(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     def record(bundle: str, device: str, **options: Any) -> Scorer:
@@ -134,10 +136,12 @@ def test_what_the_session_may_take_reaches_it(bundle: Path, monkeypatch: pytest.
         raise RuntimeError("enough")
 
     monkeypatch.setattr(Scorer, "open", record)
-    mine = TrainingScorer(bundle, "cpu", gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v")
+    mine = TrainingScorer(
+        tiny_bundle, "cpu", gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v"
+    )
     assert mine.score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
     assert given == {
-        "bundle": str(bundle), "device": "cpu", "gpu_mem_gb": 1.5, "threads": 3, "memory_mb": 7,
+        "bundle": str(tiny_bundle), "device": "cpu", "gpu_mem_gb": 1.5, "threads": 3, "memory_mb": 7,
         "segmenter": "rules", "cache": str(Path("v").absolute()),
     }  # fmt: skip
 

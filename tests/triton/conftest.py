@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from support.tiny_bert import build_tiny_bundle
 from vcs_numba import Params
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.repository import Deployment, write_repository
 
 OPTIONS = Options(chunk_size=2, params=Params(lct=1.0))
-
-
-@pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_bundle(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +20,11 @@ def options() -> Options:
 
 
 @pytest.fixture(scope="session")
-def repository(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the model "vcs", which takes 4 items at most."""
     folder = tmp_path_factory.mktemp("models") / "repository"
     deployment = Deployment(
-        bundle=str(bundle), device="cpu", options=OPTIONS, opening={"threads": 1}, max_batch_size=4
+        bundle=str(tiny_bundle), device="cpu", options=OPTIONS, opening={"threads": 1}, max_batch_size=4
     )
     write_repository(folder, deployment)
     return folder

@@ -93,12 +93,14 @@ def model(repository: Path, pb_utils: ModuleType) -> Iterator[Any]:
     opened.finalize()
 
 
-def test_scores_are_those_of_the_scorer_to_the_last_bit(model: Any, bundle: Path, options: Options) -> None:
+def test_scores_are_those_of_the_scorer_to_the_last_bit(
+    model: Any, tiny_bundle: Path, options: Options
+) -> None:
     pairs = [(story(i), story(i + 50)) for i in range(5)]
     encoded = [(reference.encode(), generated.encode()) for reference, generated in pairs]
     requests = [Request(*zip(*part, strict=True)) for part in (encoded[:1], encoded[1:4], encoded[4:])]
     responses = model.execute(requests)
-    with Scorer.open(bundle, "cpu") as scorer:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = list(scorer.iter_scores(pairs, options))
     for name in SCORES:
         given = np.concatenate([response.outputs[name] for response in responses])
@@ -147,10 +149,11 @@ def test_a_request_too_large_for_the_device_does_not_fail_the_others(
 
 
 def test_a_copied_bundle_moves_with_the_repository(
-    bundle: Path, tmp_path: Path, pb_utils: ModuleType
+    tiny_bundle: Path, tmp_path: Path, pb_utils: ModuleType
 ) -> None:
     write_repository(
-        tmp_path / "models", Deployment("mine", str(bundle), "cpu", opening={"threads": 1}, copy_bundle=True)
+        tmp_path / "models",
+        Deployment("mine", str(tiny_bundle), "cpu", opening={"threads": 1}, copy_bundle=True),
     )
     (tmp_path / "models").rename(tmp_path / "elsewhere")
     assert parameters(tmp_path / "elsewhere/mine/config.pbtxt")["bundle"] == "bundle"
@@ -161,9 +164,9 @@ def test_a_copied_bundle_moves_with_the_repository(
 
 
 def test_a_gpu_is_the_servers_choice_of_number_and_is_never_replaced(
-    bundle: Path, tmp_path: Path, pb_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, tmp_path: Path, pb_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_repository(tmp_path / "models", Deployment(bundle=str(bundle), device="cuda:1"))
+    write_repository(tmp_path / "models", Deployment(bundle=str(tiny_bundle), device="cuda:1"))
     config = (tmp_path / "models/vcs/config.pbtxt").read_text()
     assert "instance_group { count: 1 kind: KIND_GPU gpus: [ 1 ] }" in config
     asked = []
@@ -179,20 +182,20 @@ def test_a_gpu_is_the_servers_choice_of_number_and_is_never_replaced(
 
 
 def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwise(
-    repository: Path, bundle: Path, tmp_path: Path
+    repository: Path, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     def bound(folder: Path) -> list[tuple[str, str]]:
         return re.findall(r"--(http|grpc|metrics)-address=(\S+)", (folder / "README.md").read_text())
 
     assert bound(repository) == [(port, "127.0.0.1") for port in ("http", "grpc", "metrics")]
-    write_repository(tmp_path / "open", Deployment(bundle=str(bundle), address="10.0.0.7"))
+    write_repository(tmp_path / "open", Deployment(bundle=str(tiny_bundle), address="10.0.0.7"))
     assert bound(tmp_path / "open") == [(port, "10.0.0.7") for port in ("http", "grpc", "metrics")]
 
 
-def test_a_folder_with_something_in_it_is_left_alone(bundle: Path, tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     with pytest.raises(InputError, match=f"{tmp_path}: it exists, and is not an empty folder"):
-        write_repository(tmp_path, Deployment(bundle=str(bundle)))
+        write_repository(tmp_path, Deployment(bundle=str(tiny_bundle)))
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -214,23 +217,23 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any], named: str) -> None:
 
 
 def test_the_command_writes_all_options_with_absolute_paths(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(bundle.parent)
+    monkeypatch.chdir(tiny_bundle.parent)
     out = tmp_path / "models"
     done = CliRunner().invoke(
         cli,
-        ["triton", "export", str(out), "--bundle", bundle.name, "--preset", "paper", "--device", "cpu",
+        ["triton", "export", str(out), "--bundle", tiny_bundle.name, "--preset", "paper", "--device", "cpu",
          "--segmenter", "rules", "--threads", "2", "--cache", "vectors", "--max-batch-size", "7",
          "--queue-delay-us", "500", "--instances", "2", "--name", "story"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = parameters(out / "story/config.pbtxt")
-    assert found["bundle"] == str(bundle.resolve())
+    assert found["bundle"] == str(tiny_bundle.resolve())
     assert found["device"] == "cpu"
     opening = json.loads(found["opening"])
     assert opening == {
-        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "cache": str(bundle.parent / "vectors")
+        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "cache": str(tiny_bundle.parent / "vectors")
     }  # fmt: skip
     scoring = json.loads(found["scoring"])
     assert (scoring["chunk_size"], scoring["params"]["lct"], scoring["short"]) == (3, 0.1, False)
@@ -239,13 +242,15 @@ def test_the_command_writes_all_options_with_absolute_paths(
         assert line in config
 
 
-def test_the_command_refuses_what_is_wrong(bundle: Path, tmp_path: Path) -> None:
+def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     for arguments, why in (
         (["--max-batch-size", "0"], "max_batch_size must be at least 1, not 0"),
         (["--device", "gpu"], "device must be"),
     ):
-        done = CliRunner().invoke(cli, ["triton", "export", str(out), "--bundle", str(bundle), *arguments])
+        done = CliRunner().invoke(
+            cli, ["triton", "export", str(out), "--bundle", str(tiny_bundle), *arguments]
+        )
         assert done.exit_code == 2
         assert why in done.output
     with pytest.raises(BundleError, match="no such folder"):

@@ -57,10 +57,10 @@ def encoded(seeds: range) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_scores_are_those_of_the_scorer_to_the_last_bit(
-    server: Server, protocol: str, bundle: Path, options: Options
+    server: Server, protocol: str, tiny_bundle: Path, options: Options
 ) -> None:
     answer = infer(server, protocol, encoded(range(4)))
-    with Scorer.open(bundle, "cpu") as scorer:
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = list(scorer.iter_scores([(story(i), story(i + 50)) for i in range(4)], options))
     for name in SCORES:
         assert answer.as_numpy(name)[:, 0].tolist() == [getattr(r.scores, name) for r in expected]
@@ -132,10 +132,10 @@ def test_the_configuration_is_one_of_tritons(repository: Path) -> None:
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "cuda:1", "tensorrt:0"])
 def test_every_device_and_any_name_of_a_folder_make_a_configuration(
-    bundle: Path, tmp_path: Path, device: str
+    tiny_bundle: Path, tmp_path: Path, device: str
 ) -> None:
     odd = tmp_path / 'a "quoted" \\ folder, ünï'
-    odd.symlink_to(bundle)
+    odd.symlink_to(tiny_bundle)
     cache = str(tmp_path / "tab\tnew\nline")
     write_repository(
         tmp_path / "models", Deployment(bundle=str(odd), device=device, opening={"cache": cache})
@@ -147,13 +147,13 @@ def test_every_device_and_any_name_of_a_folder_make_a_configuration(
     gpu = device.startswith(("cuda", "tensorrt"))
     assert group.kind == (model_config_pb2.ModelInstanceGroup.KIND_GPU if gpu else group.KIND_CPU)
     assert list(group.gpus) == ([int(device[-1])] if gpu else [])
-    assert config.parameters["bundle"].string_value == str(bundle.resolve())
+    assert config.parameters["bundle"].string_value == str(tiny_bundle.resolve())
 
 
-def test_a_model_that_cannot_load_is_not_ready_and_says_why(bundle: Path, tmp_path: Path) -> None:
-    write_repository(tmp_path / "models", Deployment(bundle=str(bundle), device="cpu"))
+def test_a_model_that_cannot_load_is_not_ready_and_says_why(tiny_bundle: Path, tmp_path: Path) -> None:
+    write_repository(tmp_path / "models", Deployment(bundle=str(tiny_bundle), device="cpu"))
     config = tmp_path / "models/vcs/config.pbtxt"
-    config.write_text(config.read_text().replace(str(bundle.resolve()), str(tmp_path / "gone")))
+    config.write_text(config.read_text().replace(str(tiny_bundle.resolve()), str(tmp_path / "gone")))
     (tmp_path / "server").mkdir()
     with serve(tmp_path / "models", tmp_path / "server", "--exit-on-error=false") as running:
         running.process.poll()
