@@ -33,7 +33,9 @@ def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: 
     try:
         rows = [(i, *pair) for i, pair in enumerate(TEXTS)]
         frame = spark.createDataFrame(rows, "id int, reference string, generated string").repartition(3)
-        vcs = predict_batch_udf(partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16)
+        vcs = predict_batch_udf(
+            partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16
+        )
         struct = StructType([StructField("vcs", DoubleType()), StructField("error", StringType())])
         both = predict_batch_udf(
             partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
