@@ -86,15 +86,15 @@ def test_a_server_that_goes_on_with_a_turn_passes_the_probe_of_texts(continuing:
 def test_a_text_model_that_reads_image_files_as_text_fails_the_probe(continuing: str) -> None:
     last = probe(Stepping(continuing, top=ALL))[-1]
     assert (last.name, last.passed) == ("images", False)
-    assert "their files are read as text" in last.found
+    assert "their files are read as text" in last.detail
 
 
 def test_a_server_that_begins_a_new_turn_is_refused(beginning: str) -> None:
     last = probe(Stepping(beginning, top=ALL), images=False)[-1]
     assert (last.name, last.passed) == ("numbers", False)
-    assert "begins a new turn instead of going on" in last.found
+    assert "begins a new turn instead of going on" in last.detail
 
 
 def test_a_server_that_scores_no_prompts_is_refused(continuing: str) -> None:
-    with pytest.raises(ModelError, match="it scores no prompts"):
+    with pytest.raises(ModelError, match="the server does not score prompts"):
         probe(VLLM(continuing), images=False)

@@ -167,7 +167,7 @@ def test_what_the_model_cannot_take_is_refused(
         model.force([pictures[0], "Which?"], "man")
     with pytest.raises(TextError, match="beyond its 4096"):
         model.force(["river " * 4100], "man")
-    with pytest.raises(ModelError, match="no configuration of a model"):
+    with pytest.raises(ModelError, match="not the configuration of a model"):
         GenAI(tmp_path)
     (tmp_path / "genai_config.json").write_text(json.dumps({"model": {"context_length": 10}}))
     with pytest.raises(ModelError, match=str(tmp_path)):
@@ -198,7 +198,7 @@ def test_an_answer_whose_first_letters_join_the_prompt_is_refused(text_model: Pa
     (tmp_path / "bare" / "chat_template.jinja").write_text("{{ messages[0].content }}")
     model = GenAI(tmp_path / "bare")
     assert model.force(["A window("], "seven").prompt_tokens
-    with pytest.raises(ModelError, match="the prompt's last token and the beginning of 'ndow' are one token"):
+    with pytest.raises(ModelError, match="the end of the prompt and the beginning of 'ndow' are one token"):
         model.force(["A wi"], "ndow")
 
 

@@ -227,7 +227,7 @@ def test_tokens_belong_to_the_word_of_their_first_character() -> None:
 def test_the_answers_tokens_are_found_from_the_end() -> None:
     assert tail(["<turn>", "man", "\n", "man", " dri", "ves"], "man drives") == 3
     for tokens in (["\nman", " drives"], ["man", " drives", "<end>"], ["man", " drive"], []):
-        with pytest.raises(ModelError, match="not what the prompt's last tokens join to"):
+        with pytest.raises(ModelError, match="the last tokens of the prompt do not join to"):
             tail(tokens, "man drives")
 
 
@@ -310,7 +310,7 @@ def test_sequential_asks_for_a_mask_at_a_time_with_the_true_words_put_back(pictu
 def test_summaries_that_are_none_are_named(pictures: list[Image]) -> None:
     for make, says in (
         (lambda: Summary(name="x"), "'x': neither"), (lambda: Summary("a", pictures, "x"), "4 keyframes"),
-        (lambda: Summary("[MASK]", name="x"), "holds"), (lambda: Summary("a", name="x", tokens=-1), "tokens"),
+        (lambda: Summary("[MASK]", name="x"), "contains"), (lambda: Summary("a", name="x", tokens=-1), "tokens"),
         (lambda: Video([]), "frames must be"),
     ):  # fmt: skip
         with pytest.raises(TextError, match=says):
@@ -382,13 +382,13 @@ class Nan(Counting):
 
 @pytest.mark.parametrize("method", ["forced", "sequential"])
 def test_no_score_is_made_of_numbers_that_are_none(pictures: list[Image], method: str) -> None:
-    with pytest.raises(ModelError, match="nan is no log-probability"):
+    with pytest.raises(ModelError, match="nan is not a log-probability"):
         visil(Video(pictures), "A man.", ["man"], [Summary("A.", tokens=1)], Nan(), method=method)
 
 
 def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
     recorder = Recorder(Nan(), tmp_path / "r.jsonl")
-    with pytest.raises(ModelError, match="nan is no log-probability"):
+    with pytest.raises(ModelError, match="nan is not a log-probability"):
         recorder.force(["x"], "man")
     recorder.close()
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1

@@ -109,13 +109,13 @@ class CutsAlone(fake.VLLMHandler):
 
 @pytest.mark.parametrize(
     ("handler", "check", "says"),
-    [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "is cut otherwise alone")],
+    [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "alone has other tokens")],
 )
 def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str, says: str) -> None:
     with fake.serve(handler) as (url, _):
         last = probe(VLLM(url))[-1]
     assert (last.name, last.passed) == (check, False)
-    assert says in last.found
+    assert says in last.detail
 
 
 class Swinging(fake.Fault):
@@ -154,7 +154,7 @@ def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
     with fake.serve(fake.SteppingHandler) as (url, _):
         last = probe(Stepping(url, top=2))[-1]
     assert (last.name, last.passed) == ("numbers", False)
-    assert "not among the 2 likeliest" in last.found
+    assert "not among the 2 likeliest" in last.detail
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,7 +170,7 @@ def test_a_server_that_begins_a_new_turn_is_refused() -> None:
     with fake.serve(fake.NewTurnHandler) as (url, _):
         last = probe(Stepping(url, top=len(fake.VOCABULARY)))[-1]
     assert (last.name, last.passed) == ("numbers", False)
-    assert "begins a new turn" in last.found
+    assert "begins a new turn" in last.detail
 
 
 class Spaced(fake.SteppingHandler):
@@ -211,7 +211,7 @@ class CutsOtherwise(fake.SteppingHandler):
 def test_an_answer_that_the_server_cuts_otherwise_is_refused() -> None:
     with (
         fake.serve(CutsOtherwise) as (url, _),
-        pytest.raises(TextError, match="or cuts these words in another way"),
+        pytest.raises(TextError, match="or splits these words differently"),
     ):
         Stepping(url, top=len(fake.VOCABULARY)).force(["Which?"], ANSWER)
 
@@ -229,9 +229,9 @@ class Unscored(fake.VLLMHandler):
 
 
 def test_what_a_server_does_not_tell_is_named() -> None:
-    with fake.serve(Ending) as (url, _), pytest.raises(TextError, match="behind '' is the end"):
+    with fake.serve(Ending) as (url, _), pytest.raises(TextError, match="after '' is the end"):
         Stepping(url).force(["Which?"], ANSWER)
-    with fake.serve(Unscored) as (url, _), pytest.raises(ModelError, match="scores no prompts"):
+    with fake.serve(Unscored) as (url, _), pytest.raises(ModelError, match="does not score prompts"):
         VLLM(url).force(["Which?"], ANSWER)
 
 
@@ -345,4 +345,4 @@ def test_a_key_is_sent_proxies_are_not_asked_and_one_refused_question_is_no_brok
             VLLM(url).force([pictures[0]], ANSWER)
         last = probe(VLLM(url))[-1]
     assert (last.name, last.passed) == ("numbers", False)
-    assert "too long" in last.found
+    assert "too long" in last.detail

@@ -97,7 +97,7 @@ def score(
         warn("recorded answers: the model that gave them is not probed")
     else:
         for check in probing.require(opened, tolerance=tolerance):
-            warn(f"probe: {check.name}: {check.found}")
+            warn(f"probe: {check.name}: {check.detail}")
     with recording(opened, record) as asked:
         done = job.run(
             asked, items, output, options, frames=frames, drop_missing=drop_missing,
@@ -122,7 +122,7 @@ def probe(no_images: bool, tolerance: float, **model: Any) -> None:
     found = probing.probe(opened, images=not no_images, tolerance=tolerance)
     click.echo(opened.fingerprint)
     for check in found:
-        click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.found}")
+        click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}")
     exit_with(not found[-1].passed)
 
 

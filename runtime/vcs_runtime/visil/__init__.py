@@ -1,4 +1,4 @@
-"""ViSIL: information that a multimodal summary of a video loses, by a vision-language model (docs/visil.md).
+"""ViSIL: the information of a video that a summary loses (docs/visil.md).
 
 from vcs_runtime.visil import Image, Summary, Video, visil
 results = visil(Video(frames), caption, keywords, [Summary("A man parks.")], model)

@@ -1,6 +1,6 @@
-"""Whether ViSIL tells how well questions are answered: logistic regression, Pearson's r, permutation test.
+"""Correlation of ViSIL scores with answers to questions: logistic regression, Pearson's r, permutation test.
 
-Needs SciPy (extra `experiments`).
+This module needs SciPy (extra `experiments`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,26 @@ from vcs_runtime.errors import TextError
 
 Values = npt.NDArray[np.float64]
 SHUFFLES = 10_000
+"""Default number of shuffles of a permutation test."""
 SEED = 20250101
-_STEPS = 50
+"""Default seed of the shuffles."""
+_NEWTON_STEPS = 50
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Logit:
-    """P(correct) = 1 / (1 + exp(-(b0 + b1 * score))): estimates, standard errors, two-sided Wald p-values."""
+    """The logistic regression P(correct) = 1 / (1 + exp(-(b0 + b1 * score))).
+
+    Attributes
+    ----------
+    b0, b1
+        Estimates of the intercept and the slope.
+    se0, se1
+        Standard errors of the estimates.
+    p0, p1
+        Two-sided p-values of Wald's test that the coefficient is zero.
+    """
 
     b0: float
     b1: float
@@ -36,10 +48,27 @@ class Logit:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Scores against answers. `logit` is None, and `separable` true, where a threshold splits the answers.
+    """How ViSIL scores and answers go together.
 
-    p      of r, two-sided: twice the smaller tail; by all ways to deal out the answers if they are at most
-           the shuffles (`exact`), else by shuffles
+    Attributes
+    ----------
+    n
+        Number of answers.
+    correct
+        Number of correct answers.
+    r
+        Pearson's correlation coefficient.
+    p
+        Two-sided p-value of `r` by permutation: twice the smaller tail.
+    exact
+        Whether `p` counts all permutations of the answers, because they are no more than the shuffles.
+        Otherwise, `p` is estimated by random shuffles.
+    grouped
+        Whether answers were shuffled within groups only.
+    logit
+        The logistic regression; None if the answers are separable.
+    separable
+        Whether a threshold on the scores separates correct from wrong answers.
     """
 
     n: int
@@ -52,7 +81,7 @@ class Correlation:
     separable: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result as an object for JSON."""
         names = ("b0", "b1", "se0", "se1", "p0", "p1")
         logit = {name: getattr(self.logit, name) for name in names} if self.logit else None
         return {
@@ -65,54 +94,93 @@ def correlate(
     scores: Sequence[float], correct: Sequence[int], *, groups: Sequence[str] | None = None,
     trim: bool = False, shuffles: int = SHUFFLES, seed: int = SEED,
 ) -> Correlation:  # fmt: skip
-    """Correlate ViSIL scores with answers, 1 (correct) or 0, of the same length.
+    """Correlate ViSIL scores with answers.
 
-    groups  what each belongs to (its video): answers are then shuffled within a group only, since those of
-            one video are not drawn apart
-    trim    leave out one largest and one smallest score, as the paper did
+    Parameters
+    ----------
+    scores
+        ViSIL scores in nats.
+    correct
+        One answer per score: 1 (correct) or 0 (wrong).
+    groups
+        The group of each answer, such as its video. Answers are then shuffled within groups only, because
+        answers about one video are not independent.
+    trim
+        Leave out one largest and one smallest score, as the paper does.
+    shuffles
+        Number of random shuffles for the p-value.
+    seed
+        Seed of the shuffles.
 
-    Raises TextError: fewer than 3 values, no two different ones, other lengths.
+    Returns
+    -------
+    Correlation
+        Coefficient, p-value and logistic regression.
+
+    Raises
+    ------
+    TextError
+        There are fewer than 3 values, all values are the same, or the lengths differ.
     """
     x, y = np.asarray(scores, np.float64), np.asarray(correct, np.float64)
     names = np.asarray(groups if groups is not None else [""] * len(x))
     if not x.ndim == y.ndim == 1 or not len(x) == len(y) == len(names):
         raise TextError(f"scores, correct and groups: {len(x)}, {len(y)} and {len(names)} values")
     if not np.isfinite(x).all():
-        raise TextError("scores: there is one that is not a number")
+        raise TextError("scores: one of them is not a number")
     if not np.isin(y, (0, 1)).all():
-        raise TextError("correct: there is one that is neither 0 nor 1")
+        raise TextError("correct: one of them is neither 0 nor 1")
     if trim:
-        kept = np.ones(len(x), bool)
+        inner = np.ones(len(x), bool)
         if len(x) > 2:
-            kept[[int(np.argmax(x)), int(np.argmin(x))]] = False
-        x, y, names = x[kept], y[kept], names[kept]
+            inner[[int(np.argmax(x)), int(np.argmin(x))]] = False
+        x, y, names = x[inner], y[inner], names[inner]
     if len(x) < 3:
-        raise TextError(f"scores: {len(x)} values are too few")
+        raise TextError(f"scores: {len(x)} values are too few; at least 3 are needed")
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         raise TextError(f"{'scores' if np.ptp(x) == 0 else 'correct'}: all values are the same")
     r = float(np.corrcoef(x, y)[0, 1])
-    p, exact = (
-        (_grouped_p(x, y, names, shuffles, seed), False) if groups is not None else _p(x, y, shuffles, seed)
-    )
+    if groups is None:
+        p, exact = _p(x, y, shuffles, seed)
+    else:
+        p, exact = _grouped_p(x, y, names, shuffles, seed), False
     separable = _separable(x, y)
     logit = None if separable else fit_logit(x, y)
     return Correlation(len(x), int(y.sum()), r, p, exact, groups is not None, logit, separable)
 
 
 def fit_logit(x: Values, y: Values) -> Logit:
-    """Maximum likelihood, by Newton's steps. Raises TextError where there is none: separable answers."""
+    """Fit a logistic regression by maximum likelihood, with Newton's method.
+
+    Parameters
+    ----------
+    x
+        Scores, float64 `(n,)`.
+    y
+        Answers, 0.0 or 1.0, float64 `(n,)`.
+
+    Returns
+    -------
+    Logit
+        Estimates, standard errors and p-values.
+
+    Raises
+    ------
+    TextError
+        A threshold separates the answers: the likelihood has no maximum.
+    """
     from scipy.special import expit
     from scipy.stats import norm
 
     if _separable(x, y):
         raise TextError(
-            "a threshold on the scores separates the answers: logistic regression has no estimate"
+            "a threshold on the scores separates the answers: the logistic regression has no estimate"
         )
-    # About the mean and in units of the spread, so that the equations are well conditioned.
+    # Scores are standardised, so that the equations are well conditioned.
     mean, spread = x.mean(), x.std()
     z = np.stack([np.ones_like(x), (x - mean) / spread], axis=1)
     b = np.zeros(2)
-    for _ in range(_STEPS):
+    for _ in range(_NEWTON_STEPS):
         likely = expit(z @ b)
         covariance = np.linalg.inv((z * (likely * (1 - likely))[:, None]).T @ z)
         step = covariance @ z.T @ (y - likely)
@@ -126,36 +194,36 @@ def fit_logit(x: Values, y: Values) -> Logit:
 
 
 def _separable(x: Values, y: Values) -> bool:
-    """Whether all scores of one answer lie on one side of all of the other; they may touch in one value."""
+    """Return whether a threshold separates correct from wrong answers; scores equal to it may be both."""
     right, wrong = x[y == 1], x[y == 0]
     return bool(right.max() <= wrong.min() or wrong.max() <= right.min())
 
 
 def _p(x: Values, y: Values, shuffles: int, seed: int) -> tuple[float, bool]:
-    """SciPy's test of r. Answers are 0 or 1: dealing them out anew is choosing which scores get the ones."""
+    """Return the p-value of r by SciPy's permutation test, and whether it is exact."""
     from scipy.stats import permutation_test
 
     def statistic(right: Values, wrong: Values, axis: int) -> Values:
-        # With the scores and the count of ones fixed, r grows with the mean of the scores that have them.
+        # A permutation chooses the scores of the correct answers, and r grows with the mean of these scores.
         return np.asarray(np.mean(right, axis=axis))
 
     right, wrong = x[y == 1], x[y == 0]
-    if min(len(right), len(wrong)) == 1:  # SciPy wants two of each; one answer may be dealt to any score
+    if min(len(right), len(wrong)) == 1:  # SciPy needs two of each; a single answer may go to any score
         [one] = right if len(right) == 1 else wrong
         return min(1.0, 2 * float(min((x <= one).mean(), (x >= one).mean()))), True
-    found = permutation_test(
+    test = permutation_test(
         (right, wrong), statistic, permutation_type="independent", vectorized=True, n_resamples=shuffles,
         batch=1000, rng=np.random.default_rng(seed),
     )  # fmt: skip
-    return float(found.pvalue), math.comb(len(x), len(right)) <= shuffles
+    return float(test.pvalue), math.comb(len(x), len(right)) <= shuffles
 
 
 def _grouped_p(x: Values, y: Values, groups: npt.NDArray[Any], shuffles: int, seed: int) -> float:
-    """The same with answers shuffled within groups; the data themselves count as one shuffle more."""
+    """Return the p-value of r with answers shuffled within groups; the data count as one more shuffle."""
     draw = np.random.default_rng(seed)
     rows = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     observed, low, high = float(x @ y), 0, 0
-    margin = _ROUNDING * float(np.abs(x).sum())  # a sum depends on its order; a tie must stay one
+    margin = _ROUNDING * float(np.abs(x).sum())  # rounding depends on the order; ties must stay ties
     shuffled = y.copy()
     for _ in range(shuffles):
         for chosen in rows:

@@ -1,8 +1,8 @@
-"""A vision-language model in this process, through onnxruntime-genai (extra `visil`; a folder of its layout).
+"""Vision-language models in this process, through onnxruntime-genai (extra `visil`).
 
-The answer is forced token by token: the logits at the prompt's end say what the first token's probability is,
-then the true token is appended, and so on. `get_logits` returns the last position only, and after a rewind
-(0.18) the logits of before it, without an error; so every answer has a generator of its own.
+An answer is forced token by token: the logits at the end of the prompt give the probability of the first
+token, then the true token is appended, and so on. `get_logits` returns the last position only. After a
+rewind, version 0.18 returns stale logits without an error, so every answer has its own generator.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.errors import DeviceError, ModelError, TextError
+from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.device import refuse_telemetry
+from vcs_runtime.util.extras import require
 from vcs_runtime.visil.logprobs import Forced, Image, Part
 
 Ids = npt.NDArray[np.int32]
 _CONFIG = "genai_config.json"
-# How a model's prompt names its images, where the template takes a plain text; all others take a list of
-# texts and images, as Gemma's.
+# How the prompt names an image for models whose chat template takes plain text. The templates of all other
+# models, such as Gemma, take a list of texts and images.
 _TAGS = {
     "phi3v": "<|image_{}|>\n",
     "phi4mm": "<|image_{}|>\n",
@@ -38,20 +39,33 @@ _TAGS = {
 
 
 class GenAI:
-    """A model folder with a `genai_config.json`. Answers are deterministic; for one thread at a time."""
+    """A model of onnxruntime-genai. Answers are deterministic. Not thread-safe.
+
+    Attributes
+    ----------
+    fingerprint
+        Name of the folder, and eight digits of the hash of its files.
+    """
 
     def __init__(self, folder: Path, device: str = "auto") -> None:
         """Load the model.
 
-        device  "auto": as its `genai_config.json` says; "cpu"; "cuda" (needs onnxruntime-genai-cuda)
+        Parameters
+        ----------
+        folder
+            Folder with a `genai_config.json`.
+        device
+            "auto" (as the configuration says), "cpu" or "cuda" (needs onnxruntime-genai-cuda).
 
-        Raises DeviceError: onnxruntime-genai is not there; ModelError: no model, or one that it cannot load.
+        Raises
+        ------
+        MissingExtraError
+            onnxruntime-genai is not installed.
+        ModelError
+            The folder is not a model, or onnxruntime-genai cannot load the model.
         """
         refuse_telemetry()
-        try:
-            import onnxruntime_genai as og
-        except ImportError as error:
-            raise DeviceError(f"this needs `vcs-runtime[visil]` ({error})") from None
+        og = require("onnxruntime_genai", "visil", "a model in this process")
         if device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
         try:
@@ -59,7 +73,7 @@ class GenAI:
             self._context = int(settings["context_length"])
             vision = "vision" in settings
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{folder / _CONFIG}: no configuration of a model: {error}") from None
+            raise ModelError(f"{folder / _CONFIG}: not the configuration of a model: {error}") from None
         self._og = og
         with _errors(str(folder)):
             config = og.Config(str(folder))
@@ -75,7 +89,7 @@ class GenAI:
         self.fingerprint = f"genai:{folder.resolve().name}@{_digest(folder)[:8]}"
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-        """Exact: the logits of the model, in float64. `run` is not looked at."""
+        """Return the log-probabilities of an answer, from the model's logits in float64; `run` is ignored."""
         with _errors(self.fingerprint):
             prompt, ids = self._ids(parts, answer)
             generator, length = self._start(parts, prompt, len(ids))
@@ -86,10 +100,10 @@ class GenAI:
                     generator.append_tokens(ids[i : i + 1])
         return Forced(tuple(self._pieces(ids)), tuple(values), length)
 
-    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
-        """The likeliest token, greedily."""
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the likeliest token after `prefix`, and its log-probability."""
         with _errors(self.fingerprint):
-            prompt, ids = self._ids(parts, said)
+            prompt, ids = self._ids(parts, prefix)
             generator, _ = self._start(parts, prompt, len(ids) + 1)
             if len(ids):
                 generator.append_tokens(ids)
@@ -98,7 +112,7 @@ class GenAI:
             return self._pieces(np.append(ids, np.int32(best)))[-1], float(values[best])
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
-        """A free answer, greedily, of at most `max_tokens`."""
+        """Write a free answer of at most `max_tokens` tokens, greedily."""
         with _errors(self.fingerprint):
             prompt, _ = self._ids(parts, "")
             generator, length = self._start(parts, prompt, max_tokens)
@@ -107,7 +121,7 @@ class GenAI:
             return str(self._tokenizer.decode(generator.get_sequence(0)[length:]))
 
     def _ids(self, parts: Sequence[Part], answer: str) -> tuple[str, Ids]:
-        """The prompt as the template writes it, and the answer's tokens behind it."""
+        """Return the prompt as the chat template writes it, and the tokens of the answer after it."""
         content: Any
         tag = _TAGS.get(self._model.type)
         if not any(isinstance(part, Image) for part in parts):
@@ -129,15 +143,15 @@ class GenAI:
         before, whole = self._tokenizer.encode(prompt), self._tokenizer.encode(prompt + answer)
         if not np.array_equal(whole[: len(before)], before):
             raise ModelError(
-                f"{self.fingerprint}: the prompt's last token and the beginning of {answer!r} are one token"
+                f"{self.fingerprint}: the end of the prompt and the beginning of {answer!r} are one token"
             )
         return prompt, whole[len(before) :]
 
     def _start(self, parts: Sequence[Part], prompt: str, room: int) -> tuple[Any, int]:
-        """A generator that has read the prompt, with room for so many tokens; and the prompt's tokens."""
+        """Return a generator that has read the prompt, and the number of tokens of the prompt."""
         images = [part.data for part in parts if isinstance(part, Image)]
         if images:
-            assert self._processor is not None  # `_ids` has refused images without it
+            assert self._processor is not None  # otherwise `_ids` has refused the images
             inputs = self._processor(prompt, images=self._og.Images.open_bytes(*images))
             length = int(inputs["input_ids"].shape()[-1])
         else:
@@ -148,7 +162,7 @@ class GenAI:
                 f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its {self._context}"
             )
         params = self._og.GeneratorParams(self._model)
-        # One more: a generator that is full is done, and has no logits.
+        # One token more than needed: a full generator is done and has no logits.
         params.set_search_options(
             max_length=min(length + room + 1, self._context), do_sample=False, num_beams=1
         )
@@ -160,7 +174,7 @@ class GenAI:
         return generator, length
 
     def _pieces(self, ids: Ids) -> list[str]:
-        """Each token's text. What is part of a character counts to the token that completes it."""
+        """Return the text of each token; part of a character counts to the token that completes it."""
         ends = [0]
         text = ""
         for i in range(1, len(ids) + 1):
@@ -176,18 +190,18 @@ def _log_softmax(generator: Any) -> npt.NDArray[np.float64]:
 
 
 def _digest(folder: Path) -> str:
-    """Of every file's name and bytes: weights, tokenizer, configuration."""
+    """Return the hash of the names and bytes of all files: weights, tokenizer, configuration."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = (f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n" for path in files)
     return sha256("".join(lines).encode()).hexdigest()
 
 
 @contextmanager
-def _errors(what: str) -> Iterator[None]:
-    """onnxruntime-genai raises bare RuntimeErrors (and `Exception`s of older versions)."""
+def _errors(name: str) -> Iterator[None]:
+    # onnxruntime-genai raises RuntimeError, older versions Exception.
     try:
         yield
     except (ModelError, ValueError, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise ModelError(f"{what}: {error}") from None
+        raise ModelError(f"{name}: {error}") from None

@@ -1,4 +1,4 @@
-"""JSON to and from a server that the user has named: no proxy, no redirect to anywhere else."""
+"""JSON over HTTP with the one server that the user named: no proxies, no redirects."""
 
 from __future__ import annotations
 
@@ -14,23 +14,41 @@ from urllib.parse import urlsplit
 from vcs_runtime.errors import ModelError, TextError
 
 KEY = "VCS_RUNTIME_API_KEY"
-"""The environment variable that holds a server's key, if it wants one."""
+"""Environment variable with the key of a server that requires one."""
 
-
-# What a server says to one request, too long for it or with images that it does not take, not to all.
+# These codes refuse one request, such as a prompt that is too long. Others mean that the server is broken.
 _REFUSED = (400, 413, 422)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any) -> None:
-        return None  # and so an HTTPError
+        return None  # urllib then raises HTTPError
 
 
 class Client:
-    """A server at `url`, such as "http://gpu7:8000"."""
+    """A client of one server.
+
+    Attributes
+    ----------
+    url
+        Address of the server without a slash at the end.
+    """
 
     def __init__(self, url: str, timeout: float) -> None:
-        """Nothing is sent yet. Raises ValueError for what is no http(s) URL, or no time."""
+        """Check the arguments; nothing is sent yet.
+
+        Parameters
+        ----------
+        url
+            Address of the server, such as "http://gpu7:8000".
+        timeout
+            Seconds to wait for an answer.
+
+        Raises
+        ------
+        ValueError
+            `url` is not an http or https URL, or `timeout` is not above 0.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url must be like http://HOST:PORT, not {url!r}")
@@ -41,11 +59,31 @@ class Client:
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect).open
 
     def get(self, path: str) -> Any:
-        """The JSON at `path`. Raises ModelError naming URL and reason."""
+        """Return the JSON at `path`; raise ModelError naming the URL and the reason if there is none."""
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The server's JSON. Raises ModelError naming URL and reason; TextError: it refuses this one."""
+        """Send JSON and return the JSON of the answer.
+
+        Parameters
+        ----------
+        path
+            Path on the server.
+        body
+            Object to send.
+
+        Returns
+        -------
+        Any
+            The answer.
+
+        Raises
+        ------
+        TextError
+            The server refuses this request (HTTP 400, 413 or 422); others may succeed.
+        ModelError
+            The server does not answer with JSON. The message names the URL and the reason.
+        """
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:
@@ -58,8 +96,8 @@ class Client:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read(500).decode("utf-8", "replace").strip()
-            reason = f"HTTP {error.code} {error.reason}{': ' if said else ''}{said}"
+                message = error.read(500).decode("utf-8", "replace").strip()
+            reason = f"HTTP {error.code} {error.reason}{': ' if message else ''}{message}"
             if error.code in _REFUSED:
                 raise TextError(f"{self.url}{path}: {reason}") from None
         except TimeoutError:

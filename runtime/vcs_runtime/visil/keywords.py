@@ -1,6 +1,6 @@
-"""Keywords without a model: which words of a caption to mask, where nobody has chosen them.
+"""Keywords of a caption, chosen without a model.
 
-A fallback: a model that reads the caption chooses better (`vcs-runtime visil keywords --vllm URL`).
+This is a fallback. A model that reads the caption chooses better (`vcs-runtime visil keywords --vllm URL`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from vcs_runtime.text.stopwords import STOP_WORDS
 from vcs_runtime.visil.masking import caption_words, without_possessive
 
 LIMIT = 20
-# Frequent English words, and words that any description of a video may have: they tell little.
+"""Largest number of keywords."""
+# Frequent English words, and words of any video description: they carry little information.
 _FREQUENT = frozenset(
     """
     able across actually almost along already also although always among another anything around away back
@@ -29,11 +30,27 @@ _FREQUENT = frozenset(
 
 
 def builtin_keywords(caption: str, limit: int = LIMIT) -> list[str]:
-    """Up to `limit` words of the caption, lower case, in the order of their first occurrence.
+    """Choose keywords that are spread over a caption.
 
-    The caption is cut into as many stretches of words as there may be keywords; each gives its best word, and
-    what is left goes to the best of the others: rare words before frequent ones, long before short, early
-    before late. Raises TextError: a caption without a word that could be one.
+    The caption is cut into `limit` stretches, and each gives its best word. The best other words fill up the
+    rest. Rare words come before frequent ones, then long before short, then early before late.
+
+    Parameters
+    ----------
+    caption
+        The caption.
+    limit
+        Largest number of keywords.
+
+    Returns
+    -------
+    list of str
+        Lower-case words, in the order of their first occurrence.
+
+    Raises
+    ------
+    TextError
+        No word of the caption can be a keyword.
     """
     check_text(caption, "caption")
     if limit < 1:

@@ -1,4 +1,4 @@
-"""What scoring asks of a vision-language model: the log-probabilities of an answer that is given."""
+"""The interface of a vision-language model that scores: log-probabilities of a fixed answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ _KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"))
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """One image: the bytes of a PNG or JPEG file, as they are given to the model."""
+    """An image as the model receives it.
+
+    Attributes
+    ----------
+    data
+        Bytes of a PNG or JPEG file.
+    """
 
     data: bytes
 
@@ -26,12 +32,12 @@ class Image:
 
     @property
     def media_type(self) -> str:
-        """`image/png` or `image/jpeg`."""
+        """The media type, `image/png` or `image/jpeg`."""
         return next(name for magic, name in _KINDS if self.data.startswith(magic))
 
     @classmethod
     def read(cls, path: Path) -> Image:
-        """An image file. Raises InputError naming it."""
+        """Read a PNG or JPEG file; raise InputError naming the file if that fails."""
         try:
             return cls(path.read_bytes())
         except OSError as error:
@@ -45,12 +51,17 @@ Part = str | Image
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """An answer as the model was made to say it.
+    """Log-probabilities of an answer that the model was forced to give.
 
-    tokens         the answer's tokens as text; joined, they are the answer (spaces aside: a server that
-                   decodes each token alone may lose them)
-    logprobs       their log-probabilities, natural logarithms, each given all that comes before
-    prompt_tokens  tokens of the prompt, images included; None where the model does not say
+    Attributes
+    ----------
+    tokens
+        Tokens of the answer as text. Joined, they are the answer, except for spaces: a server that decodes
+        each token alone may lose them.
+    logprobs
+        Natural log-probability of each token, given everything before it.
+    prompt_tokens
+        Number of tokens of the prompt, images included; None if the model does not report it.
     """
 
     tokens: tuple[str, ...]
@@ -59,20 +70,45 @@ class Forced:
 
 
 class LogProbs(Protocol):
-    """A vision-language model that tells log-probabilities. Everything raises ModelError where it cannot."""
+    """A vision-language model that reports log-probabilities. Methods raise ModelError if the model fails."""
 
     @property
     def fingerprint(self) -> str:
-        """What tells this model from others: scores of different fingerprints are not comparable."""
+        """Identity of the model: scores of different fingerprints are not comparable."""
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-        """Say `answer` after a user's turn of `parts`: texts and images, in the order in which they stand.
+        """Return the log-probabilities of an answer.
 
-        `run` counts repeated samples from 0; a model that always answers the same need not look at it.
+        Parameters
+        ----------
+        parts
+            The user's turn: texts and images in order.
+        answer
+            The assistant's turn, word for word.
+        run
+            Number of the repetition, from 0. A deterministic model may ignore it.
+
+        Returns
+        -------
+        Forced
+            Tokens of the answer with their log-probabilities.
         """
 
-    def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
-        """The likeliest next token of an answer that begins with `said`, as text, and its log-probability."""
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the likeliest next token.
+
+        Parameters
+        ----------
+        parts
+            The user's turn: texts and images in order.
+        prefix
+            Beginning of the assistant's turn, which the token continues.
+
+        Returns
+        -------
+        tuple of str and float
+            The token as text, and its log-probability.
+        """
 
 
 def check(forced: Forced, answer: str) -> None:
@@ -83,32 +119,62 @@ def check(forced: Forced, answer: str) -> None:
         raise ModelError(f"the tokens {list(forced.tokens)} do not spell the answer {answer!r}")
     for token, value in zip(forced.tokens, forced.logprobs, strict=True):
         if not math.isfinite(value) or value > 0 or value <= _MINUS_INFINITY:
-            raise ModelError(f"{value!r} is no log-probability (token {token!r})")
-    if len(forced.tokens) > 2 and not any(forced.logprobs):  # one or two may be that sure
+            raise ModelError(f"{value!r} is not a log-probability (token {token!r})")
+    if len(forced.tokens) > 2 and not any(forced.logprobs):  # one or two tokens can be certain
         raise ModelError(f"all log-probabilities of {answer!r} are zero")
 
 
 def tail(tokens: Sequence[str], answer: str) -> int:
-    """How many of the last `tokens` join to `answer`. Raises ModelError if none do."""
-    wanted = _letters(answer)
+    """Find an answer at the end of a prompt's tokens.
+
+    Parameters
+    ----------
+    tokens
+        Tokens of prompt and answer as text.
+    answer
+        The answer.
+
+    Returns
+    -------
+    int
+        Number of tokens at the end that join to the answer.
+
+    Raises
+    ------
+    ModelError
+        The last tokens do not join to the answer.
+    """
+    letters = _letters(answer)
     joined = ""
     for count, token in enumerate(reversed(tokens), 1):
         joined = _letters(token) + joined
-        if joined == wanted:
+        if joined == letters:
             return count
-        if not wanted.endswith(joined):
+        if not letters.endswith(joined):
             break
     raise ModelError(
-        f"the answer {answer!r} is not what the prompt's last tokens join to ({list(tokens[-8:])}): "
-        "a token spans the answer's border, or something follows the answer"
+        f"the last tokens of the prompt do not join to the answer {answer!r} ({list(tokens[-8:])}): "
+        "a token spans the border of the answer, or something follows the answer"
     )
 
 
 def by_word(forced: Forced, answer: str) -> list[float]:
-    """The log-probability of each of the answer's words: the sum over its tokens, `(words,)`.
+    """Sum the log-probabilities of the tokens of each word.
 
-    A token belongs to the word that holds its first character that is no space; one of spaces alone to the
-    word that follows.
+    A token belongs to the word that contains its first character other than a space. A token of spaces only
+    belongs to the next word.
+
+    Parameters
+    ----------
+    forced
+        Tokens of the answer with their log-probabilities.
+    answer
+        The answer: words separated by one space.
+
+    Returns
+    -------
+    list of float
+        Log-probability of each word in nats.
     """
     words = answer.split(" ")
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""The caption with its keywords masked, and the answer that fills the masks in again (docs/visil.md)."""
+"""Captions with masked keywords, and the answer that fills the masks (docs/visil.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcs_runtime.text.cleaning import check_text
 MASK = "[MASK]"
 COUNTS = ("first", "all")
 
-_JOINERS = "'’-‐‑"  # word characters where they stand within a word
+_JOINERS = "'’-‐‑"  # characters that join two parts of a word
 _WORD = re.compile("w+(?:jw+)*")
 _POSSESSIVES = ("'s", "’s")
 
@@ -22,11 +22,18 @@ _POSSESSIVES = ("'s", "’s")
 class MaskedCaption:
     """A caption whose keywords are masked.
 
-    text      the caption with `[MASK]` for every whole-word occurrence of a keyword
-    answer    the masked words in lower case, one space between
-    scored    indices of the scored words in the answer's words
-    keywords  the keywords, in the order of their first occurrence
-    dropped   keywords that were given, but are not in the caption
+    Attributes
+    ----------
+    text
+        The caption with `[MASK]` in place of every whole-word occurrence of a keyword.
+    answer
+        The masked words in lower case, separated by one space.
+    scored
+        Indices of the scored words among the words of the answer.
+    keywords
+        Keywords in the order of their first occurrence.
+    dropped
+        Keywords that are not in the caption and were left out.
     """
 
     text: str
@@ -37,11 +44,11 @@ class MaskedCaption:
 
     @property
     def words(self) -> list[str]:
-        """The words of the answer, a word a mask."""
+        """The words of the answer, one per mask."""
         return self.answer.split(" ")
 
     def revealed(self, count: int) -> str:
-        """The text with its first `count` masks filled in again."""
+        """Return the text with its first `count` masks filled in."""
         pieces = self.text.split(MASK)
         filled = [*self.words[:count], *[MASK] * (len(pieces) - 1 - count), ""]
         return "".join(piece + word for piece, word in zip(pieces, filled, strict=True))
@@ -50,14 +57,31 @@ class MaskedCaption:
 def mask_caption(
     caption: str, keywords: Sequence[str], *, count: str = "first", drop_missing: bool = False
 ) -> MaskedCaption:
-    """Mask every whole-word occurrence of each keyword, whatever its case.
+    """Mask every whole-word occurrence of each keyword, in upper or lower case.
 
-    keywords      lower-case words, each once, in the order of their first occurrence in the caption
-    count         which occurrences are scored: "first" (of each keyword), or "all"
-    drop_missing  leave out keywords that are not in the caption, instead of refusing them
+    Apostrophes and hyphens within a word belong to it: "sedan" is not in "sedan-chair". A possessive 's does
+    not belong to the word and stays unmasked.
 
-    Apostrophes and hyphens within a word belong to it ("sedan" is not in "sedan-chair"); a possessive 's does
-    not hide a word, and stays unmasked. Raises TextError naming the keyword.
+    Parameters
+    ----------
+    caption
+        The caption; it must not contain `[MASK]`.
+    keywords
+        Lower-case words without repetition, in the order of their first occurrence in the caption.
+    count
+        Which occurrences are scored: "first" (of each keyword) or "all".
+    drop_missing
+        Leave out keywords that are not in the caption, instead of refusing them.
+
+    Returns
+    -------
+    MaskedCaption
+        The masked caption and its answer.
+
+    Raises
+    ------
+    TextError
+        The caption or a keyword cannot be used. The message names the keyword.
     """
     if count not in COUNTS:
         raise unknown_choice("count", count, COUNTS)
@@ -72,14 +96,14 @@ def mask_caption(
     missing = tuple(word for word in keywords if word not in order)
     if missing and not drop_missing:
         raise TextError(f"keywords: {missing[0]!r} is no word of the caption")
-    given = [word for word in keywords if word not in missing]
-    if not given:
+    present = [word for word in keywords if word not in missing]
+    if not present:
         raise TextError("keywords: there are none to score")
-    for position, (have, want) in enumerate(zip(given, order, strict=True)):
-        if have != want:
+    for position, (word, expected) in enumerate(zip(present, order, strict=True), 1):
+        if word != expected:
             raise TextError(
-                f"keywords: out of order: {have!r} is there before {want!r}, which comes first in the caption"
-                f" (keyword {position + 1})"
+                f"keywords: out of order: {word!r} is there before {expected!r}, which comes first in the "
+                f"caption (keyword {position})"
             )
     text, end = "", 0
     for start, stop, _ in spans:
@@ -91,7 +115,7 @@ def mask_caption(
 
 
 def caption_words(caption: str) -> Iterator[tuple[int, int]]:
-    """Start and end of every word: letters, marks and digits, with apostrophes and hyphens between them."""
+    """Yield start and end of every word: letters, marks and digits, joined by apostrophes and hyphens."""
     kinds = "".join(
         "j" if c in _JOINERS else "w" if c == "_" or unicodedata.category(c)[0] in "LMN" else " "
         for c in caption
@@ -101,7 +125,7 @@ def caption_words(caption: str) -> Iterator[tuple[int, int]]:
 
 
 def without_possessive(word: str) -> str:
-    """The word without a possessive 's."""
+    """Return the word without a possessive 's."""
     return word[:-2] if word.endswith(_POSSESSIVES) else word
 
 
@@ -112,7 +136,11 @@ def _occurrences(caption: str, keywords: set[str]) -> Iterator[tuple[int, int, s
         if word in keywords:
             yield start, end, word
         elif bare in keywords:
-            yield start, end - (len(word) - len(bare)), bare  # not start + len: lower case may be longer
+            yield (
+                start,
+                end - (len(word) - len(bare)),
+                bare,
+            )  # lower case may be longer
 
 
 def _check_keywords(keywords: Sequence[str]) -> None:

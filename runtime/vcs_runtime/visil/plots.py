@@ -1,4 +1,4 @@
-"""Plots of correlation and selection, as PNG files without dates: the same bytes again (extra `report`)."""
+"""Plots of correlation and selection as PNG files. Drawing needs matplotlib (extra `report`)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,53 @@ from vcs_runtime.visil.correlation import Correlation
 from vcs_runtime.visil.selection import Step
 
 
-def correlation(scores: Sequence[float], correct: Sequence[int], found: Correlation, path: Path) -> Path:
-    """A point an answer, and the logistic curve where there is one."""
+def correlation(scores: Sequence[float], correct: Sequence[int], result: Correlation, path: Path) -> Path:
+    """Plot answers against scores, with the logistic curve if there is one.
+
+    Parameters
+    ----------
+    scores
+        ViSIL scores in nats.
+    correct
+        One answer per score, 1 or 0.
+    result
+        Correlation of both.
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
     figure, [axes] = new_figure(1)
     axes.scatter(scores, correct, alpha=0.5, s=14)
-    if found.logit:
+    if result.logit:
         x = np.linspace(min(scores), max(scores), 200)
-        axes.plot(x, 1 / (1 + np.exp(-(found.logit.b0 + found.logit.b1 * x))), color="tab:red")
-    axes.set(xlabel="ViSIL (nats)", ylabel="correct", title=f"r {found.r:.3f}, p {found.p:.4f}, n {found.n}")
+        axes.plot(x, 1 / (1 + np.exp(-(result.logit.b0 + result.logit.b1 * x))), color="tab:red")
+    title = f"r {result.r:.3f}, p {result.p:.4f}, n {result.n}"
+    axes.set(xlabel="ViSIL (nats)", ylabel="correct", title=title)
     return save_figure(figure, path)
 
 
 def trade_off(
     candidates: Mapping[str, Sequence[tuple[str, float, float]]], chosen: Sequence[Sequence[Step]], path: Path
 ) -> Path:
-    """A point a summary, by its name's colour; and the means of the choices as alpha grows.
+    """Plot scores against tokens, one colour per name, with the mean choice as alpha grows.
 
-    candidates  the summaries of each video;  chosen  the frontier of each video, in the same order
+    Parameters
+    ----------
+    candidates
+        Summaries of each video: `(name, score, tokens)`.
+    chosen
+        The frontier of each video, in the same order.
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
     """
     figure, [axes] = new_figure(1)
     names = dict.fromkeys(name for listed in candidates.values() for name, _, _ in listed)

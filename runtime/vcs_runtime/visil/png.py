@@ -1,4 +1,4 @@
-"""PNG files from pixels: frames that were decoded here, and the images of the probe."""
+"""PNG files from pixels, without a library: the probe draws its images where PyAV is not installed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 
 def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """The PNG file of RGB `pixels`, uint8 `(height, width, 3)`."""
+    """Return the bytes of a PNG file with RGB `pixels`, uint8 `(height, width, 3)`."""
     height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter: none
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with 0: no filter
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))

@@ -1,7 +1,7 @@
-"""What a model must pass before it scores: that its numbers are what they are taken for.
+"""Checks of a model before it scores: whether its log-probabilities can be trusted.
 
-Servers return numbers of the right shape that are off by a token, all zero, or blind to the images. Each such
-fault that is known shows in one of these checks, which need some thirty short answers.
+Servers return numbers of the right shape that belong to the next token, are all zero, or ignore the images.
+Each known fault fails one of these checks. Together they need about thirty short answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.visil import png
 from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
 
-TOLERANCE = 0.05  # nats; half-precision servers differ by hundredths from one way of asking to the other
+TOLERANCE = 0.05
+"""Default tolerance in nats: servers with half precision differ by hundredths between two ways of asking."""
 _ANSWER = "window river seven"
 _START = "window"
 _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to your mind first?")
@@ -23,60 +24,84 @@ _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to yo
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what was found, and whether it was passed."""
+    """The outcome of one check.
+
+    Attributes
+    ----------
+    name
+        Name of the check: "numbers", "same", "text", "greedy", "chain" or "images".
+    passed
+        Whether the model passed it.
+    detail
+        The measured numbers, or the reason for the failure.
+    """
 
     name: str
     passed: bool
-    found: str
+    detail: str
 
 
 def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
-    """Ask `model` what is known to go wrong; the checks, up to the first that fails.
+    """Check a model, up to the first check that fails.
 
-    images     whether it will be given images
-    tolerance  nats by which two ways to the same number may differ; above 0
+    Parameters
+    ----------
+    model
+        The model.
+    images
+        Whether the model will receive images.
+    tolerance
+        Largest difference in nats between two ways to the same number; above 0.
 
-    Raises ModelError where the model does not answer.
+    Returns
+    -------
+    list of Check
+        Outcomes of the checks. Only the last one can be a failure.
+
+    Raises
+    ------
+    ModelError
+        The model does not answer.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
-    found: list[Check] = []
+    checks: list[Check] = []
     for name, examine in _CHECKS:
         if images or examine is not _images:
             try:
-                found.append(Check(name, True, examine(model, tolerance)))
+                checks.append(Check(name, True, examine(model, tolerance)))
             except _Failed as failure:
-                return [*found, Check(name, False, str(failure))]
-    return found
+                return [*checks, Check(name, False, str(failure))]
+    return checks
 
 
 def require(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
-    """As `probe`; raises ModelError for a check that is not passed."""
-    found = probe(model, images=images, tolerance=tolerance)
-    if not found[-1].passed:
-        raise ModelError(f"{model.fingerprint}: it fails the probe: {found[-1].name}: {found[-1].found}")
-    return found
+    """Check a model as `probe` does, and raise ModelError if a check fails."""
+    checks = probe(model, images=images, tolerance=tolerance)
+    if not checks[-1].passed:
+        raise ModelError(f"{model.fingerprint} fails the probe: {checks[-1].name}: {checks[-1].detail}")
+    return checks
 
 
 class _Failed(Exception):
-    """A check that is not passed: why."""
+    """The reason why a check fails."""
 
 
 def _numbers(model: LogProbs, tolerance: float) -> str:
     forced = _forced(model, [_PROMPTS[0]], _ANSWER)
     if 0.0 in forced.logprobs:
-        raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_shown(forced)}")
-    return _shown(forced)
+        raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_tokens(forced)}")
+    return _tokens(forced)
 
 
 def _same(model: LogProbs, tolerance: float) -> str:
     drift = _drift(model, [_PROMPTS[0]])
     if drift > tolerance:
         raise _Failed(
-            f"the same question twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
-            "tolerance accepts it; then take several samples"
+            f"the same question asked twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
+            "tolerance accepts this; then take several samples"
         )
-    return f"the same question twice differs by {drift:.2g}"
+    return f"the same question asked twice differs by {drift:.2g}"
 
 
 def _text(model: LogProbs, tolerance: float) -> str:
@@ -88,15 +113,16 @@ def _text(model: LogProbs, tolerance: float) -> str:
 
 
 def _greedy(model: LogProbs, tolerance: float) -> str:
-    """The forced answer's numbers against the model's own, for its likeliest token: first, and later."""
+    """Compare the model's likeliest token with the same token forced, first and later in an answer."""
     worst = 0.0
-    for said in ("", _START):
+    for prefix in ("", _START):
         for prompt in _PROMPTS:
-            token, value = model.next([prompt], said)
+            token, value = model.next([prompt], prefix)
             if not token.strip() or "\ufffd" in token:
-                continue  # the end, or part of a character: it cannot be forced
-            forced = _forced(model, [prompt], said + token if said else token.lstrip())
-            same = said or token == token.lstrip() or forced.tokens[-1] == token  # " man" is no "man"
+                continue  # the end, or part of a character, cannot be forced
+            forced = _forced(model, [prompt], prefix + token if prefix else token.lstrip())
+            # " man" and "man" are different tokens.
+            same = prefix or token == token.lstrip() or forced.tokens[-1] == token
             if same and forced.tokens[-1].strip() == token.strip():
                 break
         else:
@@ -104,8 +130,8 @@ def _greedy(model: LogProbs, tolerance: float) -> str:
         off = abs(forced.logprobs[-1] - value)
         if off > tolerance:
             raise _Failed(
-                f"the likeliest token {token!r} after {said!r} has {value:.4f}, forced it has "
-                f"{forced.logprobs[-1]:.4f} ({_shown(forced)}): numbers of other tokens, or another prompt"
+                f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it has "
+                f"{forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens or of another prompt"
             )
         worst = max(worst, off)
     return f"forced and likeliest token differ by {worst:.2g}"
@@ -115,28 +141,27 @@ def _chain(model: LogProbs, tolerance: float) -> str:
     whole, start = (_forced(model, [_PROMPTS[0]], answer) for answer in (_ANSWER, _START))
     count = len(start.tokens)
     if whole.tokens[:count] != start.tokens:
-        raise _Failed(f"an answer's beginning is cut otherwise alone: {whole.tokens} and {start.tokens}")
+        raise _Failed(f"the beginning of an answer alone has other tokens: {whole.tokens}, {start.tokens}")
     off = max(abs(a - b) for a, b in zip(whole.logprobs, start.logprobs, strict=False))
     if off > tolerance:
-        raise _Failed(
-            f"what follows changes what came before by {off:.3g}: {_shown(whole)} and {_shown(start)}"
-        )
-    return f"what follows changes what came before by {off:.2g}"
+        both = f"{_tokens(whole)} and {_tokens(start)}"
+        raise _Failed(f"later words change the numbers of earlier ones by {off:.3g}: {both}")
+    return f"later words change the numbers of earlier ones by {off:.2g}"
 
 
 def _images(model: LogProbs, tolerance: float) -> str:
-    shown = [_image(colour) for colour in ((200, 30, 30), (30, 200, 30), (30, 30, 200))]
+    images = [_image(colour) for colour in ((200, 30, 30), (30, 200, 30), (30, 30, 200))]
     other = _image((240, 240, 240))
-    same = _drift(model, [*shown, _PROMPTS[0]])
+    same = _drift(model, [*images, _PROMPTS[0]])
     least = float("inf")
     for place in range(3):
-        swapped = [*shown[:place], other, *shown[place + 1 :]]
-        change = _difference(*(_forced(model, [*some, _PROMPTS[0]], _ANSWER) for some in (shown, swapped)))
+        swapped = [*images[:place], other, *images[place + 1 :]]
+        change = _difference(*(_forced(model, [*some, _PROMPTS[0]], _ANSWER) for some in (images, swapped)))
         if change <= 2 * same:
             raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
         least = min(least, change)
-    # A server of a text model may take a file's base64 for text, which also changes something. A vision model
-    # has as many tokens for images of one size, whatever they show.
+    # A server of a text model may read the base64 of a file as text, which also changes the answer. A vision
+    # model has the same number of tokens for all images of one size.
     plain, busy = (_forced(model, [some, _PROMPTS[0]], _ANSWER).prompt_tokens for some in (other, _busy()))
     if plain != busy:
         raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
@@ -152,7 +177,7 @@ _CHECKS: tuple[tuple[str, Callable[[LogProbs, float], str]], ...] = (
 def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
     try:
         forced = model.force(parts, answer, run)
-    except TextError as error:  # it cannot say this, or takes no images
+    except TextError as error:  # the model cannot give this answer, or takes no images
         raise _Failed(str(error)) from None
     try:
         check(forced, answer)
@@ -162,13 +187,13 @@ def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -
 
 
 def _drift(model: LogProbs, parts: Sequence[Part]) -> float:
-    """By how much the same question twice differs: as two runs, so that a cache does not answer."""
+    """Return the difference between two runs of one question; two runs, so that no cache answers."""
     return _difference(*(_forced(model, parts, _ANSWER, run) for run in (0, 1)))
 
 
 def _difference(first: Forced, second: Forced) -> float:
     if len(first.logprobs) != len(second.logprobs):
-        raise _Failed(f"the same answer is cut in two ways: {first.tokens} and {second.tokens}")
+        raise _Failed(f"the same answer has different tokens: {first.tokens} and {second.tokens}")
     return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
 
 
@@ -179,10 +204,10 @@ def _image(colour: tuple[int, int, int]) -> Image:
 
 
 def _busy() -> Image:
-    """An image as large as `_image`'s, in a file several times as long."""
+    """Return an image of the size of `_image`, with a file several times as large."""
     blocks = np.random.default_rng(0).integers(0, 256, (14, 14, 3), dtype=np.uint8)
     return Image(png.encode(np.kron(blocks, np.ones((8, 8, 1), np.uint8))))
 
 
-def _shown(forced: Forced) -> str:
+def _tokens(forced: Forced) -> str:
     return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(forced.tokens, forced.logprobs, strict=True))

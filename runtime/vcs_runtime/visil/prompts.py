@@ -1,6 +1,6 @@
-"""The prompts: versioned text files in `prompts-1/`, or a folder of one's own with the same files.
+"""Prompts: versioned text files in `prompts-1/`, or a folder of your own with the same files.
 
-They ask for what the prompts of the paper's appendix F ask for, in words of our own (docs/visil.md).
+They ask for the same as the prompts of the paper's appendix F, in our own words (docs/visil.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.visil.logprobs import Image, Part
 
 VERSION = "1"
-# Every prompt, and the fields that it must have (and no others).
+# The fields of every prompt: each must occur once, and no others.
 _FIELDS: Mapping[str, set[str]] = {
     "caption": {"images"},
     "keywords": {"caption"},
@@ -37,14 +37,38 @@ _FIELD = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True)
 class Prompts:
-    """A set of prompts. `version`: "1", ..., or for a folder of one's own "own@" and digits of its hash."""
+    """A set of prompts.
+
+    Attributes
+    ----------
+    version
+        "1" for the built-in prompts; "own@" and eight digits of the hash for a folder of your own.
+    texts
+        Text of each prompt, by name.
+    """
 
     version: str
     texts: Mapping[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> Prompts:
-        """The prompts `NAME.txt` of a folder. Raises InputError naming the file and its fields."""
+        """Read the prompts of a folder.
+
+        Parameters
+        ----------
+        folder
+            Folder with a file `NAME.txt` for each prompt.
+
+        Returns
+        -------
+        Prompts
+            The prompts.
+
+        Raises
+        ------
+        InputError
+            A file cannot be read, or its fields are wrong. The message names the file and the fields.
+        """
         texts = {}
         for name, fields in _FIELDS.items():
             path = folder / f"{name}.txt"
@@ -54,16 +78,29 @@ class Prompts:
                 raise InputError(f"{path}: {error.strerror or error}") from None
             except UnicodeDecodeError:
                 raise InputError(f"{path}: not UTF-8") from None
-            found = _FIELD.findall(texts[name])
-            if sorted(found) != sorted(fields):
+            present = sorted(_FIELD.findall(texts[name]))
+            if present != sorted(fields):
                 raise InputError(
-                    f"{path}: it must have the fields {sorted(fields)}, each once, and has {sorted(found)}"
+                    f"{path}: it must have the fields {sorted(fields)}, each once, but has {present}"
                 )
         digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
         return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
 
     def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
-        """The prompt `name` with its fields filled in, as texts and images; texts side by side are joined."""
+        """Fill the fields of a prompt.
+
+        Parameters
+        ----------
+        name
+            Name of the prompt.
+        **fields
+            Value of each field: a text, or a list of texts and images.
+
+        Returns
+        -------
+        list of str and Image
+            The prompt as texts and images. Adjacent texts are joined.
+        """
         pieces = _FIELD.split(self.texts[name])  # text, field, text, field, ..., text
         parts: list[Part] = []
         for i, piece in enumerate(pieces):
@@ -76,11 +113,11 @@ class Prompts:
         return parts
 
     def given_video(self, frames: Sequence[Image]) -> list[Part]:
-        """What is given: the frames of a video."""
+        """Return the part of a prompt that shows the frames of a video."""
         return self.fill("given-video", images=frames)
 
     def given_summary(self, text: str, keyframes: Sequence[Image]) -> list[Part]:
-        """What is given: a summary of text, keyframes or both. Each keyframe stands behind its name."""
+        """Return the part of a prompt that shows a summary of text, keyframes or both."""
         if not keyframes:
             return self.fill("given-text", summary=text)
         images = named(keyframes)
@@ -92,7 +129,7 @@ class Prompts:
 
 
 def named(keyframes: Sequence[Image]) -> list[Part]:
-    """The keyframes, each behind the placeholder by which a summary's text names it."""
+    """Return the keyframes, each after the placeholder that names it in the text of a summary."""
     parts: list[Part] = []
     for i, image in enumerate(keyframes, 1):
         parts += [f"{' ' if i > 1 else ''}{placeholder(i)} ", image]
@@ -100,13 +137,13 @@ def named(keyframes: Sequence[Image]) -> list[Part]:
 
 
 def placeholder(number: int) -> str:
-    """How a text names keyframe `number`, counted from 1."""
+    """Return the placeholder that names keyframe `number`, counted from 1."""
     return f"[KEYFRAME{number}]"
 
 
 @cache
 def builtin() -> Prompts:
-    """The prompts of this package."""
+    """Return the built-in prompts."""
     return Prompts.read(_FOLDER)
 
 

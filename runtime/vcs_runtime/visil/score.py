@@ -1,8 +1,8 @@
-"""The ViSIL score: how much of a video's caption a summary fails to carry (docs/visil.md).
+"""The ViSIL score: how much of a video's caption is lost in a summary (docs/visil.md).
 
     ViSIL = log P(caption | video) - log P(caption | summary)
 
-by a vision-language model's own probabilities of the caption's keywords, in nats. Lower is better.
+P is a vision-language model's probability of the keywords of the caption. The unit is nats; lower is better.
 """
 
 from __future__ import annotations
@@ -21,13 +21,24 @@ from vcs_runtime.visil.masking import COUNTS, MASK, MaskedCaption, mask_caption
 from vcs_runtime.visil.prompts import Prompts, builtin
 
 DEFINITION = "1"
+"""Version of the definition, for signatures."""
 METHODS = ("forced", "sequential")
+"""Methods of asking for the answer: whole, or mask by mask."""
 MAX_KEYFRAMES = 3
+"""Largest number of keyframes of a summary."""
 
 
 @dataclass(frozen=True)
 class Video:
-    """A video as the model sees it: its frames, in order."""
+    """A video as the model sees it.
+
+    Attributes
+    ----------
+    frames
+        Frames in order.
+    name
+        Name of the video among summaries.
+    """
 
     frames: Sequence[Image]
     name: str = "video"
@@ -39,9 +50,18 @@ class Video:
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary: text, up to three keyframes in order, or both; the text may name them [KEYFRAME1], ...
+    """A summary of a video: text, keyframes or both.
 
-    tokens  how long it is; without it, what the model reports
+    Attributes
+    ----------
+    text
+        The text. It may name the keyframes as [KEYFRAME1], [KEYFRAME2] and [KEYFRAME3].
+    keyframes
+        Up to three images in order.
+    name
+        Name of the summary in results.
+    tokens
+        Length of the summary in tokens; None if the model shall count them.
     """
 
     text: str = ""
@@ -50,27 +70,33 @@ class Summary:
     tokens: float | None = None
 
     def __post_init__(self) -> None:
-        what = f"summary {self.name!r}"
-        check_string(self.text, what)
+        label = f"summary {self.name!r}"
+        check_string(self.text, label)
         if len(self.keyframes) > MAX_KEYFRAMES:
-            raise TextError(f"{what}: {len(self.keyframes)} keyframes, more than {MAX_KEYFRAMES}")
+            raise TextError(f"{label}: {len(self.keyframes)} keyframes, more than {MAX_KEYFRAMES}")
         if not self.keyframes and not self.text.strip():
-            raise TextError(f"{what}: neither text nor keyframes")
+            raise TextError(f"{label}: neither text nor keyframes")
         if MASK in self.text:
-            raise TextError(f"{what}: it holds {MASK}")
+            raise TextError(f"{label}: it contains {MASK}")
         if self.tokens is not None and not (math.isfinite(self.tokens) and self.tokens >= 0):
-            raise TextError(f"{what}: tokens must be a number of at least 0, not {self.tokens!r}")
+            raise TextError(f"{label}: tokens must be a number of at least 0, not {self.tokens!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How ViSIL is computed.
 
-    samples  times that the model is asked; log-probabilities are averaged over them (a geometric mean)
-    method   "forced": the whole answer at once, each word given the ones before it. "sequential": a mask at a
-             time, the ones before it filled in
-    count    which occurrences of a keyword count: "first" or "all"
-    prompts  the wording
+    Attributes
+    ----------
+    samples
+        Number of times that the model is asked. Log-probabilities are averaged (a geometric mean).
+    method
+        "forced" asks for the whole answer at once, each word given the ones before it. "sequential" asks for
+        one mask at a time, with the masks before it filled in.
+    count
+        Which occurrences of a keyword are scored: "first" or "all".
+    prompts
+        The prompts; None for the built-in ones.
     """
 
     samples: int = 1
@@ -88,11 +114,24 @@ class Options:
 
     @property
     def wording(self) -> Prompts:
-        """The prompts: the given ones, or this package's."""
+        """The prompts in use: those of the user, or the built-in ones."""
         return self.prompts or builtin()
 
     def signature(self, fingerprint: str, frames: int | str) -> str:
-        """What a score depends on besides its texts and images, in fields `key:value` separated by "|"."""
+        """Return everything that a score depends on except its texts and images.
+
+        Parameters
+        ----------
+        fingerprint
+            Fingerprint of the model.
+        frames
+            Number of frames of the video.
+
+        Returns
+        -------
+        str
+            Fields `key:value`, separated by "|".
+        """
         fields = {
             "def": DEFINITION, "model": fingerprint, "prompt": self.wording.version, "frames": frames,
             "samples": self.samples, "method": self.method, "count": self.count,
@@ -103,7 +142,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """log P of the scored words on one side, in nats: the mean over the runs, and each run's sum."""
+    """Log-probability of the scored words, given the video or given a summary.
+
+    Attributes
+    ----------
+    by_word
+        Log-probability of each word in nats, averaged over the runs.
+    runs
+        Sum over the words in each run, in nats.
+    prompt_tokens
+        Number of tokens of the prompt; None if the model does not report it.
+    """
 
     by_word: tuple[float, ...]
     runs: tuple[float, ...]
@@ -111,21 +160,41 @@ class Side:
 
     @property
     def log_p(self) -> float:
-        """The sum over the words; never clipped."""
+        """Sum over the words, never clipped."""
         return math.fsum(self.by_word)
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the runs' sums; None of a single run."""
+        """Standard deviation of the sums of the runs; None for a single run."""
         return statistics.stdev(self.runs) if len(self.runs) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class VisilResult:
-    """The score of one summary, in nats: `visil` is the sum, `per_keyword` the mean.
+    """The score of one summary.
 
-    words   the scored words;  losses  what each contributes to the sum
-    tokens  the summary's length: as given, or as the model counts its texts and images; None if neither
+    Attributes
+    ----------
+    name
+        Name of the summary.
+    visil
+        The score in nats, the sum of `losses`.
+    per_keyword
+        Mean of `losses`.
+    words
+        The scored words.
+    losses
+        Contribution of each word in nats.
+    video, summary
+        Log-probabilities given the video and given the summary.
+    tokens
+        Length of the summary, as specified or as counted by the model; None if unknown.
+    frames
+        Number of frames of the video.
+    samples
+        Number of times that the model was asked.
+    signature
+        Everything that the score depends on except its texts and images.
     """
 
     name: str
@@ -141,7 +210,7 @@ class VisilResult:
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, without the signature."""
+        """Return the score as an object for JSON, without the signature."""
         return {
             "name": self.name, "visil": self.visil, "per_keyword": self.per_keyword, "n": len(self.words),
             "tokens": self.tokens, "log_p_video": self.video.log_p, "log_p_summary": self.summary.log_p,
@@ -160,11 +229,42 @@ def visil(
     logprobs: LogProbs, *, samples: int = 1, method: str = "forced", count: str = "first",
     drop_missing: bool = False, prompts: Prompts | None = None,
 ) -> list[VisilResult]:  # fmt: skip
-    """Score summaries of a video; the video's side is computed once. A `Video` may stand among the summaries.
+    """Score summaries of a video. The probabilities given the video are computed once.
 
-    caption, keywords  as for `mask_caption`; both should come from another model than the one that scores
-    logprobs           the model that scores; `probe` it first
-    Others as in `Options`. Raises TextError for texts, ModelError for what the model answers.
+    Parameters
+    ----------
+    video
+        The video.
+    caption
+        The caption. It should come from another model than the one that scores.
+    keywords
+        Keywords of the caption, as for `mask_caption`.
+    summaries
+        Summaries with different names. A `Video` may stand among them.
+    logprobs
+        The model that scores. Check it with `probe` first.
+    samples
+        Number of times that the model is asked.
+    method
+        "forced" or "sequential", as in `Options`.
+    count
+        Which occurrences of a keyword are scored: "first" or "all".
+    drop_missing
+        Leave out keywords that are not in the caption, instead of refusing them.
+    prompts
+        The prompts; None for the built-in ones.
+
+    Returns
+    -------
+    list of VisilResult
+        One result per summary.
+
+    Raises
+    ------
+    TextError
+        A text cannot be scored.
+    ModelError
+        The model fails.
     """
     options = Options(samples, method, count, prompts)
     masked = mask_caption(caption, keywords, count=count, drop_missing=drop_missing)
@@ -175,12 +275,12 @@ def score(
     video: Video, masked: MaskedCaption, summaries: Sequence[Summary | Video], logprobs: LogProbs,
     options: Options,
 ) -> list[VisilResult]:  # fmt: skip
-    """As `visil`, of a caption that is masked already."""
+    """Score summaries as `visil` does, for a caption that is masked already."""
     names = [summary.name for summary in summaries]
     if len(set(names)) < len(names):
-        raise TextError(f"summaries: two have the same name (there is {', '.join(map(repr, names))})")
+        raise TextError(f"summaries: two have the same name (the names are {', '.join(map(repr, names))})")
     prompts = options.wording
-    known: dict[tuple[Part, ...], Side] = {}
+    sides: dict[tuple[Part, ...], Side] = {}
 
     def side(shown: Video | Summary) -> Side:
         if isinstance(shown, Video):
@@ -188,30 +288,43 @@ def score(
         else:
             given = prompts.given_summary(shown.text, shown.keyframes)
         key = tuple(given)
-        if key not in known:
-            known[key] = _side(given, masked, logprobs, options)
-        return known[key]
+        if key not in sides:
+            sides[key] = _side(given, masked, logprobs, options)
+        return sides[key]
 
     words = tuple(masked.words[i] for i in masked.scored)
-    line = options.signature(logprobs.fingerprint, len(video.frames))
-    found = []
+    signature = options.signature(logprobs.fingerprint, len(video.frames))
+    results = []
     for summary in summaries:
-        here, there = side(video), side(summary)
-        losses = tuple(v - s for v, s in zip(here.by_word, there.by_word, strict=True))
-        total = math.fsum(losses)  # of word by word, so that equal sides give exactly 0
+        of_video, of_summary = side(video), side(summary)
+        losses = tuple(v - s for v, s in zip(of_video.by_word, of_summary.by_word, strict=True))
+        total = math.fsum(losses)  # a sum of differences, so that equal sides give exactly 0
         tokens = summary.tokens if isinstance(summary, Summary) else None
-        found.append(VisilResult(
-            summary.name, total, total / len(losses), words, losses, here, there,
+        results.append(VisilResult(
+            summary.name, total, total / len(losses), words, losses, of_video, of_summary,
             count_tokens(summary, logprobs) if tokens is None else tokens,
-            len(video.frames), options.samples, line,
+            len(video.frames), options.samples, signature,
         ))  # fmt: skip
-    return found
+    return results
 
 
 def count_tokens(summary: Summary | Video, logprobs: LogProbs) -> int | None:
-    """How many tokens the model makes of a summary's text and images; None where it does not say.
+    """Count the model's tokens of the text and images of a summary.
 
-    The difference of two prompts, with and without it, so that what a chat adds around them does not count.
+    The count is the difference of two prompts, with and without the summary. The tokens that a chat template
+    adds do not count.
+
+    Parameters
+    ----------
+    summary
+        A summary, or a video.
+    logprobs
+        The model.
+
+    Returns
+    -------
+    int or None
+        Number of tokens; None if the model does not report it.
     """
     content: list[Part]
     content = [*summary.frames] if isinstance(summary, Video) else [*summary.keyframes, summary.text]
@@ -219,7 +332,7 @@ def count_tokens(summary: Summary | Video, logprobs: LogProbs) -> int | None:
     try:
         whole = logprobs.force(before + [part for part in content if part], "a").prompt_tokens
         rest = logprobs.force(before, "a").prompt_tokens
-    except TextError:  # "a" is not among the likeliest tokens, of which some servers tell only these
+    except TextError:  # some servers report only the likeliest tokens, and "a" is not one of them
         return None
     return None if whole is None or rest is None else whole - rest
 

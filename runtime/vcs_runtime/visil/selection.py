@@ -1,4 +1,4 @@
-"""Which summary to take: information loss against length (equation 5 of the ViSIL paper)."""
+"""Selection of a summary: information loss against length (equation 5 of the ViSIL paper)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
-# Two objectives that are equal but for rounding are a tie.
+# Objectives that differ by rounding only are a tie.
 _TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of the frontier: from this `alpha` on, up to the next step's, `name` is the choice."""
+    """One step of the frontier: the choice from this alpha up to the next step's.
+
+    Attributes
+    ----------
+    alpha
+        Smallest alpha of the step, in nats per token.
+    name
+        Name of the chosen summary.
+    score
+        ViSIL score of the summary in nats.
+    tokens
+        Length of the summary.
+    """
 
     alpha: float
     name: str
@@ -22,12 +34,26 @@ class Step:
 
 
 def select_summary(candidates: Iterable[tuple[str, float, float]], alpha: float) -> str:
-    """The name of the candidate with the least `score + alpha * tokens`.
+    """Choose the candidate with the least `score + alpha * tokens`.
 
-    candidates  `(name, score, tokens)`: the ViSIL score in nats, and how many tokens the summary has
-    alpha       nats a token, at least 0
+    Ties go to the candidate with fewer tokens, then to the first name.
 
-    Of equals, the one with fewer tokens, then the first by name. Raises ValueError naming the argument.
+    Parameters
+    ----------
+    candidates
+        `(name, score, tokens)` of each summary: ViSIL score in nats, and length in tokens.
+    alpha
+        Price of a token in nats, at least 0.
+
+    Returns
+    -------
+    str
+        Name of the chosen summary.
+
+    Raises
+    ------
+    ValueError
+        An argument cannot be used. The message names the argument.
     """
     if not _number(alpha) or alpha < 0:
         raise ValueError(f"alpha must be a number of at least 0, not {alpha!r}")
@@ -35,13 +61,29 @@ def select_summary(candidates: Iterable[tuple[str, float, float]], alpha: float)
 
 
 def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
-    """Every choice as alpha grows from 0, with the alpha from which on it is the choice."""
+    """Return every choice of `select_summary` as alpha grows from 0.
+
+    Parameters
+    ----------
+    candidates
+        `(name, score, tokens)` of each summary, as for `select_summary`.
+
+    Returns
+    -------
+    list of Step
+        One step per choice, with increasing alpha.
+
+    Raises
+    ------
+    ValueError
+        A candidate cannot be used.
+    """
     listed = _checked(candidates)
     alpha, chosen = 0.0, _select(listed, 0.0)
     steps = []
     while True:
         steps.append(Step(alpha, *chosen))
-        # Where a shorter summary draws level with the chosen one. Of several, the shortest: it wins later.
+        # The alphas at which a shorter summary equals the chosen one; of several, the shortest wins after it.
         crossings = [
             ((score - chosen[1]) / (chosen[2] - tokens), tokens, name, score)
             for name, score, tokens in listed
@@ -58,7 +100,7 @@ def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
 def _select(candidates: list[tuple[str, float, float]], alpha: float) -> tuple[str, float, float]:
     level = _least(candidates, lambda c: c[1] + alpha * c[2])
     fewest = min(tokens for _, _, tokens in level)
-    # Of one length the score alone decides: beside many tokens a difference of it would be lost in rounding.
+    # Among equal lengths the score alone decides: next to many tokens its difference is lost in rounding.
     level = _least([c for c in candidates if c[2] == fewest], lambda c: c[1])
     return min(level)
 
@@ -66,7 +108,7 @@ def _select(candidates: list[tuple[str, float, float]], alpha: float) -> tuple[s
 def _least(
     candidates: list[tuple[str, float, float]], value: Callable[[tuple[str, float, float]], float]
 ) -> list[tuple[str, float, float]]:
-    """Those of the least value."""
+    """Return the candidates with the least value."""
     least = min(map(value, candidates))
     margin = _TIE * max(1.0, abs(least))
     return [c for c in candidates if value(c) <= least + margin]

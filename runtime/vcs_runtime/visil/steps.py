@@ -1,7 +1,9 @@
-"""The steps around scoring that a model can do: caption, keywords, keyframes, summaries, judgements, answers.
+"""Texts that a model writes around scoring: caption, keywords, keyframes, summaries, judgements, answers.
 
-Each has a prompt, and a check of what the model writes. What cannot be used is asked for once more, with the
-reason; then it is a TextError.
+Each step has a prompt and a check of the answer. If the answer cannot be used, the model is asked once more,
+with the reason. If the second answer cannot be used either, the step raises TextError.
+
+The reasons are part of what a model reads: another wording of these errors may change what it writes.
 """
 
 from __future__ import annotations
@@ -25,21 +27,22 @@ from vcs_runtime.visil.timecode import parse_timecode
 
 T = TypeVar("T")
 KEYFRAMES = 3
-_LONGEST = 2000  # tokens of an answer
+"""Number of keyframes of a video."""
+_MAX_TOKENS = 2000
 _AGAIN = "\n\nYour last answer was: {answer}\nIt cannot be used: {reason}\nAnswer again."
 _FENCE = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\[KEYFRAME\d+\]")
 
 
 class Writer(Protocol):
-    """A vision-language model that writes. Raises ModelError where it cannot."""
+    """A vision-language model that writes. Methods raise ModelError if the model fails."""
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
-        """Its answer to a user's turn of `parts`."""
+        """Return the answer to a user's turn of texts and images, of at most `max_tokens` tokens."""
 
 
 def write_caption(writer: Writer, prompts: Prompts, frames: Sequence[Image]) -> str:
-    """A detailed paragraph on the video."""
+    """Write a caption: a detailed paragraph about the video."""
 
     def checked(text: str) -> str:
         check_text(text, "caption")
@@ -51,7 +54,7 @@ def write_caption(writer: Writer, prompts: Prompts, frames: Sequence[Image]) -> 
 
 
 def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]:
-    """Up to 20 words of the caption, as `mask_caption` takes them."""
+    """Choose up to 20 words of the caption, in the form that `mask_caption` expects."""
 
     def checked(text: str) -> list[str]:
         words = _json_list(text, str, "keywords")
@@ -68,9 +71,30 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
 def choose_keyframes(
     writer: Writer, prompts: Prompts, frames: Sequence[tuple[str, Image]], fps: Fraction | float, count: int
 ) -> list[dict[str, str]]:
-    """Three moments: `{"timestamp": SMPTE timecode, "description": text}`, in order.
+    """Choose three keyframes of a video.
 
-    frames  some of the video's, each with its timecode;  count  how many the video has
+    Parameters
+    ----------
+    writer
+        The model.
+    prompts
+        The prompts.
+    frames
+        Some frames of the video, each with its timecode.
+    fps
+        Frames per second of the video.
+    count
+        Number of frames in the video.
+
+    Returns
+    -------
+    list of dict
+        Three objects in order of time, with "timestamp" (an SMPTE timecode) and "description".
+
+    Raises
+    ------
+    TextError
+        The model's answer cannot be used.
     """
 
     def checked(text: str) -> list[dict[str, str]]:
@@ -86,23 +110,45 @@ def choose_keyframes(
             raise TextError("keyframes: they are not in the order of time")
         return [{key: entry[key] for key in ("timestamp", "description")} for entry in chosen]
 
-    shown: list[Part] = []
+    images: list[Part] = []
     for timecode, image in frames:
-        shown += [f" {timecode} ", image]
-    return _ask(writer, prompts.fill("keyframes", images=shown), checked)
+        images += [f" {timecode} ", image]
+    return _ask(writer, prompts.fill("keyframes", images=images), checked)
 
 
 def write_summary(
     writer: Writer, prompts: Prompts, frames: Sequence[Image], keyframes: Sequence[Image] = ()
 ) -> str:
-    """Two or three sentences; with keyframes, these are named once each, in order, as [KEYFRAME1], ..."""
+    """Write a summary of two or three sentences.
+
+    Parameters
+    ----------
+    writer
+        The model.
+    prompts
+        The prompts.
+    frames
+        Frames of the video.
+    keyframes
+        Keyframes of the summary. The text names each once, in order, as [KEYFRAME1], [KEYFRAME2], ...
+
+    Returns
+    -------
+    str
+        The text of the summary.
+
+    Raises
+    ------
+    TextError
+        The model's answer cannot be used.
+    """
     names = [placeholder(i) for i in range(1, len(keyframes) + 1)]
 
     def checked(text: str) -> str:
         check_text(text, "summary")
-        found = _PLACEHOLDER.findall(text)
-        if found != names:
-            raise TextError(f"summary: it names the keyframes {found}, not {names}, each once and in order")
+        present = _PLACEHOLDER.findall(text)
+        if present != names:
+            raise TextError(f"summary: it names the keyframes {present}, not {names}, each once and in order")
         return text.strip()
 
     if keyframes:
@@ -114,7 +160,15 @@ def write_summary(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a summary corresponds to its video, and how sure the model is of it, 1 to 5."""
+    """A model's judgement of a summary.
+
+    Attributes
+    ----------
+    corresponds
+        Whether the summary corresponds to the video.
+    confidence
+        Confidence of the model, from 1 to 5.
+    """
 
     corresponds: bool
     confidence: int
@@ -123,9 +177,30 @@ class Judgement:
 def judge_summaries(
     writer: Writer, prompts: Prompts, frames: Sequence[Image], summaries: Sequence[Summary]
 ) -> list[Judgement]:
-    """Which of the summaries correspond to the video: the correspondence test (appendix F.5), `(summaries,)`.
+    """Judge which summaries correspond to the video: the correspondence test of the paper's appendix F.5.
 
-    The model sees all of them at once, as numbers: a name might tell the answer.
+    The model sees all summaries at once under numbers, because a name might reveal the answer.
+
+    Parameters
+    ----------
+    writer
+        The model.
+    prompts
+        The prompts.
+    frames
+        Frames of the video.
+    summaries
+        The summaries.
+
+    Returns
+    -------
+    list of Judgement
+        One judgement per summary.
+
+    Raises
+    ------
+    TextError
+        The model's answer cannot be used.
     """
 
     def checked(text: str) -> list[Judgement]:
@@ -133,11 +208,11 @@ def judge_summaries(
         if len(judged) != len(summaries):
             raise TextError(f"judgements: {len(judged)} objects for {len(summaries)} summaries")
         for entry in judged:
-            sure = entry.get("confidence")
+            confidence = entry.get("confidence")
             if (
                 not isinstance(entry.get("corresponds"), bool)
-                or type(sure) is not int
-                or sure not in range(1, 6)
+                or type(confidence) is not int
+                or confidence not in range(1, 6)
             ):
                 raise TextError(
                     "judgements: each object needs 'corresponds', true or false, and 'confidence', "
@@ -145,17 +220,41 @@ def judge_summaries(
                 )
         return [Judgement(entry["corresponds"], entry["confidence"]) for entry in judged]
 
-    shown: list[Part] = []
+    listed: list[Part] = []
     for number, summary in enumerate(summaries, 1):
-        shown += [f"\n\nSummary {number}: ", *named(summary.keyframes)]
-        shown.append(f"{' ' if summary.keyframes and summary.text else ''}{summary.text}")
-    return _ask(writer, prompts.fill("correspond", images=frames, summaries=shown), checked)
+        listed += [f"\n\nSummary {number}: ", *named(summary.keyframes)]
+        listed.append(f"{' ' if summary.keyframes and summary.text else ''}{summary.text}")
+    return _ask(writer, prompts.fill("correspond", images=frames, summaries=listed), checked)
 
 
 def answer_question(
     writer: Writer, prompts: Prompts, summary: Summary, question: str, options: Sequence[str]
 ) -> str:
-    """The letter of the option that the model takes, from a summary alone."""
+    """Answer a question from a summary alone.
+
+    Parameters
+    ----------
+    writer
+        The model.
+    prompts
+        The prompts.
+    summary
+        The summary.
+    question
+        The question.
+    options
+        Possible answers, named A, B, C, ...
+
+    Returns
+    -------
+    str
+        Letter of the option that the model chooses.
+
+    Raises
+    ------
+    TextError
+        The model's answer is not one of the letters.
+    """
     letters = string.ascii_uppercase[: len(options)]
 
     def checked(text: str) -> str:
@@ -170,23 +269,23 @@ def answer_question(
 
 
 def _ask(writer: Writer, parts: list[Part], checked: Callable[[str], T]) -> T:
-    text = writer.write(parts, _LONGEST)
+    text = writer.write(parts, _MAX_TOKENS)
     try:
         return checked(text)
     except TextError as error:
-        text = writer.write([*parts, _AGAIN.format(answer=text, reason=error)], _LONGEST)
+        text = writer.write([*parts, _AGAIN.format(answer=text, reason=error)], _MAX_TOKENS)
     try:
         return checked(text)
     except TextError as error:
         raise TextError(f"{error} (asked twice; the model wrote {text[:200]!r})") from None
 
 
-def _json_list(text: str, kind: type, what: str) -> list[Any]:
+def _json_list(text: str, kind: type, label: str) -> list[Any]:
     fenced = _FENCE.fullmatch(text)
     try:
         values = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError) as error:
-        raise TextError(f"{what}: not JSON: {error}") from None
+        raise TextError(f"{label}: not JSON: {error}") from None
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise TextError(f"{what}: a JSON array of {'strings' if kind is str else 'objects'} was expected")
+        raise TextError(f"{label}: a JSON array of {'strings' if kind is str else 'objects'} was expected")
     return values

@@ -1,4 +1,4 @@
-"""SMPTE timecodes to frame numbers."""
+"""SMPTE timecodes and frame numbers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,34 @@ from numbers import Real
 from vcs_runtime.errors import TextError
 
 _TIMECODE = re.compile(r"(\d\d):(\d\d):(\d\d)([:;])(\d\d)", re.ASCII)
-# Rates whose timecode may drop numbers, by their rounded rate. A rate given as 29.97 counts as the exact one.
+# Numbers that drop-frame timecode skips each minute, by rounded rate. 29.97 means 30000/1001.
 _DROP = {30: 2, 60: 4}
 _NTSC = Fraction(1000, 1001)
 
 
 def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = None) -> int:
-    """The frame, counted from 0, of the timecode "HH:MM:SS:FF" in a video of `fps` frames a second.
+    """Convert a timecode to a frame number.
 
-    "HH:MM:SS;FF" is drop-frame timecode (29.97 and 59.94 frames a second only). `frames`: how many the video
-    has, if known. Raises TextError: no timecode, a frame number that the rate has not, a number that
-    drop-frame timecode leaves out, a frame past the end; ValueError for a rate that is none.
+    Parameters
+    ----------
+    text
+        "HH:MM:SS:FF", or "HH:MM:SS;FF" for drop-frame timecode (29.97 and 59.94 frames per second only).
+    fps
+        Frames per second.
+    frames
+        Number of frames in the video, if known.
+
+    Returns
+    -------
+    int
+        Frame number, counted from 0.
+
+    Raises
+    ------
+    TextError
+        The text is not a timecode of this frame rate, or the frame is past the end.
+    ValueError
+        `fps` is not a frame rate.
     """
     rate = check_rate(fps)
     number = round(rate)
@@ -49,7 +66,7 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
 
 
 def check_rate(fps: Fraction | float) -> Fraction:
-    """The frame rate as a fraction. Raises ValueError if it is none."""
+    """Return the frame rate as a fraction; raise ValueError if it is not a number of at least 1."""
     if isinstance(fps, bool) or not isinstance(fps, Real) or not math.isfinite(fps):
         raise ValueError(f"fps must be a number of frames a second, not {fps!r}")
     rate = fps if isinstance(fps, Fraction) else Fraction(float(fps))
@@ -59,7 +76,7 @@ def check_rate(fps: Fraction | float) -> Fraction:
 
 
 def timecode(frame: int, fps: Fraction | float) -> str:
-    """The timecode HH:MM:SS:FF (no drop frames) of a frame counted from 0: what `parse_timecode` undoes."""
+    """Return the timecode HH:MM:SS:FF (without drop frames) of a frame counted from 0."""
     seconds, rest = divmod(frame, round(check_rate(fps)))
     minutes, seconds = divmod(seconds, 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}:{rest:02}"
