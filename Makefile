@@ -27,6 +27,7 @@ test: $(VENV)/develop
 lint: $(VENV)/develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 fix: $(VENV)/develop
 	$(BIN)/ruff check --fix .

@@ -1,50 +1,15 @@
-"""Who may import what, at module level."""
+"""What the base install holds, and how long modules are; `make lint` knows who may import whom."""
 
 from __future__ import annotations
 
-import ast
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OWN = {"vcs_numba", "vcs_runtime", "vcs_export"}
-PACKAGES = {
-    "vcs_numba": (ROOT / "vcs_numba", {"numpy", "numba"}, {"vcs_numba"}),
-    "vcs_runtime": (
-        ROOT / "runtime/vcs_runtime",
-        {"numpy", "tokenizers", "click", "rich"},
-        {"vcs_runtime", "vcs_numba"},
-    ),
-    "vcs_export": (
-        ROOT / "export/vcs_export",
-        {"numpy", "onnx_ir", "safetensors", "tokenizers", "onnxruntime", "click"},
-        {"vcs_export", "vcs_runtime"},
-    ),
-}
-
-
-def module_level_imports(path: Path) -> Iterator[str]:
-    """Imports that run when the module is imported; those for type checkers do not."""
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            yield node.module or ""
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_imports_keep_to_the_architecture(package: str) -> None:
-    import sys
-
-    folder, third_party, own = PACKAGES[package]
-    for path in folder.rglob("*.py"):
-        for name in module_level_imports(path):
-            top = name.split(".")[0]
-            assert top in own | third_party or top in sys.stdlib_module_names, f"{path} imports {name}"
+PACKAGES = ("vcs_numba", "runtime/vcs_runtime", "export/vcs_export")
+LONG = {"runtime/vcs_runtime/bundle/manifest.py": 440, "runtime/vcs_runtime/capi/calls.py": 410}
 
 
 def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> None:
@@ -58,7 +23,12 @@ def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> N
         assert "==" not in requirement
 
 
-def test_modules_are_of_a_readable_size() -> None:
-    for folder, _, _ in PACKAGES.values():
-        for path in folder.rglob("*.py"):
-            assert len(path.read_text("utf-8").splitlines()) <= 450, path
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_is_longer_than_four_hundred_lines(package: str) -> None:
+    modules = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / package).rglob("*.py")}
+    assert modules
+    assert {
+        str(path): lines
+        for path, lines in modules.items()
+        if lines > LONG.get(path.relative_to(ROOT).as_posix(), 400)
+    } == {}

@@ -51,7 +51,7 @@ def trace_path(
 
 
 @helper
-def ideal_band(
+def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
     side: int,
     starts: Ints,
     ends: Ints,
