@@ -1,11 +1,12 @@
-"""Evaluation every 50 steps of a training loop: which share of the time goes into scoring, and does memory stay flat.
+"""Evaluation every 50 steps of a training loop: the share of time that scoring takes, and whether memory stays flat.
 
     python benchmarks/training.py pairs.jsonl [--steps 200] [--every 50] [--pairs 16] [--step-ms 100] [--rounds 3]
 
-The embedded default on the CPU. A step stands for one on an accelerator: the processor waits for `--step-ms` while data
-is prepared for as long as `--busy` of it. Three ways, in turns, each in the same process: no evaluation; evaluation that
-the loop waits for; `TextMetric(asynchronous=True)`, whose scores are read at the next evaluation. References are the
-same each time, generated texts are new. Both ways must give equal means. Then one long loop, for memory.
+The embedded default scores on the CPU. A step simulates one on an accelerator: it lasts `--step-ms`, and the processor
+prepares data for the fraction `--busy` of it. Three loops run in turns in the same process: without an evaluation, with
+an evaluation that the loop waits for, and with `TextMetric(asynchronous=True)`, whose scores are read at the next
+evaluation. The references are always the same, the generated texts are new. Both evaluations must give equal means.
+A last, long loop shows the memory.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from sides import resident_mb
 
+from vcs_runtime import ScorerConfig
 from vcs_runtime.training import TextMetric
 
 Texts = list[tuple[str, str]]
@@ -35,17 +37,19 @@ def main() -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--pairs", dest="count", type=int, default=16, help="of an evaluation")
+    parser.add_argument("--pairs", dest="count", type=int, default=16, help="pairs of an evaluation")
     parser.add_argument("--step-ms", type=float, default=100)
     parser.add_argument("--busy", type=float, default=0.2)
-    parser.add_argument("--threads", type=int, default=1, help="that the scorer may use")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the scorer")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--evaluations", type=int, default=60, help="of the long loop")
+    parser.add_argument("--evaluations", type=int, default=60, help="evaluations of the long loop")
     arguments = parser.parse_args()
     lines = arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]
     texts = [(row["reference"], row["generated"]) for row in map(json.loads, lines)]
     metrics = {
-        name: TextMetric(device="cpu", asynchronous=name == "asynchronous", threads=arguments.threads)
+        name: TextMetric(
+            ScorerConfig(device="cpu", threads=arguments.threads), asynchronous=name == "asynchronous"
+        )
         for name in ("waiting", "asynchronous")
     }
     seconds: dict[str, list[float]] = defaultdict(list)
@@ -64,12 +68,13 @@ def main() -> None:
     if not _equal(metrics, texts):
         sys.exit("the means of the two differ")
     print("both give the same means to the bit")
-    # Vectors that are kept grow up to their bound; what is looked for is what grows besides.
-    _memory(TextMetric(device="cpu", threads=arguments.threads, memory_mb=4), texts, arguments.evaluations)
+    # The vectors in memory grow up to their limit, so the limit is small: nothing else should grow.
+    config = ScorerConfig(device="cpu", threads=arguments.threads, memory_mb=4)
+    _memory(TextMetric(config), texts, arguments.evaluations)
 
 
 def _loop(arguments: Any, metric: TextMetric | None, texts: Texts, mark: str) -> None:
-    """Train, evaluate every so many steps, read the last evaluation's means before the next."""
+    """Train and evaluate; the means of an evaluation are read before the next one."""
     for step in range(1, arguments.steps + 1):
         _step(arguments.step_ms / 1e3, arguments.busy)
         if metric and step % arguments.every == 0:
@@ -88,7 +93,7 @@ def _step(seconds: float, busy: float) -> None:
 
 
 def _generated(texts: Texts, mark: str) -> tuple[list[str], list[str]]:
-    """New texts, each sentence of which no cache knows, and their references."""
+    """New generated texts, of which no cache knows a sentence, and their references."""
     return (
         [re.sub(r"\. ", f" at {mark}. ", generated) for _, generated in texts],
         [reference for reference, _ in texts],
@@ -96,16 +101,16 @@ def _generated(texts: Texts, mark: str) -> tuple[list[str], list[str]]:
 
 
 def _equal(metrics: dict[str, TextMetric], texts: Texts) -> bool:
-    found = []
+    means = []
     for metric in metrics.values():
         metric.reset()
         metric.update(*_generated(texts, "the end"))
-        found.append(metric.compute())
-    return found[0] == found[1]
+        means.append(metric.compute())
+    return means[0] == means[1]
 
 
 def _memory(metric: TextMetric, texts: Texts, evaluations: int) -> None:
-    """Resident memory after each tenth of the evaluations, released in between: is it flat?"""
+    """Print the resident memory ten times over many evaluations, each followed by a release."""
     print(f"resident MB over {evaluations} evaluations of 4 pairs, each followed by release():", end="")
     for number in range(evaluations):
         metric.reset()

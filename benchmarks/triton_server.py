@@ -1,18 +1,18 @@
-"""Pairs a second and milliseconds a pair through Triton, against the same number of threads in one process.
+"""Pairs per second and milliseconds per pair through Triton, compared with as many threads in one process.
 
     .venv-triton/bin/python benchmarks/triton_server.py pairs.jsonl [--pairs 64] [--clients 1 8 32] [--rounds 3]
 
-The embedded default on the CPU; real pairs, one a request, every client asking again as soon as it is answered. Sides,
-in turns, workload by workload:
+The embedded default scores real pairs on the CPU. A request holds one pair, and every client sends the next request as
+soon as it has an answer. The sides run in turns on each workload:
 
-    grpc, http     a real server each (`make triton` installs one), a client of its own a thread
-    in process     `TrainingScorer.submit(...).result()` in as many threads: one session, batches as they come
+    grpc, http     a real server each (`make triton` installs one), with one client per thread
+    in process     `TrainingScorer.submit(...).result()` in as many threads, which share a session and its batches
     one by one     `Scorer.score` in as many threads
 
-Every round and workload adds a sentence of its own to both texts, so that the whole texts and one chunk are new to
-each side, while the other chunks are remembered. Scores must be equal to the bit on all sides.
+Every round and workload adds its own sentence to both texts. So the whole texts and one chunk are new to each side,
+while the vectors of the other chunks are known. The scores must be equal to the bit on all sides.
 
-Its name is not `triton`: PyTorch, which other scripts here import, would take it for the compiler.
+The file is not called `triton.py`, because PyTorch, which other scripts here import, would take it for the compiler.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from vcs_runtime import Scorer
+from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.training import TrainingScorer
 from vcs_runtime.triton.repository import Deployment, write_repository
 
@@ -51,7 +51,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--characters", type=int, default=400, help="of a text; real ones are cut at a sentence"
+        "--characters",
+        type=int,
+        default=400,
+        help="characters of a text; longer texts are cut after a sentence",
     )
     arguments = parser.parse_args()
     if why := why_not():
@@ -66,15 +69,15 @@ def main() -> None:
     waited: dict[tuple[int, str], list[float]] = defaultdict(list)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        write_repository(folder / "models", Deployment(device="cpu"))
-        # One each: a server remembers what it was asked by the other protocol.
+        write_repository(folder / "models", Deployment(config=ScorerConfig(device="cpu")))
+        # Each protocol has its own server, because a server remembers the texts of earlier requests.
         servers = {}
         for protocol in ("grpc", "http"):
             (folder / protocol).mkdir()
             servers[protocol] = stack.enter_context(serve(folder / "models", folder / protocol))
             servers[protocol].wait("vcs")
         scorer = stack.enter_context(Scorer.open("default", "cpu"))
-        background = TrainingScorer("default", "cpu")
+        background = TrainingScorer(ScorerConfig(device="cpu"))
         stack.callback(background.close)
         sides: dict[str, Callable[[], Any]] = {
             "grpc": lambda: _client(servers["grpc"], "grpc"),
@@ -108,7 +111,7 @@ def main() -> None:
 def _drive(
     side: Callable[[], Any], texts: list[tuple[str, str]], clients: int
 ) -> tuple[list[float], list[float], float]:
-    """Scores in order, seconds of each, and of all, with so many clients asking at once."""
+    """Ask for all texts with several clients at once: scores in order, seconds of each, seconds of all."""
     scores, times = [0.0] * len(texts), [0.0] * len(texts)
     todo = iter(range(len(texts)))
 
@@ -151,7 +154,7 @@ def _client(server: Server, protocol: str) -> Iterator[Ask]:
 
 
 def _short(text: Any, characters: int) -> str:
-    """The first sentences of a text, of a list the first."""
+    """The first sentences of a text, or of the first text of a list."""
     whole: str = text if isinstance(text, str) else text[0]
     return whole[: whole.find(". ", characters) + 1] or whole
 

@@ -1,56 +1,66 @@
 """Spark: pairs in two columns of a data frame, through `predict_batch_udf` (docs/scale.md).
 
-Nothing here imports Spark: what it wants is a function that makes a function of arrays.
+This module does not import Spark: `predict_batch_udf` takes a function that returns a function of arrays.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from vcs_runtime.errors import unknown_choice
-from vcs_runtime.scoring.columns import (
-    NAMES,
-    Columns,
-    pairs_of,
-    to_columns,
-)
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.columns import NAMES, Columns, pairs_of, to_columns
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
 Predict = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any] | Columns]
 
 
 def make_predict_fn(
-    bundle: str | os.PathLike[str] = "default",
+    config: ScorerConfig | str | os.PathLike[str] = "default",
     options: Options = Options(),
     *,
     columns: str | Iterable[str] = "vcs",
-    device: str = "cpu",
-    threads: int = 1,
-    segmenter: str | os.PathLike[str] = "auto",
-    gpu_mem_gb: float | None = None,
 ) -> Predict:
-    """Open a scorer and return `predict(reference, generated)`, for `predict_batch_udf`.
+    """Open a scorer and return a function for `predict_batch_udf`.
 
-    columns  one of `columns.NAMES`: `predict` returns that array; or several: a dict of them, for
-             a StructType of the same names
-    threads  CPU threads of the model: what `spark.task.cpus` says
+    Spark calls `make_predict_fn` without arguments in each of its Python workers:
+    `functools.partial(make_predict_fn, "/models/authors", columns=...)`.
 
-    `bundle`, `device`, `segmenter` and `gpu_mem_gb` as for `Scorer.open`. Spark calls this in each of its
-    Python workers, without arguments: `functools.partial(make_predict_fn, "/models/authors", columns=...)`.
+    Parameters
+    ----------
+    config
+        How the scorer is opened. A bundle's folder means this bundle on the CPU. `threads` should be
+        `spark.task.cpus`; None means 1, because Spark runs a worker for each core.
+    options
+        How pairs are scored.
+    columns
+        One of `scoring.columns.NAMES`, for an array of its values; or several, for a dict of arrays, which
+        fits a StructType with the same names.
 
-    `predict` takes two arrays of n texts. A row that cannot be scored, a null too, has NaN and an `error`
-    (else ""); it fails no task. Raises what `Scorer.open` does, and ValueError for a column that is none.
+    Returns
+    -------
+    function
+        `predict(reference, generated)` takes two arrays of n texts. A row that cannot be scored, a null too,
+        has NaN and an `error` (otherwise ""); it does not fail the task.
+
+    Raises
+    ------
+    BundleError, DeviceError, CacheError
+        As for `Scorer.open`.
+    ValueError
+        A name in `columns` is unknown.
     """
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for name in names:
         if name not in NAMES:
             raise unknown_choice("columns", name, NAMES)
-    scorer = Scorer.open(bundle, device, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb)
+    config = ScorerConfig.of(config, device="cpu")
+    scorer = Scorer.from_config(replace(config, threads=config.threads or 1))
 
     def predict(reference: npt.NDArray[Any], generated: npt.NDArray[Any]) -> npt.NDArray[Any] | Columns:
         scored = to_columns(list(scorer.iter_scores(pairs_of(reference, generated), options)))

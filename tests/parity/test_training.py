@@ -20,7 +20,7 @@ from torch import distributed
 from support.snippets import run_snippet
 from support.stories import story
 from support.tiny_bert import tiny_tokenizer
-from vcs_runtime import Scorer, training
+from vcs_runtime import Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
 
 PAGE = "docs/training.md"
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def expected(tiny_bundle: Path) -> dict[str, float]:
-    metric = TextMetric(tiny_bundle, "cpu")
+    metric = TextMetric(ScorerConfig(tiny_bundle, "cpu"))
     metric.update(PREDS, TARGETS)
     return metric.compute()
 
@@ -82,7 +82,7 @@ def on_two_ranks() -> Iterator[Ranks]:
 
 
 def _torchmetrics(rank: int, bundle: str, shares: list[slice]) -> dict[str, float]:
-    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](bundle, "cpu")
+    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](ScorerConfig(bundle, "cpu"))
     share = shares[rank]
     if PREDS[share]:
         metric.update(PREDS[share], TARGETS[share])
@@ -102,11 +102,11 @@ def test_torchmetrics_adds_up_over_two_ranks_though_one_may_have_nothing(
 
 
 def _merged(rank: int, bundle: str) -> dict[str, float]:
-    metric = TextMetric(bundle, "cpu")
+    metric = TextMetric(ScorerConfig(bundle, "cpu"))
     metric.update(PREDS[rank::2], TARGETS[rank::2])
     states: list[Any] = [None, None]
     distributed.all_gather_object(states, metric.state())
-    return TextMetric(bundle, "cpu").merge_state(states).compute()
+    return TextMetric(ScorerConfig(bundle, "cpu")).merge_state(states).compute()
 
 
 def test_states_that_two_ranks_exchange_give_the_mean_of_one_to_the_last_bit(
@@ -120,13 +120,13 @@ def _compute_metrics(rank: int, bundle: str) -> dict[str, float]:
     fake = SimpleNamespace(pad_token_id=0, batch_decode=lambda ids, **_: [PREDS[i] for i in ids[:, 0]])
     ids = np.arange(11)[:, None]
     prediction = SimpleNamespace(predictions=ids, label_ids=ids)
-    return dict(names["make_compute_metrics"](fake, bundle=bundle, device="cpu")(prediction))
+    return dict(names["make_compute_metrics"](fake, ScorerConfig(bundle, "cpu"))(prediction))
 
 
 def test_compute_metrics_is_called_on_both_ranks_and_scores_every_pair_once(
     on_two_ranks: Ranks, tiny_bundle: Path
 ) -> None:
-    alone = TextMetric(tiny_bundle, "cpu")
+    alone = TextMetric(ScorerConfig(tiny_bundle, "cpu"))
     alone.update(PREDS, PREDS)
     assert on_two_ranks(_compute_metrics, str(tiny_bundle)) == [alone.compute()] * 2
 
@@ -160,7 +160,7 @@ def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp
     seen: list[tuple[Any, dict[str, float]]] = []
 
     def spied(prediction: Any) -> dict[str, float]:
-        seen.append((prediction, make(tokenizer, bundle=tiny_bundle, device="cpu")(prediction)))
+        seen.append((prediction, make(tokenizer, ScorerConfig(tiny_bundle, "cpu"))(prediction)))
         return dict(seen[-1][1])
 
     arguments = Seq2SeqTrainingArguments(
@@ -231,7 +231,7 @@ def test_a_lightning_trainer_evaluates(tiny_bundle: Path, expected: dict[str, fl
     import lightning
     from torch.utils.data import DataLoader
 
-    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](str(tiny_bundle), "cpu")
+    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](ScorerConfig(tiny_bundle, "cpu"))
     module = run_snippet(PAGE, "lightning")["Describer"](
         SimpleNamespace(describe=lambda inputs: [PREDS[i] for i in inputs]), metric
     )

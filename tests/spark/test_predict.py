@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from support.stories import story
-from vcs_runtime import Options, Scorer
+from vcs_runtime import Options, Scorer, ScorerConfig
 from vcs_runtime.spark import make_predict_fn
 
 TEXTS = [(story(i, 1 + i % 6), story(100 + i)) for i in range(40)]
@@ -37,7 +37,7 @@ def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> Non
 
 def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
     names = ("vcs", "n_ref", "error", "signature")
-    predict = make_predict_fn(tiny_bundle, Options(chunk_size=2), columns=names)
+    predict = make_predict_fn(ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names)
     found = predict(np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object))
     assert isinstance(found, dict)
     assert tuple(found) == names

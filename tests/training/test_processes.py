@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from support.stories import story
-from vcs_runtime import Scorer
+from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.training import TrainingScorer
 
 TEXT, OTHER = story(1), story(2)
@@ -26,8 +26,8 @@ def run(script: str, *arguments: object) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_spawned_process_opens_its_own_session(tiny_bundle: Path, scorer: Scorer) -> None:
-    rewards = TrainingScorer(tiny_bundle, "cpu")
+def test_a_spawned_process_opens_its_own_session(config: ScorerConfig, scorer: Scorer) -> None:
+    rewards = TrainingScorer(config)
     expected = scorer.score(TEXT, OTHER).vcs
     assert rewards.compute_score("clips", OTHER, TEXT) == expected
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
@@ -39,9 +39,10 @@ def test_a_spawned_process_opens_its_own_session(tiny_bundle: Path, scorer: Scor
 def test_a_relative_bundle_is_found_from_another_folder(tiny_bundle: Path, tmp_path: Path) -> None:
     script = """
         import os, pickle, sys
+        from vcs_runtime import ScorerConfig
         from vcs_runtime.training import TrainingScorer
         os.chdir(sys.argv[1])
-        rewards = pickle.dumps(TrainingScorer("bundle", "cpu"))
+        rewards = pickle.dumps(TrainingScorer(ScorerConfig("bundle", "cpu")))
         os.chdir(sys.argv[2])
         print(pickle.loads(rewards).compute_score("clips", "A man sits. A dog runs.", "A man sits. A dog runs.") > 0.99)
     """
@@ -52,8 +53,9 @@ def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(tiny_bun
     script = """
         import os, sys, warnings
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
+        from vcs_runtime import ScorerConfig
         from vcs_runtime.training import TrainingScorer
-        rewards = TrainingScorer(sys.argv[1], "cpu", cache=sys.argv[2])
+        rewards = TrainingScorer(ScorerConfig(sys.argv[1], "cpu", cache=sys.argv[2]))
         text, other = "A man sits. A dog runs. She smiles.", "A dog runs. A man smiles."
         print(rewards.compute_score("clips", other, text), flush=True)
         busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=60) for i in range(300)]
@@ -97,8 +99,9 @@ def test_it_scores_without_the_training_stack_and_opens_no_socket(tiny_bundle: P
                 raise SystemExit(f"{event} {arguments}")
 
         sys.addaudithook(audit)
+        from vcs_runtime import ScorerConfig
         from vcs_runtime.training import TextMetric
-        metric = TextMetric(sys.argv[1], "cpu", asynchronous=True)
+        metric = TextMetric(ScorerConfig(sys.argv[1], "cpu"), asynchronous=True)
         metric.update(["A man sits. A dog runs."], ["A man sits. A dog runs."])
         print(metric.compute()["vcs"] > 0.99)
     """

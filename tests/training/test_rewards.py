@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from support.stories import story
 from vcs_numba import Params
-from vcs_runtime import BundleError, DeviceError, Scorer, training
+from vcs_runtime import BundleError, DeviceError, Scorer, ScorerConfig, training
 from vcs_runtime.training import TrainingScorer, compute_score
 
 TEXT, OTHER = story(1), story(2)
@@ -22,16 +23,16 @@ def turn(content: Any, role: str = "assistant") -> dict[str, Any]:
 
 
 @pytest.fixture
-def rewards(tiny_bundle: Path) -> TrainingScorer:
-    return TrainingScorer(tiny_bundle, "cpu")
+def rewards(config: ScorerConfig) -> TrainingScorer:
+    return TrainingScorer(config)
 
 
 def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer: Scorer) -> None:
     completions = [story(i) for i in range(10, 16)]
     references: list[Any] = [story(i // 3) for i in range(5)] + [[story(3), story(15)]]
-    given = rewards.reward_fn(["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6)
-    assert given == [scorer.score(*pair).vcs for pair in zip(references, completions, strict=True)]
-    assert given[5] > 0.99
+    rewarded = rewards.reward_fn(["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6)
+    assert rewarded == [scorer.score(*pair).vcs for pair in zip(references, completions, strict=True)]
+    assert rewarded[5] > 0.99
 
 
 @pytest.mark.parametrize(
@@ -79,39 +80,34 @@ def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> No
         rewards.reward_fn(["p"], [TEXT], reference=[TEXT, TEXT])
 
 
-def test_column_score_and_options_are_what_was_asked_for(tiny_bundle: Path, scorer: Scorer) -> None:
+def test_column_score_and_options_are_what_was_asked_for(config: ScorerConfig, scorer: Scorer) -> None:
     mine = TrainingScorer(
-        tiny_bundle,
-        "cpu",
-        chunk_size=2,
-        params=Params(lct=1.0),
-        score="las_recall",
-        reference_column="caption",
+        config, chunk_size=2, params=Params(lct=1.0), score="las_recall", reference_column="caption"
     )
     expected = scorer.score(TEXT, OTHER, chunk_size=2, params=Params(lct=1.0)).scores
     assert expected is not None
     assert mine.reward_fn(["p"], [OTHER], caption=[TEXT]) == [expected.las_recall]
 
 
-def test_verl_gets_a_number_for_every_sample(tiny_bundle: Path, scorer: Scorer) -> None:
-    options = {"bundle": str(tiny_bundle), "device": "cpu"}
+def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Scorer) -> None:
+    options = {"bundle": str(config.bundle), "device": "cpu"}
     expected = scorer.score([TEXT, OTHER], story(5)).vcs
     for truth in ([TEXT, OTHER], np.array([TEXT, OTHER], object)):
-        given = compute_score(
+        rewarded = compute_score(
             data_source="clips",
             solution_str=story(5),
             ground_truth=truth,
             extra_info={"num_turns": 1},
             **options,
         )
-        assert given == expected
+        assert rewarded == expected
     assert compute_score("clips", "", TEXT, None, **options) == 0.0
     assert compute_score("clips", "", TEXT, None, unscorable=-1, **options) == -1.0
 
 
-def test_verls_arguments_for_reward_models_are_passed_over(tiny_bundle: Path) -> None:
+def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig) -> None:
     both = {"reward_router_address": "127.0.0.1:1", "reward_model_tokenizer": object()}
-    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(tiny_bundle), device="cpu", **both) > 0.99
+    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(config.bundle), device="cpu", **both) > 0.99
 
 
 @pytest.mark.parametrize(
@@ -121,20 +117,26 @@ def test_verls_arguments_for_reward_models_are_passed_over(tiny_bundle: Path) ->
         ({"deadline_s": 0}, "deadline_s must be more than 0, not 0"),
         ({"deadline_s": float("nan")}, "deadline_s must be more than 0, not nan"),
         ({"chunk_size": 0}, "chunk_size must be"),
-        ({"device": "gpu"}, "device must be"),
-        ({"gpu_mem_gb": -1, "device": "cpu"}, "gpu_mem_gb must be"),
     ],
 )
-def test_wrong_arguments_are_named_before_the_training(tiny_bundle: Path, wrong: Any, named: str) -> None:
+def test_wrong_arguments_are_named_before_the_training(config: ScorerConfig, wrong: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        TrainingScorer(tiny_bundle, **wrong)
+        TrainingScorer(config, **wrong)
 
 
-def test_so_are_a_bundle_and_a_device_that_are_not_there(tiny_bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "named"), [({"device": "gpu"}, "device must be"), ({"gpu_mem_gb": -1}, "gpu_mem_gb must be")]
+)
+def test_so_are_wrong_values_of_a_config(config: ScorerConfig, wrong: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        TrainingScorer(replace(config, **wrong))
+
+
+def test_so_are_a_bundle_and_a_device_that_are_not_there(config: ScorerConfig, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no such folder"):
         TrainingScorer(tmp_path / "gone")
     with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
-        TrainingScorer(tiny_bundle, "cuda:0")
+        TrainingScorer(replace(config, device="cuda:0"))
 
 
 def test_the_functions_of_the_module_use_the_default_bundle() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.stories import story
-from vcs_runtime import Scorer
+from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.training import TrainingScorer, service
@@ -22,8 +22,8 @@ TEXT, OTHER = story(1), story(2)
 
 
 @pytest.fixture
-def background(tiny_bundle: Path) -> TrainingScorer:
-    return TrainingScorer(tiny_bundle, "cpu")
+def background(config: ScorerConfig) -> TrainingScorer:
+    return TrainingScorer(config)
 
 
 class Gate:
@@ -32,23 +32,23 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
         self.batches: list[list[str]] = []
-        score = Scorer.iter_scores
+        stream = Scorer.stream
 
-        def held(scorer: Scorer, pairs: Any, options: Any) -> Iterator[Any]:
+        def held(scorer: Scorer, items: Any, key: Any, options: Any) -> Iterator[Any]:
             self.reached.set()
             assert self.open.wait(60)
-            batch = list(pairs)
-            self.batches.append([generated for _, generated in batch])
-            return score(scorer, batch, options)
+            batch = list(items)
+            self.batches.append([key(item)[1] for item in batch])
+            return stream(scorer, batch, key, options)
 
-        monkeypatch.setattr(Scorer, "iter_scores", held)
+        monkeypatch.setattr(Scorer, "stream", held)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    made = Gate(monkeypatch)
-    yield made
-    made.open.set()
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open.set()
 
 
 def test_a_deadline_is_kept_whatever_the_model_is_doing(background: TrainingScorer, gate: Gate) -> None:
@@ -66,8 +66,8 @@ def test_a_deadline_is_kept_whatever_the_model_is_doing(background: TrainingScor
     assert gate.batches == [[], [story(4)]]  # what was late before its turn came costs nothing
 
 
-def test_a_reward_past_its_deadline_is_none(tiny_bundle: Path, gate: Gate) -> None:
-    rewards = TrainingScorer(tiny_bundle, "cpu", deadline_s=0.05, unscorable=-1)
+def test_a_reward_past_its_deadline_is_none(config: ScorerConfig, gate: Gate) -> None:
+    rewards = TrainingScorer(config, deadline_s=0.05, unscorable=-1)
     assert rewards.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
     assert rewards.compute_score("clips", OTHER, TEXT) == -1.0
     gate.open.set()
@@ -97,14 +97,14 @@ def test_samples_of_many_threads_are_scored_together(
         for _ in texts:
             assert put.acquire(timeout=60)
         gate.open.set()
-        given = [future.result(60) for future in running]
+        rewards = [future.result(60) for future in running]
     assert [len(batch) for batch in gate.batches] == [1, 7]
     monkeypatch.undo()
-    assert given == [scorer.score(TEXT, text).vcs for text in texts]
+    assert rewards == [scorer.score(TEXT, text).vcs for text in texts]
 
 
 def test_equal_scorers_share_one_session_and_others_do_not(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    config: ScorerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
     really = Embedder.open
@@ -117,33 +117,26 @@ def test_equal_scorers_share_one_session_and_others_do_not(
 
     def work(number: int) -> float:
         # Options of scoring are no matter of the session.
-        return TrainingScorer(tiny_bundle, "cpu", chunk_size=1 + number % 2).compute_score(
-            "clips", OTHER, TEXT
-        )
+        return TrainingScorer(config, chunk_size=1 + number % 2).compute_score("clips", OTHER, TEXT)
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(work, range(16)))) <= 2
     assert len(opened) == 1
-    TrainingScorer(tiny_bundle, "cpu", threads=1).compute_score("clips", OTHER, TEXT)
+    TrainingScorer(replace(config, threads=1)).compute_score("clips", OTHER, TEXT)
     assert len(opened) == 2
 
 
-def test_what_the_session_may_take_reaches_it(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
+def test_what_the_session_may_take_reaches_it(config: ScorerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[ScorerConfig] = []
 
-    def record(bundle: str, device: str, **options: Any) -> Scorer:
-        given.update(options, bundle=bundle, device=device)
+    def record(config: ScorerConfig) -> Scorer:
+        opened.append(config)
         raise RuntimeError("enough")
 
-    monkeypatch.setattr(Scorer, "open", record)
-    mine = TrainingScorer(
-        tiny_bundle, "cpu", gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v"
-    )
-    assert mine.score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
-    assert given == {
-        "bundle": str(tiny_bundle), "device": "cpu", "gpu_mem_gb": 1.5, "threads": 3, "memory_mb": 7,
-        "segmenter": "rules", "cache": str(Path("v").absolute()),
-    }  # fmt: skip
+    monkeypatch.setattr(Scorer, "from_config", record)
+    mine = replace(config, gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v")
+    assert TrainingScorer(mine).score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
+    assert opened == [replace(mine, bundle=str(config.bundle), cache=str(Path("v").absolute()))]
 
 
 def test_references_are_embedded_once_and_outlive_a_release(
@@ -175,16 +168,23 @@ def test_release_waits_for_what_was_submitted(background: TrainingScorer) -> Non
 
 
 def test_close_answers_everybody_and_the_next_call_opens_anew(
-    background: TrainingScorer, scorer: Scorer, gate: Gate
+    background: TrainingScorer, scorer: Scorer, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    joining = threading.Event()
+    join = threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == "vcs-scoring":  # `close` waits for it, and so has begun
+            joining.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
     first = background.submit(TEXT, OTHER)
     assert gate.reached.wait(60)
     waiting = [background.submit(TEXT, story(i)) for i in range(3)]
-    [running] = service._services._running.values()
     closing = threading.Thread(target=background.close)
     closing.start()
-    while not running._closing:
-        time.sleep(0.01)
+    assert joining.wait(60)
     gate.open.set()
     closing.join(60)
     assert all("the scorer was closed" in str(future.result(60).error) for future in [first, *waiting])
@@ -202,8 +202,8 @@ def test_a_device_that_fails_is_an_error_of_its_pairs_and_is_tried_again(
         patch.setattr(Embedder, "embed", full)
         for _ in range(2):
             assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
-    told = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [bool(record.exc_info) for record in told] == [True, False]
+    logged = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [bool(record.exc_info) for record in logged] == [True, False]
     assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) != [None]
 
 

@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from support.stories import story
-from vcs_runtime import Scorer
+from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, DeviceMemoryError, InputError
+from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import SCORES
 from vcs_runtime.triton.repository import Deployment, write_repository
@@ -60,12 +61,12 @@ def pb_utils(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def parameters(config: Path) -> dict[str, str]:
-    found = re.findall(
+    pairs = re.findall(
         r"^parameters \{ key: (\".*?\") value \{ string_value: (\".*\") \} \}$",
         config.read_text("utf-8"),
         re.M,
     )
-    return {json.loads(key): json.loads(value) for key, value in found}
+    return {json.loads(key): json.loads(value) for key, value in pairs}
 
 
 def loaded(folder: Path, kind: str = "CPU", number: str = "0") -> Any:
@@ -133,14 +134,15 @@ def test_a_bad_item_has_an_error_and_harms_nobody_in_its_batch(model: Any, bad: 
 def test_a_request_too_large_for_the_device_does_not_fail_the_others(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = Scorer.iter_scores
+    embed = Embedder.embed
 
-    def short_of_memory(self: Scorer, pairs: Any, options: Options) -> Any:
-        if any(len(generated) > 1000 for _, generated in pairs):
+    def short_of_memory(self: Embedder, texts: Any) -> Any:
+        texts = list(texts)
+        if any(len(text) > 1000 for text in texts):
             raise DeviceMemoryError("the embedder: out of memory")
-        return score(self, pairs, options)
+        return embed(self, texts)
 
-    monkeypatch.setattr(Scorer, "iter_scores", short_of_memory)
+    monkeypatch.setattr(Embedder, "embed", short_of_memory)
     text = story(1).encode()
     fine, large = model.execute([Request([text], [text]), Request([text], [text * 20])])
     assert fine.outputs["vcs"] > 0.99
@@ -151,10 +153,8 @@ def test_a_request_too_large_for_the_device_does_not_fail_the_others(
 def test_a_copied_bundle_moves_with_the_repository(
     tiny_bundle: Path, tmp_path: Path, pb_utils: ModuleType
 ) -> None:
-    write_repository(
-        tmp_path / "models",
-        Deployment("mine", str(tiny_bundle), "cpu", opening={"threads": 1}, copy_bundle=True),
-    )
+    config = ScorerConfig(tiny_bundle, "cpu", threads=1)
+    write_repository(tmp_path / "models", Deployment("mine", config, copy_bundle=True))
     (tmp_path / "models").rename(tmp_path / "elsewhere")
     assert parameters(tmp_path / "elsewhere/mine/config.pbtxt")["bundle"] == "bundle"
     model = loaded(tmp_path / "elsewhere/mine")
@@ -166,19 +166,19 @@ def test_a_copied_bundle_moves_with_the_repository(
 def test_a_gpu_is_the_servers_choice_of_number_and_is_never_replaced(
     tiny_bundle: Path, tmp_path: Path, pb_utils: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_repository(tmp_path / "models", Deployment(bundle=str(tiny_bundle), device="cuda:1"))
+    write_repository(tmp_path / "models", Deployment(config=ScorerConfig(tiny_bundle, "cuda:1")))
     config = (tmp_path / "models/vcs/config.pbtxt").read_text()
     assert "instance_group { count: 1 kind: KIND_GPU gpus: [ 1 ] }" in config
-    asked = []
+    devices = []
 
-    def refuse(bundle: Any, device: str, **others: Any) -> Scorer:
-        asked.append(device)
+    def refuse(config: ScorerConfig) -> Scorer:
+        devices.append(config.device)
         raise BundleError("enough")
 
-    monkeypatch.setattr(Scorer, "open", refuse)
+    monkeypatch.setattr(Scorer, "from_config", refuse)
     with pytest.raises(BundleError, match="enough"):
         loaded(tmp_path / "models/vcs", "GPU", "3")
-    assert asked == ["cuda:3"]
+    assert devices == ["cuda:3"]
 
 
 def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwise(
@@ -188,14 +188,14 @@ def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwis
         return re.findall(r"--(http|grpc|metrics)-address=(\S+)", (folder / "README.md").read_text())
 
     assert bound(repository) == [(port, "127.0.0.1") for port in ("http", "grpc", "metrics")]
-    write_repository(tmp_path / "open", Deployment(bundle=str(tiny_bundle), address="10.0.0.7"))
+    write_repository(tmp_path / "open", Deployment(config=ScorerConfig(tiny_bundle), address="10.0.0.7"))
     assert bound(tmp_path / "open") == [(port, "10.0.0.7") for port in ("http", "grpc", "metrics")]
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     with pytest.raises(InputError, match=f"{tmp_path}: it exists, and is not an empty folder"):
-        write_repository(tmp_path, Deployment(bundle=str(tiny_bundle)))
+        write_repository(tmp_path, Deployment(config=ScorerConfig(tiny_bundle)))
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -204,7 +204,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
     [
         ({"name": "a/b"}, "name: 'a/b'"),
         ({"name": ""}, "name: ''"),
-        ({"device": "gpu"}, "device must be"),
+        ({"config": ScorerConfig(device="gpu")}, "device must be"),
         ({"max_batch_size": 0}, "max_batch_size must be at least 1, not 0"),
         ({"queue_delay_us": -1}, "queue_delay_us must be at least 0"),
         ({"instances": 0}, "instances must be at least 1"),
@@ -228,14 +228,15 @@ def test_the_command_writes_all_options_with_absolute_paths(
          "--queue-delay-us", "500", "--instances", "2", "--name", "story"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    found = parameters(out / "story/config.pbtxt")
-    assert found["bundle"] == str(tiny_bundle.resolve())
-    assert found["device"] == "cpu"
-    opening = json.loads(found["opening"])
+    written = parameters(out / "story/config.pbtxt")
+    assert written["bundle"] == str(tiny_bundle.resolve())
+    assert written["device"] == "cpu"
+    opening = json.loads(written["opening"])
     assert opening == {
-        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "cache": str(tiny_bundle.parent / "vectors")
+        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256,
+        "cache": str(tiny_bundle.parent / "vectors"),
     }  # fmt: skip
-    scoring = json.loads(found["scoring"])
+    scoring = json.loads(written["scoring"])
     assert (scoring["chunk_size"], scoring["params"]["lct"], scoring["short"]) == (3, 0.1, False)
     config = (out / "story/config.pbtxt").read_text()
     for line in ("max_batch_size: 7", "max_queue_delay_microseconds: 500", "count: 2 kind: KIND_CPU"):
@@ -254,5 +255,5 @@ def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) ->
         assert done.exit_code == 2
         assert why in done.output
     with pytest.raises(BundleError, match="no such folder"):
-        write_repository(out, Deployment(bundle=str(tmp_path / "nothing")))
+        write_repository(out, Deployment(config=ScorerConfig(tmp_path / "nothing")))
     assert not out.exists()

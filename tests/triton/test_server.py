@@ -15,8 +15,7 @@ import pytest
 from support import triton_server
 from support.stories import story
 from support.triton_server import Server, serve
-from vcs_runtime import Scorer
-from vcs_runtime.scoring.options import Options
+from vcs_runtime import Options, Scorer, ScorerConfig
 from vcs_runtime.triton.backend import SCORES
 from vcs_runtime.triton.repository import Deployment, write_repository
 
@@ -137,9 +136,7 @@ def test_every_device_and_any_name_of_a_folder_make_a_configuration(
     odd = tmp_path / 'a "quoted" \\ folder, ünï'
     odd.symlink_to(tiny_bundle)
     cache = str(tmp_path / "tab\tnew\nline")
-    write_repository(
-        tmp_path / "models", Deployment(bundle=str(odd), device=device, opening={"cache": cache})
-    )
+    write_repository(tmp_path / "models", Deployment(config=ScorerConfig(odd, device, cache)))
     config = text_format.Parse(
         (tmp_path / "models/vcs/config.pbtxt").read_text("utf-8"), model_config_pb2.ModelConfig()
     )
@@ -151,7 +148,7 @@ def test_every_device_and_any_name_of_a_folder_make_a_configuration(
 
 
 def test_a_model_that_cannot_load_is_not_ready_and_says_why(tiny_bundle: Path, tmp_path: Path) -> None:
-    write_repository(tmp_path / "models", Deployment(bundle=str(tiny_bundle), device="cpu"))
+    write_repository(tmp_path / "models", Deployment(config=ScorerConfig(tiny_bundle, "cpu")))
     config = tmp_path / "models/vcs/config.pbtxt"
     config.write_text(config.read_text().replace(str(tiny_bundle.resolve()), str(tmp_path / "gone")))
     (tmp_path / "server").mkdir()

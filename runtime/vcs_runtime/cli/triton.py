@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.score import chosen_options, engine_of, engine_options, scoring_options
-from vcs_runtime.segmentation.segmenter import CHOICES
+from vcs_runtime.scoring.options import ScorerConfig
 
 
 @click.group()
@@ -49,18 +48,12 @@ def export(
     """
     from vcs_runtime.triton.repository import Deployment, write_repository
 
-    engine = engine_of(options_given)
-    # The server is started from another folder.
-    if engine["cache"] is not None:
-        engine["cache"] = str(engine["cache"].absolute())
-    if engine["segmenter"] not in CHOICES:
-        engine["segmenter"] = str(open_bundle(engine["segmenter"]).root)
+    config = ScorerConfig(**engine_of(options_given))
     options = chosen_options(context, **options_given)
     try:
         deployment = Deployment(
-            name, engine.pop("bundle"), engine.pop("device"), options, engine, copy_bundle,
-            max_batch_size, queue_delay_us, instances, address,
-        )  # fmt: skip
+            name, config, options, copy_bundle, max_batch_size, queue_delay_us, instances, address
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     click.echo(write_repository(folder, deployment))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import unknown_choice
+from vcs_runtime.segmentation.segmenter import CHOICES
 
 AGGREGATES = ("max", "mean")
 
@@ -70,3 +73,24 @@ class ScorerConfig:
     memory_mb: int = 256
     segmenter: str | os.PathLike[str] | Bundle = "auto"
     gpu_mem_gb: float | None = None
+
+    @classmethod
+    def of(cls, value: ScorerConfig | Bundle | str | os.PathLike[str], **defaults: Any) -> ScorerConfig:
+        """Return a config unchanged, and for a bundle a config of this bundle with these `defaults`."""
+        return value if isinstance(value, ScorerConfig) else cls(value, **defaults)
+
+    def absolute(self) -> ScorerConfig:
+        """Return the same config as plain strings with absolute paths, for other processes and folders."""
+        return replace(
+            self,
+            bundle=_absolute(self.bundle, "default"),
+            cache=None if self.cache is None else _absolute(self.cache),
+            segmenter=_absolute(self.segmenter, *CHOICES),
+        )
+
+
+def _absolute(path: str | os.PathLike[str] | Bundle, *words: str) -> str:
+    if isinstance(path, Bundle):
+        return str(path.root)
+    text = os.fspath(path)
+    return text if text in words else str(Path(text).absolute())

@@ -1,17 +1,19 @@
-"""Scores in a training loop (docs/training.md): rewards, evaluations, background scoring. No PyTorch here.
+"""Scores in a training loop: rewards, evaluations, background scoring (docs/training.md), without PyTorch.
 
-reward_fn, compute_score   with the embedded default, for TRL and verl
-TrainingScorer             the same as methods, with a bundle, device, deadline of one's own
-TextMetric                 mean scores of an evaluation, over ranks
+`reward_fn` and `compute_score` are rewards for TRL and verl with the embedded default. `TrainingScorer` has
+the same functions as methods, with a bundle, device and deadline of your choice. `TextMetric` computes the
+mean scores of an evaluation over all ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
+from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training import service
 from vcs_runtime.training.metric import State, TextMetric
@@ -28,12 +30,20 @@ __all__ = [
     "submit",
 ]
 
-# Made when first needed: importing this module asks for no bundle.
-_scorer = cache(TrainingScorer)
+_CONFIG_OPTIONS = tuple(option.name for option in fields(ScorerConfig))
+
+
+@cache  # and created by the first call, so that importing this module needs no bundle
+def _scorer(**options: Any) -> TrainingScorer:
+    config = ScorerConfig(**{name: options.pop(name) for name in _CONFIG_OPTIONS if name in options})
+    return TrainingScorer(config, **options)
 
 
 def reward_fn(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-    """`TrainingScorer().reward_fn`: a reward for TRL, against the column `reference`."""
+    """Compute rewards for TRL with the embedded default, against the column `reference`.
+
+    Parameters and errors are those of `TrainingScorer.reward_fn`.
+    """
     return _scorer().reward_fn(prompts, completions, **columns)
 
 
@@ -47,9 +57,29 @@ def compute_score(
     reward_model_tokenizer: Any = None,
     **options: Any,
 ) -> float:
-    """`TrainingScorer(**options).compute_score`: a reward for verl, whose `reward_kwargs` are the options.
+    """Compute a reward for verl.
 
-    verl passes the two named arguments where it serves a reward model; they mean nothing here.
+    Parameters
+    ----------
+    data_source
+        Ignored.
+    solution_str
+        The generated text.
+    ground_truth
+        The reference: a text, or several.
+    extra_info
+        Ignored.
+    reward_router_address
+        Ignored. verl passes it where it serves a reward model.
+    reward_model_tokenizer
+        Ignored, likewise.
+    **options
+        verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`.
+
+    Returns
+    -------
+    float
+        The score, or `unscorable` for a text that cannot be scored.
     """
     return _scorer(**options).compute_score(data_source, solution_str, ground_truth, extra_info)
 
@@ -57,19 +87,19 @@ def compute_score(
 def submit(
     reference: Reference, generated: str, *, deadline_s: float | None = None, **options: Any
 ) -> Future[Result]:
-    """`TrainingScorer(**options).submit`: score a pair in the background."""
+    """Score a pair in the background: `TrainingScorer.submit` with options as for `compute_score`."""
     return _scorer(**options).submit(reference, generated, deadline_s=deadline_s)
 
 
 def release() -> None:
-    """Give back the memory of every model that this module has opened in this process, between evaluations.
+    """Release the memory of all models that this module has opened in this process, between evaluations.
 
-    Waits for what was submitted. Vectors are kept, those of references first of all; the next pair opens the
+    Submitted pairs are scored first. Vectors stay, above all those of references. The next pair opens the
     models again.
     """
     service.release()
 
 
 def close() -> None:
-    """Give everything back that this module holds in this process. Whoever asks later opens anew."""
+    """Close all scorers that this module has opened in this process. A later call opens new ones."""
     service.close()

@@ -1,4 +1,4 @@
-"""Deadlines of futures: one thread that gives late ones their answer, however busy who works on them is."""
+"""Deadlines of futures: one thread settles late futures, however busy the thread that works on them is."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ T = TypeVar("T")
 
 
 def settle(future: Future[T], result: T) -> None:
-    """Give a future its result, unless it has one."""
-    with contextlib.suppress(InvalidStateError):  # its deadline was faster, or the work was
+    """Set the result of a future that has none yet."""
+    with contextlib.suppress(InvalidStateError):  # the deadline or the work was faster
         future.set_result(result)
 
 
 class Clock:
-    """Settles futures that are not done in time. Its thread starts with the first deadline."""
+    """Settles futures that are not done in time. The thread starts with the first deadline."""
 
     def __init__(self) -> None:
-        # Futures are held weakly: one that is done and forgotten should not stay until its deadline.
+        # The references are weak: a future that is done and forgotten should not stay until its deadline.
         self._entries: list[tuple[float, int, weakref.ref[Future[Any]], Callable[[], Any]]] = []
-        self._numbers = itertools.count()  # no two entries are compared by their future
+        self._numbers = itertools.count()  # entries with equal deadlines must not be compared by their future
         self._changed = threading.Condition()
         self._running = False
 
     def watch(self, future: Future[T], seconds: float, late: Callable[[], T]) -> None:
-        """Settle `future` with `late()` if it is not done in so many seconds from now."""
+        """Settle `future` with `late()` if it is not done within `seconds` from now."""
         with self._changed:
             entry = (time.monotonic() + seconds, next(self._numbers), weakref.ref(future), late)
             heapq.heappush(self._entries, entry)

@@ -1,4 +1,4 @@
-"""`TextMetric`: the mean scores of an evaluation, as sums and counts that add up over ranks."""
+"""`TextMetric`: the mean scores of an evaluation, from sums and counts that add up over ranks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from fractions import Fraction
 from typing import Any, TypedDict
 
 from vcs_numba import Scores
+from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training.scorer import TrainingScorer
 
 
 class State(TypedDict):
-    """What a `TextMetric` has seen. Plain values, for `all_gather_object`.
+    """The sums and counts of a `TextMetric`, as plain values for `all_gather_object`.
 
-    sums        of every score of `vcs_numba.Scores`. Exact, so that a mean does not depend on how pairs are
-                shared out among ranks, or in which order they come
-    count       of pairs that were scored;  unscorable  of those that could not be
-    signature   of the scores; "" while there are none
+    Attributes
+    ----------
+    sums
+        The exact sum of every score of `vcs_numba.Scores`. A mean therefore does not depend on the order of
+        the pairs, or on their distribution over ranks.
+    count
+        Number of pairs that were scored.
+    unscorable
+        Number of pairs that could not be scored.
+    signature
+        Signature of the scores; "" while there are no scores.
     """
 
     sums: dict[str, Fraction]
@@ -30,47 +38,73 @@ class State(TypedDict):
 
 
 class TextMetric:
-    """Mean scores over an evaluation. Arguments as for `TrainingScorer`, and:
+    """Mean scores over an evaluation.
 
-    asynchronous  `update` returns at once, and `compute` waits for what is not scored yet
+    No method is a collective operation: ranks exchange `state()` where the training does so
+    (docs/training.md). Several threads must not use one metric at the same time.
 
-    Nothing in here is a collective operation: ranks exchange `state()` where and when the training does
-    (docs/training.md). Not for use by several threads at once.
+    Parameters
+    ----------
+    config
+        How the scorer is opened, or a bundle's folder.
+    asynchronous
+        `update` returns at once, and `compute` waits for the remaining scores.
+    **options
+        Further arguments of `TrainingScorer`.
+
+    Attributes
+    ----------
+    scorer
+        The `TrainingScorer` of this metric.
+
+    Raises
+    ------
+    BundleError, DeviceError, ValueError
+        As for `TrainingScorer`.
     """
 
     def __init__(
         self,
-        bundle: str | os.PathLike[str] = "default",
-        device: str = "auto",
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         *,
         asynchronous: bool = False,
         **options: Any,
     ) -> None:
-        self.scorer = TrainingScorer(bundle, device, **options)
+        self.scorer = TrainingScorer(config, **options)
         self._asynchronous = asynchronous
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was seen. What is still being scored will not count."""
+        """Forget all scores. Pairs that are still being scored will not count."""
         self._pending: list[Future[list[Result]]] = []
         self._state = _empty()
 
     def update(self, preds: str | Sequence[str], target: Reference | Sequence[Reference]) -> None:
-        """Add generated texts and their references, in torchmetrics' order: generated first.
+        """Add generated texts and their references, in torchmetrics' order: generated texts first.
 
-        preds   n generated texts, or one
-        target  n references, each a text or several of which the best counts; or one, to one text
+        A pair that cannot be scored counts as `unscorable`.
 
-        Raises ValueError if they are not of one length. A pair that cannot be scored counts as `unscorable`.
+        Parameters
+        ----------
+        preds
+            One generated text, or n.
+        target
+            The reference of one text, or n references. Each reference is a text, or several of which the best
+            counts.
+
+        Raises
+        ------
+        ValueError
+            `preds` and `target` differ in length.
         """
         generated: Sequence[str] = [preds] if isinstance(preds, str) else preds
         references: Sequence[Any] = [target] if isinstance(preds, str) else target
         if isinstance(references, str) or len(generated) != len(references):
-            what = "one text" if isinstance(references, str) else str(len(references))
-            raise ValueError(f"target must hold a reference for each of {len(generated)} preds, not {what}")
+            count = "one text" if isinstance(references, str) else str(len(references))
+            raise ValueError(f"target must hold a reference for each of {len(generated)} preds, not {count}")
         self._pending.append(self.scorer.submit_many(list(zip(references, generated, strict=True))))
         if self._asynchronous:
-            self._collect(only_done=True)  # results in place of texts: memory stays flat
+            self._collect(only_done=True)  # results take less memory than texts
         else:
             self._collect()
 
@@ -82,15 +116,27 @@ class TextMetric:
         return {**means, "count": count, "unscorable": state["unscorable"]}
 
     def state(self) -> State:
-        """What was seen so far, for `merge_state` elsewhere. Waits for what is not scored yet."""
+        """The sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
         self._collect()
         return {**self._state, "sums": dict(self._state["sums"])}
 
     def merge_state(self, others: TextMetric | State | Iterable[TextMetric | State]) -> TextMetric:
-        """Add what other metrics have seen: themselves, or their states, one or several. Returns this one.
+        """Add the sums and counts of other metrics.
 
-        Raises ValueError, having added nothing, if scores with another signature are among them: their mean
-        would mean nothing.
+        Parameters
+        ----------
+        others
+            One or several: metrics, or their states.
+
+        Returns
+        -------
+        TextMetric
+            This metric.
+
+        Raises
+        ------
+        ValueError
+            The scores have different signatures, so that their mean would mean nothing. Nothing is added.
         """
         several: Iterable[Any] = [others] if isinstance(others, (TextMetric, dict)) else others
         total = self.state()
@@ -101,15 +147,15 @@ class TextMetric:
 
     @property
     def signature(self) -> str:
-        """Of the scores that were seen; "" if there are none so far."""
+        """The signature of the scores so far; "" if there are none."""
         return self.state()["signature"]
 
     def release(self) -> None:
-        """Give the models' memory back until the next evaluation; what was seen and all vectors stay."""
+        """Release the models' memory until the next evaluation. Sums, counts and vectors stay."""
         self.scorer.release()
 
     def close(self) -> None:
-        """Give everything back but what was seen; the next `update` opens anew."""
+        """Close the session. Sums and counts stay; the next `update` opens a new session."""
         self._collect()
         self.scorer.close()
 
@@ -136,10 +182,10 @@ def _state_of(result: Result) -> State:
 
 
 def _add(total: State, more: State) -> None:
-    known = {total["signature"], more["signature"]} - {""}
-    if len(known) > 1:
-        raise ValueError(f"merge_state: scores with different signatures: {' and '.join(sorted(known))}")
-    total["signature"] = "".join(known)
+    signatures = {total["signature"], more["signature"]} - {""}
+    if len(signatures) > 1:
+        raise ValueError(f"merge_state: scores with different signatures: {' and '.join(sorted(signatures))}")
+    total["signature"] = "".join(signatures)
     total["count"] += more["count"]
     total["unscorable"] += more["unscorable"]
     for name, value in more["sums"].items():

@@ -1,4 +1,4 @@
-"""`TrainingScorer`: scores for a training loop, as plain data that pickles and calls that do not raise."""
+"""`TrainingScorer`: scores for a training loop, from an object that pickles and calls that do not raise."""
 
 from __future__ import annotations
 
@@ -12,37 +12,53 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.scoring.columns import plain
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
-from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.training import service
 
 _DEFAULTS = Params()
 
 
 class TrainingScorer:
-    """Scores for a training loop. Holds paths and options only; the models are opened by the first pair.
+    """Scores for a training loop. The object holds plain values; the first pair opens the models.
 
-    bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb
-                      as for `Scorer.open`, bundles by path. Scorers of a process that agree in these share a
-                      session
-    chunk_size, params, aggregate, short
-                      as for `Scorer.score_many`
-    deadline_s        seconds a call may take, opening included; what is late has an `error`. None: no limit
-    score             which of `vcs_numba.Scores` is the reward, "vcs" or another
-    reference_column  of the data set, for `reward_fn`
-    unscorable        what `compute_score` gives for a text that cannot be scored, as verl takes no None
+    It pickles, and any number of threads may use it, also after `fork` or `spawn`: each process opens its own
+    models. The bundle and the device are checked at once, so that a wrong path does not show up in the middle
+    of an epoch. Later, no text, deadline or full device raises an exception: the result has an `error`.
 
-    It pickles, and may be used from any number of threads, after `fork` or `spawn` too: each process opens
-    its own. Bundle and device are checked here, so that a wrong path does not show in the middle of an epoch:
-    raises BundleError, DeviceError; ValueError naming the argument. Later, nothing is raised for what cannot
-    be scored, be it for a text, a deadline, or a device whose memory is full.
+    Parameters
+    ----------
+    config
+        How the scorer is opened, or a bundle's folder. Paths become absolute. Scorers of a process with equal
+        configs share a session.
+    chunk_size
+        Segments joined to one chunk, as for `Scorer.score_many`.
+    params
+        Parameters of the alignment.
+    aggregate
+        "max" or "mean" over several references.
+    short
+        Compare words instead of sentences, as `Scorer.score_short` does.
+    deadline_s
+        Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
+    score
+        The reward: one of `vcs_numba.Scores`.
+    reference_column
+        The data set's column of references, for `reward_fn`.
+    unscorable
+        The value of `compute_score` for a text that cannot be scored, because verl does not accept None.
+
+    Raises
+    ------
+    BundleError, DeviceError
+        The bundle or the device cannot be used.
+    ValueError
+        An argument is out of range; the message names it.
     """
 
     def __init__(
         self,
-        bundle: str | os.PathLike[str] = "default",
-        device: str = "auto",
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         *,
         chunk_size: int = 1,
         params: Params = _DEFAULTS,
@@ -52,34 +68,38 @@ class TrainingScorer:
         score: str = "vcs",
         reference_column: str = "reference",
         unscorable: float = 0.0,
-        cache: str | os.PathLike[str] | None = None,
-        threads: int | None = None,
-        memory_mb: int = 256,
-        segmenter: str | os.PathLike[str] = "auto",
-        gpu_mem_gb: float | None = None,
     ) -> None:
         if score not in Scores._fields:
             raise unknown_choice("score", score, Scores._fields)
         self._options = Options(chunk_size, params, aggregate, short)
-        self._deadline_s = _seconds(deadline_s)
+        self._deadline_s = _positive(deadline_s)
         self._score = score
         self._reference_column = reference_column
         self._unscorable = float(unscorable)
-        # A process that is started elsewhere should find the same files.
-        self._opening = service.Opening(
-            _absolute(bundle, "default"), device, None if cache is None else _absolute(cache), threads,
-            memory_mb, _absolute(segmenter, *CHOICES), gpu_mem_gb,
-        )  # fmt: skip
-        open_bundle(self._opening.bundle)
-        if device != "auto":  # which nothing hinders, and which would look at the GPU before a fork
-            choose_device(device, gpu_mem_gb)
+        self._config = ScorerConfig.of(config).absolute()
+        assert isinstance(self._config.bundle, str)
+        open_bundle(self._config.bundle)
+        if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
+            choose_device(self._config.device, self._config.gpu_mem_gb)
 
     def submit(
         self, reference: Reference, generated: str, *, deadline_s: float | None = None
     ) -> Future[Result]:
-        """Score one pair in the background. The future's Result has an `error` where there is no score.
+        """Score one pair in the background.
 
-        deadline_s  in place of the scorer's own. The future is done by then, whatever the model is doing
+        Parameters
+        ----------
+        reference
+            A text, or several.
+        generated
+            The text to be scored.
+        deadline_s
+            Replaces the scorer's own deadline. The future is done by then, whatever the model is doing.
+
+        Returns
+        -------
+        Future of Result
+            The Result has an `error` if there is no score.
         """
         future: Future[Result] = Future()
         many = self.submit_many([(reference, generated)], deadline_s=deadline_s)
@@ -87,42 +107,60 @@ class TrainingScorer:
         return future
 
     def submit_many(self, pairs: Sequence[Pair], *, deadline_s: float | None = None) -> Future[list[Result]]:
-        """`submit` for pairs `(reference, generated)`, with one deadline: a Result a pair, in order."""
-        deadline = self._deadline_s if deadline_s is None else _seconds(deadline_s)
-        return service.submit(self._opening, self._options, list(pairs), deadline)
+        """Score pairs in the background with one deadline: one Result for each pair, in order."""
+        deadline = self._deadline_s if deadline_s is None else _positive(deadline_s)
+        return service.submit(self._config, self._options, list(pairs), deadline)
 
     def score_many(self, pairs: Sequence[Pair]) -> list[Result]:
-        """`submit_many`, and wait for it."""
+        """Score pairs and wait for the results of `submit_many`."""
         return self.submit_many(pairs).result()
 
     def fill(self, references: Iterable[Reference]) -> list[str]:
-        """Embed references before the training, once; returns what is wrong with those that cannot be.
+        """Embed references once, before the training. No deadline applies.
 
-        As many as `memory_mb` holds are kept in memory, and all in `cache` if there is one. No deadline.
+        `memory_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
+
+        Returns
+        -------
+        list of str
+            The errors of references that cannot be scored.
         """
         texts = (text for reference in references for text in _texts(plain(reference)))
         pairs = [(text, text) for text in dict.fromkeys(texts)]
-        results = service.submit(self._opening, self._options, pairs).result()
+        results = service.submit(self._config, self._options, pairs).result()
         return [result.error for result in results if result.error]
 
     def release(self) -> None:
-        """Give the models' memory back when all that was submitted is scored; the next pair takes it."""
-        service.release(self._opening)
+        """Release the models' memory after all submitted pairs. The next pair takes it again."""
+        service.release(self._config)
 
     def close(self) -> None:
-        """Give everything back. What is not begun yet gets an `error`; whoever asks later opens anew."""
-        service.close(self._opening)
+        """Close the session. Pairs that are not begun get an `error`; a later call opens a new session."""
+        service.close(self._config)
 
     def reward_fn(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """A reward for TRL: one number a completion, None for a row that cannot be scored.
+        """Compute rewards for TRL. The function `log_metric`, which TRL passes, receives "vcs/unscorable".
 
-        completions  texts, or lists of messages, of which the assistant's last one counts
-        columns      all others of the data set; the reference's holds texts, or lists of texts
+        Parameters
+        ----------
+        prompts
+            Ignored.
+        completions
+            Texts, or lists of messages, of which the assistant's last one is scored.
+        **columns
+            All other columns of the data set. The column of references holds texts or lists of texts.
 
-        How many rows had no score is logged by `log_metric`, which TRL passes, as "vcs/unscorable".
-        Raises ValueError if the column is missing or of another length: wrong usage shows in the first step.
+        Returns
+        -------
+        list of (float or None)
+            One reward for each completion; None for a row that cannot be scored.
+
+        Raises
+        ------
+        ValueError
+            The column of references is missing or has another length, which shows in the first step.
         """
         references = columns.get(self._reference_column)
         if references is None:
@@ -136,7 +174,7 @@ class TrainingScorer:
             )
         pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
         results = self.score_many(pairs)
-        failed = _warn(results)
+        failed = _log_errors(results)
         if log_metric := columns.get("log_metric"):
             log_metric("vcs/unscorable", failed / len(results) if results else 0.0)
         return [self._reward(result) for result in results]
@@ -149,12 +187,28 @@ class TrainingScorer:
         extra_info: Mapping[str, Any] | None = None,
         **_others: Any,
     ) -> float:
-        """A reward for verl, which asks for samples one by one, from many threads: they are scored together.
+        """Compute a reward for verl, which asks for single samples from many threads.
 
-        ground_truth  the reference, a text or several. Nothing else but `solution_str` is looked at
+        Samples that arrive at the same time are scored together.
+
+        Parameters
+        ----------
+        data_source
+            Ignored.
+        solution_str
+            The generated text.
+        ground_truth
+            The reference: a text, or several.
+        extra_info
+            Ignored.
+
+        Returns
+        -------
+        float
+            The score, or `unscorable`.
         """
         results = self.score_many([(plain(ground_truth), solution_str)])
-        _warn(results)
+        _log_errors(results)
         reward = self._reward(results[0])
         return self._unscorable if reward is None else reward
 
@@ -162,8 +216,8 @@ class TrainingScorer:
         return None if result.scores is None else float(getattr(result.scores, self._score))
 
 
-def _warn(results: Sequence[Result]) -> int:
-    """Log how many have no score, and why the first of them has none; returns the number."""
+def _log_errors(results: Sequence[Result]) -> int:
+    """Log the number of results without a score, with the first error. Returns the number."""
     errors = [result.error for result in results if result.error]
     if errors:
         service.LOG.warning("%d of %d could not be scored: %s", len(errors), len(results), errors[0])
@@ -171,28 +225,23 @@ def _warn(results: Sequence[Result]) -> int:
 
 
 def _answer(completion: Any) -> Any:
-    """The text of a completion. What has none is left as it is, for the scorer to refuse."""
+    """The text of a completion. Anything without a text is returned as it is, and the scorer refuses it."""
     if isinstance(completion, str) or not isinstance(completion, Sequence):
         return completion
-    said = [m for m in completion if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"]
-    content = said[-1].get("content") if said else None
+    answers = [m for m in completion if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"]
+    content = answers[-1].get("content") if answers else None
     if isinstance(content, str) or not isinstance(content, Sequence):
         return content
-    # Messages of vision-language models come in parts.
+    # Messages of vision-language models have several parts.
     return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
 
 
 def _texts(reference: Any) -> Sequence[Any]:
-    """The texts of a reference, be it one or several. What is none is left for the scorer to refuse."""
+    """The texts of one reference or several. Anything else is left for the scorer to refuse."""
     return [reference] if isinstance(reference, str) or not isinstance(reference, Sequence) else reference
 
 
-def _seconds(deadline_s: float | None) -> float | None:
+def _positive(deadline_s: float | None) -> float | None:
     if deadline_s is not None and not deadline_s > 0:
         raise ValueError(f"deadline_s must be more than 0, not {deadline_s!r}")
     return deadline_s
-
-
-def _absolute(path: str | os.PathLike[str], *words: str) -> str:
-    text = os.fspath(path)
-    return text if text in words else os.path.abspath(text)

@@ -1,1 +1,1 @@
-"""Scores from NVIDIA Triton (docs/triton.md): `repository` writes what it loads, `backend` runs in it."""
+"""Scores from NVIDIA Triton (docs/triton.md): `repository` writes a model repository, `backend` serves it."""

@@ -1,14 +1,15 @@
-"""What Triton's Python backend runs: requests of text pairs in, scores out.
+"""The model of Triton's Python backend: requests with text pairs in, scores out.
 
-The server imports this module by a repository's `model.py`. A batch is whatever clients happened to send at
-the same time; so what is wrong with an item is said in the item's `error`, and its scores are NaN: raising
-would fail the other clients' requests, too.
+The server imports this module through the `model.py` of a repository. A batch holds items of several clients,
+so a bad item gets NaN and an `error`: an exception would fail the requests of the other clients too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import numpy.typing as npt
 
 from vcs_numba import Params, Scores
 from vcs_runtime.scoring.columns import to_columns
-from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 
 INPUTS = ("reference", "generated")
@@ -27,14 +28,17 @@ TEXTS = ("error", "signature")
 
 
 class TritonPythonModel:
-    """The model as Triton's Python backend wants it: `initialize`, `execute`, `finalize`."""
+    """The class that Triton's Python backend looks for, with `initialize`, `execute` and `finalize`."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the scorer that the parameters in `config.pbtxt` describe. What it raises fails the loading.
+        """Open the scorer that the parameters in `config.pbtxt` describe. An exception fails the loading.
 
-        args  strings by name, of which `model_config` (JSON), `model_repository` and `model_version` (the
-              folder of this model, for a bundle that lies in it), `model_instance_kind` and
-              `model_instance_device_id` (which GPU) are used
+        Parameters
+        ----------
+        args
+            The server's arguments. Used are `model_config` (JSON), `model_repository` and `model_version`
+            (the folder of this model, which may hold the bundle), `model_instance_kind` and
+            `model_instance_device_id` (the GPU).
         """
         import triton_python_backend_utils as pb_utils
 
@@ -43,47 +47,57 @@ class TritonPythonModel:
             name: value["string_value"]
             for name, value in json.loads(args["model_config"])["parameters"].items()
         }
-        opening = json.loads(parameters["opening"])
         scoring = json.loads(parameters["scoring"])
         self._options = Options(**{**scoring, "params": Params(**scoring["params"])})
         device = parameters["device"]
         if args["model_instance_kind"] == "GPU":
             device = f"{device.partition(':')[0]}:{args['model_instance_device_id']}"
-        # A bundle that was copied is named relative to the folder of the model's version.
+        # The name of a copied bundle is relative to the folder of the model's version.
         bundle = Path(args["model_repository"], args["model_version"], parameters["bundle"])
-        self._scorer = Scorer.open(bundle, device, **opening)
+        self._scorer = Scorer.from_config(ScorerConfig(bundle, device, **json.loads(parameters["opening"])))
         chosen = self._scorer.embedder.device
         pb_utils.Logger.log_info(f"vcs-runtime: {chosen.engine} ({chosen.reason}): {self._scorer.signature}")
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """Score all items of all requests together; a response each, in order.
+        """Score the items of all requests together.
 
-        An item's outputs are float64 scores (NaN if it has none), its `error` ("" if it has scores), and the
-        `signature`. A request gets an error in place of outputs only where the machine fails: each is then
-        tried alone, as one may be too large for a GPU's memory and the others not.
+        A request fails as a whole only where the machine fails. Each request of the batch is then tried
+        alone, because a single one may be too large for the memory of a GPU.
+
+        Parameters
+        ----------
+        requests
+            Requests with the inputs `reference` and `generated`.
+
+        Returns
+        -------
+        list
+            One response for each request, in order. An item has float64 scores (NaN with an error), an
+            `error` ("" with scores), and the `signature`.
         """
+        results: list[list[Result]] = [[] for _ in requests]
         try:
-            counts, pairs = [], []
-            for request in requests:
-                columns = [self._texts(request, name) for name in INPUTS]
-                counts.append(len(columns[0]))
-                pairs += list(zip(*columns, strict=True))
-            results = list(self._scorer.iter_scores(pairs, self._options))
+            items = [(i, pair) for i, request in enumerate(requests) for pair in self._pairs(request)]
+            blocks = self._scorer.stream(items, itemgetter(1), self._options)
+            for (i, _), result, _ in chain.from_iterable(blocks):
+                results[i].append(result)
         except Exception as error:
             if len(requests) > 1:
                 return [response for request in requests for response in self.execute([request])]
             message = f"{type(error).__name__}: {error}"
             self._pb_utils.Logger.log_error(f"vcs-runtime: {message}")
             return [self._pb_utils.InferenceResponse(error=self._pb_utils.TritonError(message))]
-        ends = np.cumsum(counts)
-        return [self._response(results[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+        return [self._response(request_results) for request_results in results]
 
     def finalize(self) -> None:
-        """Give the models' memory back; the server calls it when it unloads the model or stops."""
+        """Close the scorer; the server calls this when it unloads the model or stops."""
         self._scorer.close()
 
+    def _pairs(self, request: Any) -> Iterator[Pair]:
+        return zip(*(self._texts(request, name) for name in INPUTS), strict=True)
+
     def _texts(self, request: Any, name: str) -> list[str]:
-        """The texts of an input `(items, 1)`. What is no UTF-8 becomes surrogates, which are refused."""
+        """The texts of an input `(items, 1)`. Invalid UTF-8 becomes surrogates, which the scorer refuses."""
         values = self._pb_utils.get_input_tensor_by_name(request, name).as_numpy()
         return [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
 
@@ -95,7 +109,7 @@ class TritonPythonModel:
 
 
 def output_arrays(results: Sequence[Result]) -> dict[str, npt.NDArray[Any]]:
-    """The outputs of the model by name, `(len(results),)` each: float64 scores, and bytes."""
+    """The outputs of the model by name, each of shape `(len(results),)`: float64 scores, and bytes."""
     columns = to_columns(results)
     texts = {name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS}
     return {

@@ -1,4 +1,4 @@
-"""A model repository for Triton: `config.pbtxt`, `model.py`, what warms it up, and how to start it."""
+"""A model repository for Triton: `config.pbtxt`, `model.py`, a warm-up request, and a README."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import shlex
 import shutil
 import struct
 import textwrap
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
@@ -24,8 +24,8 @@ from vcs_runtime.triton.backend import TritonPythonModel
 
 __all__ = ["TritonPythonModel"]
 '''
-# Its request is answered before the model is called ready: that loads what is loaded late, and a Python
-# backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails to load, not to answer.
+# The server answers this request before it calls the model ready. So everything is loaded by then, and a
+# Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it loads.
 _WARM_UP = {
     "reference": "A man opens a door. A dog runs into the garden. He closes the door.",
     "generated": "A dog runs into a garden. A man closes a door.",
@@ -66,23 +66,36 @@ _COPY = "bundle"  # in the folder of the model's version
 
 @dataclass(frozen=True)
 class Deployment:
-    """How a repository's model is served.
+    """How the model of a repository is served.
 
-    name             of the model;  bundle  a folder, or "default"
-    device           "auto", "cpu", "cuda:N", "tensorrt:N"
-    options          of all scores;  opening  other arguments of `Scorer.open`: threads, segmenter, ...
-    copy_bundle      the repository holds the bundle, too, and can be moved
-    max_batch_size   items of one request, and of the requests that are scored together
-    queue_delay_us   microseconds that a request may wait for others
-    instances        copies of the model, on each device
-    address          which the start command binds http, grpc and metrics to
+    Parameters
+    ----------
+    name
+        Name of the model.
+    config
+        How the server opens the scorer.
+    options
+        How pairs are scored, in all requests.
+    copy_bundle
+        Copy the bundle into the repository, which can then be moved.
+    max_batch_size
+        Items of one request, and of all requests that are scored together.
+    queue_delay_us
+        Microseconds that a request may wait for others.
+    instances
+        Copies of the model on each device.
+    address
+        The address to which the start command binds http, grpc and metrics.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range; the message names it.
     """
 
     name: str = "vcs"
-    bundle: str = "default"
-    device: str = "auto"
+    config: ScorerConfig = ScorerConfig()
     options: Options = Options()
-    opening: dict[str, Any] = field(default_factory=dict)
     copy_bundle: bool = False
     max_batch_size: int = 64
     queue_delay_us: int = 0
@@ -91,47 +104,67 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
-            raise ValueError(f"name: {self.name!r} is no name of a model: letters, digits, '_', '-', '.'")
+            raise ValueError(f"name: {self.name!r} is not a model name: use letters, digits, '_', '-', '.'")
         for argument, least in (("max_batch_size", 1), ("queue_delay_us", 0), ("instances", 1)):
             if getattr(self, argument) < least:
                 raise ValueError(f"{argument} must be at least {least}, not {getattr(self, argument)}")
-        split_device(self.device)
+        split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
-            raise ValueError(f"address: {self.address!r} is no address or name of a host")
+            raise ValueError(f"address: {self.address!r} is not an address or a host name")
 
 
 def write_repository(folder: Path, deployment: Deployment) -> Path:
-    """Write a model repository into `folder`, empty or not there yet; returns the model's folder.
+    """Write a model repository. The device is not checked, because the server may be another machine.
 
-    The bundle is verified; the device is not looked for, as the server may be another machine.
-    Raises InputError naming the folder, BundleError.
+    Parameters
+    ----------
+    folder
+        A folder that is empty or does not exist.
+    deployment
+        How the model is served. The bundle is verified.
+
+    Returns
+    -------
+    Path
+        The folder of the model.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be used; the message names it.
+    BundleError
+        A bundle is missing or damaged.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
-    bundle = open_bundle(deployment.bundle, full=deployment.copy_bundle)
+    config = deployment.config.absolute()
+    bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
+    if config.segmenter not in CHOICES:
+        config = replace(config, segmenter=str(open_bundle(str(config.segmenter)).root))
     model = folder / deployment.name
     (model / "1").mkdir(parents=True)
     (model / "1" / "model.py").write_text(_MODEL, "utf-8")
     if deployment.copy_bundle:
         shutil.copytree(bundle.root, model / "1" / _COPY)
-    where = _COPY if deployment.copy_bundle else str(bundle.root)
-    (model / "config.pbtxt").write_text(_config(deployment, where), "utf-8")
+    config = replace(config, bundle=_COPY if deployment.copy_bundle else str(bundle.root))
+    (model / "config.pbtxt").write_text(_config(deployment, config), "utf-8")
     (model / "warmup").mkdir()
     for name, text in _WARM_UP.items():
         (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
-    (folder / "README.md").write_text(_readme(folder, deployment, where), "utf-8")
+    (folder / "README.md").write_text(_readme(folder, deployment, str(config.bundle)), "utf-8")
     return model
 
 
-def _config(deployment: Deployment, bundle: str) -> str:
-    """`config.pbtxt`: Triton's ModelConfig as protobuf text."""
-    kind, index = split_device(deployment.device)
-    # "auto" looks for a GPU itself, in the server, and says in the log and in every signature what it found.
+def _config(deployment: Deployment, config: ScorerConfig) -> str:
+    """The text of `config.pbtxt`: Triton's ModelConfig as protobuf text."""
+    kind, index = split_device(config.device)
+    # "auto" looks for a GPU in the server and reports its choice in the log and in every signature.
     gpu = f" gpus: [ {index} ]" if kind in ("cuda", "tensorrt") else ""
+    opening = asdict(config)
     parameters = {
-        "bundle": bundle,
-        "device": deployment.device,
-        "opening": json.dumps(deployment.opening),
+        "bundle": opening.pop("bundle"),
+        "device": opening.pop("device"),
+        "opening": json.dumps(opening),
         "scoring": json.dumps(asdict(deployment.options)),
     }
     lines = [
@@ -163,18 +196,18 @@ def _tensor(name: str, kind: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of protobuf text: JSON's escapes are among its own."""
+    """A string of protobuf text, which knows all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     name, address = deployment.name, deployment.address
     host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)
-    extra = "gpu" if split_device(deployment.device)[0] in ("cuda", "tensorrt") else "cpu"
+    extra = "gpu" if split_device(deployment.config.device)[0] in ("cuda", "tensorrt") else "cpu"
     return _README.format(
         name=name,
         bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
-        device=deployment.device,
+        device=deployment.config.device,
         address=address,
         extra=extra,
         ready=f"http://{host}:8000/v2/models/{name}/ready",
