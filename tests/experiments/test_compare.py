@@ -97,7 +97,7 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
         ([{"id": 1, "signature": "s"}], "line 1: 'vcs' is None"),
         (
             [{"id": 1, "vcs": 1, "signature": "s"}, {"id": 2, "vcs": 1, "signature": "t"}],
-            "lines of several signatures",
+            "line 2: scored as t, the lines before as s",
         ),
         ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id that both have scored"),
     ],

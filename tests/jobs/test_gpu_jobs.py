@@ -73,7 +73,8 @@ def test_a_job_killed_between_two_blocks_is_continued(
         from pathlib import Path
         import pytest
         from support import stand_in
-        from vcs_runtime import Options, Scorer, jobs
+        from vcs_runtime import Options, Scorer
+        from vcs_runtime.jobs.run import score_file
 
         write = os.write
         def killed_after_a_block(file, data):

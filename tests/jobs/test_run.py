@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import statistics
 import subprocess
 import sys
 import textwrap
@@ -40,6 +41,7 @@ def test_one_line_a_pair_in_order_with_scores_and_signature(
     mean = sum(line["vcs"] for line in lines) / 12
     statistic = summary.statistics()["vcs"]
     assert statistic.mean == pytest.approx(mean)
+    assert statistic.sd == pytest.approx(statistics.stdev(line["vcs"] for line in lines))
     assert statistic.low < mean < statistic.high
     assert summary.statistics() == summary.statistics()
 
@@ -122,7 +124,7 @@ def test_an_output_that_exists_is_not_overwritten_unasked(
 ) -> None:
     output = tmp_path / "out.jsonl"
     output.write_text("something precious")
-    with pytest.raises(InputError, match=r"out\.jsonl: it exists; go on with --resume"):
+    with pytest.raises(InputError, match=r"out\.jsonl: it exists; continue it with --resume"):
         run(scorer, pairs_file, output)
     assert output.read_text() == "something precious"
     run(scorer, pairs_file, output, overwrite=True)
@@ -135,7 +137,9 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     output = tmp_path / "out.jsonl"
     score_file(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
     before = output.read_bytes()
-    with pytest.raises(InputError, match=r"out\.jsonl line 1: scored as .*chunk:2.*, this run is .*chunk:1"):
+    with pytest.raises(
+        InputError, match=r"out\.jsonl line 1: its signature is .*chunk:2.*, and this run's is .*chunk:1"
+    ):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"
     write_pairs(other, [{"id": "x", "reference": story(1), "generated": story(2)}])
@@ -212,7 +216,8 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
     script = """
         import resource, sys
         from pathlib import Path
-        from vcs_runtime import Options, Scorer, jobs
+        from vcs_runtime import Options, Scorer
+        from vcs_runtime.jobs.run import score_file
         with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
             score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

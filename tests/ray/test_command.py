@@ -77,7 +77,7 @@ def test_the_command_says_what_it_says_without_ray(
     again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--engine", "ray", "--address", cluster)
     assert again.returncode == 2
     assert again.stderr.splitlines()[1:] == [
-        f"vcs-runtime: {tmp_path}/b.jsonl: it exists; go on with --resume, or replace it with --overwrite"
+        f"vcs-runtime: {tmp_path}/b.jsonl: it exists; continue it with --resume, or replace it with --overwrite"
     ]
 
 

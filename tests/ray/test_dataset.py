@@ -129,10 +129,10 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
         second.to_dict()["scores"].keys(),
     )
     assert third.signature == scorer.signature
-    with pytest.raises(Exception, match="scored as vcs.*chunk:1.*, this run is vcs.*chunk:2"):
+    with pytest.raises(Exception, match="its signature is vcs.*chunk:1.*, and this run's is vcs.*chunk:2"):
         score_shards(dataset, folder, Options(chunk_size=2), **engine)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
-    with pytest.raises(InputError, match=r"other\.jsonl line 1: this is no line of an earlier run"):
+    with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
         score_shards(dataset, folder, **engine)
 
 

@@ -233,7 +233,7 @@ def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Pat
     with pytest.raises(InputError, match=r"o\.jsonl\.shards: shards of an earlier run; go on with --resume"):
         run(output)
     with pytest.raises(
-        InputError, match=r"line-4\.jsonl line 1: scored as .*chunk:1.* this run is .*chunk:2"
+        InputError, match=r"line-4\.jsonl line 1: its signature is .*chunk:1.* this run's is .*chunk:2"
     ):
         run(output, resume=True, options=Options(chunk_size=2))
     (folder / "line-9.jsonl").write_text('{"other": 1}\n')

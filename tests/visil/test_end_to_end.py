@@ -186,14 +186,14 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     assert "1 of them before" in done.stdout
     assert (folder / "part.jsonl").read_bytes() == whole
     refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume", "--method", "sequential")
-    assert "scored as visil|" in str(refused.exception)
+    assert "its signature is visil|" in str(refused.exception)
     refused = run(
         "score", source, "-o", folder / "part.jsonl", "--genai", vision_model, "--frames", "3", "--resume"
     )
-    assert "scored with 2 frames, this run takes 3" in str(refused.exception)
+    assert "|frames:3|" in str(refused.exception)
     write_pairs(source, read_lines(source)[::-1])
     refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume")
-    assert "line 1: id 0 is not that of the same line" in str(refused.exception)
+    assert "line 1: id 0, where the input has 1" in str(refused.exception)
     assert (folder / "part.jsonl").read_bytes() == whole
 
 

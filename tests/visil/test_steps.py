@@ -243,11 +243,11 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert visil(name, source, "-o", part, "--vllm", url, "--resume").exit_code == 1
         assert len(log) == asked
         other = visil(name, source, "-o", part, "--stepping", url, "--resume")
-    assert "line 1: made by visil|step:" in str(other.exception)
+    assert "line 1: its signature is visil|step:" in str(other.exception)
     write_pairs(source, read_lines(source)[::-1])
     with fake.serve(Writing) as (url, log):
         other = visil(name, source, "-o", part, "--vllm", url, "--resume")
-    assert "line 1: id 0 is not that of the same video" in str(other.exception)
+    assert "line 1: id 0, where the input has 4" in str(other.exception)
 
 
 def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from vcs_runtime.cli.score import (
 )
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.pairs import InputPair, count_pairs
+from vcs_runtime.jobs.score_files import is_scores
 from vcs_runtime.report import HtmlReport, pdf
-from vcs_runtime.report.sources import is_scores, report_pairs, report_scores
+from vcs_runtime.report.sources import report_pairs, report_scores
 from vcs_runtime.scoring.explanation import Thresholds, explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.scorer import Scorer

@@ -27,8 +27,8 @@ from vcs_runtime.cli.visil_model import (
 )
 from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.experiments.lexical import need
+from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.visil import job, plots, probing
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
@@ -211,7 +211,7 @@ def correlate_command(
         for part in parts
     }
     x, y, videos, failed = [], [], [], 0
-    for number, row in enumerate(read_jsonl(answers), 1):
+    for number, row in read_jsonl(answers):
         place = f"{answers} line {number}"
         if isinstance(row, dict) and "error" in row:  # a video that `visil answer` could not use
             failed += 1

@@ -10,8 +10,8 @@ import numpy as np
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError, unknown_choice
-from vcs_runtime.experiments.datasets import read_jsonl
 from vcs_runtime.experiments.statistics import RESAMPLES, SEED, Difference, paired_difference
+from vcs_runtime.jobs.score_files import read_scores
 
 
 @dataclass(frozen=True)
@@ -78,28 +78,18 @@ def compare(
 
 def _read(path: Path, score: str) -> tuple[dict[str, float], str, list[str]]:
     """The scores by id, the file's signature, and the ids that could not be scored."""
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     failed: list[str] = []
-    lines: set[str] = set()
-    for number, row in enumerate(read_jsonl(path), 1):
-        if not isinstance(row, dict) or not {"id", "signature"} <= row.keys():
-            raise InputError(f"{path} line {number}: no line of a score file (`vcs-runtime score -o`)")
-        name = str(row["id"])
-        lines.add(str(row["signature"]))
-        if name in found or name in failed:
-            raise InputError(f"{path} line {number}: id {name} is there twice")
+    signature = ""
+    for place, row in read_scores(path, (score,)):
+        name, signature = str(row["id"]), str(row["signature"])
+        if name in scores or name in failed:
+            raise InputError(f"{place}: id {name} is there twice")
         if "error" in row:
             failed.append(name)
-            continue
-        value = row.get(score)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-            raise InputError(f"{path} line {number}: {score!r} is {value!r}, not a number")
-        found[name] = float(value)
-    if len(lines) > 1:
-        raise InputError(f"{path}: lines of several signatures: {' and '.join(sorted(lines))}")
-    if not lines:
-        raise InputError(f"{path}: it holds no scores")
-    return found, lines.pop(), failed
+        else:
+            scores[name] = float(row[score])
+    return scores, signature, failed
 
 
 def _plain(value: Any) -> Any:

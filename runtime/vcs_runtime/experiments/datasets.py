@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
+from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.text.cleaning import check_text
 
 POSITIONS = ("beginning", "middle", "end", "random")
@@ -273,7 +274,7 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
     """
     videos = []
     raters = 0
-    for number, row in enumerate(read_jsonl(path), 1):
+    for number, row in read_jsonl(path):
         place = f"{path} line {number}"
         if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
             raise InputError(
@@ -315,11 +316,8 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
 
     A text may be a list of texts (several references). What is empty, or there twice, is a problem.
     """
-    rows = read_jsonl(path) if path.suffix == ".jsonl" else read_json(path)
-    if isinstance(rows, dict):
-        rows = [{"id": name, "text": text} for name, text in rows.items()]
     found: dict[str, str | list[str]] = {}
-    for number, row in enumerate(rows if isinstance(rows, list) else (), 1):
+    for number, row in read_jsonl(path) if path.suffix == ".jsonl" else _entries(read_json(path)):
         key = next((k for k in ("reference", "summary", "text") if isinstance(row, dict) and k in row), None)
         if key is None or "id" not in row:
             raise InputError(
@@ -341,6 +339,12 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
     return found
 
 
+def _entries(value: Any) -> Iterator[tuple[int, Any]]:
+    if isinstance(value, dict):
+        value = [{"id": name, "text": text} for name, text in value.items()]
+    return enumerate(value if isinstance(value, list) else (), 1)
+
+
 def read_json(path: Path) -> Any:
     """A JSON file. Raises InputError naming it."""
     try:
@@ -349,24 +353,6 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
-
-
-def read_jsonl(path: Path) -> list[Any]:
-    """The values of a JSONL file. Raises InputError naming the line."""
-    try:
-        lines = path.read_text("utf-8-sig").split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}") from None
-    values = []
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                values.append(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} line {number}: not JSON: {error}") from None
-    return values
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.errors import InputError, TextError
+from vcs_runtime.errors import TextError
 from vcs_runtime.experiments.datasets import Problems
 from vcs_runtime.experiments.results import write_pairs
 from vcs_runtime.experiments.scoring import Job, Metrics
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.jsonl import run_resumable
 from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
@@ -31,47 +33,54 @@ class Output:
 def run_jobs(
     jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems
 ) -> dict[str, dict[str, float]]:
-    """Score `jobs`, append a line each to `pairs.jsonl`, and write `pairs.csv`; returns the scores by id,
-    without what failed.
+    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`.
 
-    Resuming goes on behind the last whole line, which must be of the same jobs and the same signature.
-    Raises InputError as `jobs.run.score_file` does.
+    Parameters
+    ----------
+    jobs
+        The texts to score, with unique ids.
+    metrics
+        What scores them.
+    out
+        Where the files go, and whether they are continued.
+    problems
+        Learns of each job that cannot be scored.
+
+    Returns
+    -------
+    dict
+        The scores by id and column, without the jobs that failed.
+
+    Raises
+    ------
+    InputError
+        The output cannot be used, or was written for other jobs or with another signature.
     """
-    found: dict[str, dict[str, float]] = {}
-    path = out.folder / "pairs.jsonl"
+    scores: dict[str, dict[str, float]] = {}
 
-    def keep(record: dict[str, Any]) -> None:
+    def collect(job: Job, record: dict[str, Any], resumed: bool) -> None:
         if "error" in record:
-            problems.add(f"{record['id']}: {record['error']}: not scored")
+            problems.add(f"{job.id}: {record['error']}: not scored")
         else:
-            found[record["id"]] = {name: record[name] for name in metrics.columns}
+            scores[job.id] = {name: record[name] for name in metrics.columns}
 
-    with contextlib.ExitStack() as stack:
-        lines = stack.enter_context(OutputFile(path, resume=out.resume, overwrite=out.overwrite))
-        done = 0
-        for number, record in enumerate(lines.records() if out.resume else (), 1):
-            if (
-                record["signature"] != metrics.signature
-                or number > len(jobs)
-                or record["id"] != jobs[number - 1].id
-            ):
-                raise InputError(
-                    f"{path} line {number}: {record['id']}, {record['signature']}: of another run; "
-                    "resume with the same data and options, or use --overwrite"
-                )
-            keep(record)
-            done = number
-        advance = stack.enter_context(progress_bar(len(jobs), unit="texts", done=done))
-        for start in range(done, len(jobs), _BLOCK):
-            block = jobs[start : start + _BLOCK]
-            records = [
+    run_resumable(
+        out.folder / "pairs.jsonl", iter(jobs), len(jobs), partial(_score_blocks, metrics), collect,
+        identify=attrgetter("id"), resume=out.resume, overwrite=out.overwrite,
+        signatures=lambda _, record: (record.get("signature"), metrics.signature),
+        bar=partial(progress_bar, unit="texts"),
+    )  # fmt: skip
+    write_pairs(out.folder, scores, metrics.columns)
+    return scores
+
+
+def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[Job, dict[str, Any]]]]:
+    while block := list(islice(jobs, _BLOCK)):
+        yield [
+            (
+                job,
                 {"id": job.id, "signature": metrics.signature}
-                | ({"error": str(scores)} if isinstance(scores, TextError) else scores)
-                for job, scores in zip(block, metrics.score(block), strict=True)
-            ]
-            lines.append(records)
-            for record in records:
-                keep(record)
-            advance(len(block))
-    write_pairs(out.folder, found, metrics.columns)
-    return found
+                | ({"error": str(scores)} if isinstance(scores, TextError) else scores),
+            )
+            for job, scores in zip(block, metrics.score(block), strict=True)
+        ]

@@ -7,13 +7,14 @@ A pair whose *text* cannot be scored is none of this module's business: its Resu
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.util.extras import require
 
 _KEYS = ("reference", "generated")
 # csv refuses fields over 128 KiB unless told otherwise; what is too long is for the scorer to say.
@@ -82,19 +83,7 @@ def _pair(place: str, row: Any) -> InputPair:
 
 
 def _read_jsonl(path: Path) -> Iterator[tuple[str, Any]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode())
-            except UnicodeDecodeError as error:
-                raise _RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
-            except (ValueError, RecursionError) as error:
-                raise _RowError(f"line {number}: not JSON: {error}") from None
-            yield f"line {number}", row
+    return ((f"line {number}", row) for number, row in read_jsonl(path))
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
@@ -114,11 +103,8 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError(f"{path}: reading Parquet needs `vcs-runtime[parquet]`") from None
+    pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
+    pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(file.schema_arrow.names, "schema")

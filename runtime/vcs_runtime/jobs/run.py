@@ -1,13 +1,7 @@
-"""Long jobs: pairs from a file, one line of JSON a pair to another, resumable at any moment.
-
-The output holds finished pairs in the order of the input, and only whole lines: a block of lines is appended
-at once and synced; a write that fails is taken back. So whatever stops a job (Ctrl-C, kill -9, a full disk)
-costs at most the block in flight, and `resume` goes on behind the last whole line.
-"""
+"""Scoring a file of pairs: one line of JSON a pair in the output, resumable at any moment."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.jsonl import run_resumable
 from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options
@@ -25,7 +19,7 @@ from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import progress_bar
 
 Block = list[tuple[InputPair, dict[str, Any]]]
-"""Pairs with the records that the output has of them."""
+"""Pairs with their lines of the output."""
 
 
 def score_file(
@@ -39,19 +33,44 @@ def score_file(
     report_failure: Callable[[str], None] = lambda message: None,
     progress: bool = True,
 ) -> Summary:
-    """Score the pairs of `source` and append one JSON line a pair to `output` (None: only the summary).
+    """Score the pairs of a file, and append one line of JSON a pair to an output.
 
-    The whole input is checked before the first pair is scored. An `output` that holds anything is refused
-    unless `resume` (go on behind its last whole line) or `overwrite` is given. `report_failure` is called
-    with a line for every pair that cannot be scored.
+    The whole input is checked before the first pair is scored. What was written before an error stays.
 
-    Raises InputError naming the file and the line; DeviceError, CacheError, BundleError as the scorer does.
-    What was written before an error stays.
+    Parameters
+    ----------
+    scorer
+        Scores the pairs.
+    source
+        A file of pairs, as for `read_pairs`.
+    output
+        The output, as JSONL; None: only the summary is computed.
+    options
+        How pairs are scored.
+    resume
+        Continue the output after its last whole line.
+    overwrite
+        Delete what the output holds. An output that holds anything is refused without `resume` and
+        `overwrite`.
+    report_failure
+        Is called with a message for every pair that cannot be scored.
+    progress
+        Whether a terminal shows a progress bar.
+
+    Returns
+    -------
+    Summary
+        The statistics of all pairs, those of earlier runs included.
+
+    Raises
+    ------
+    InputError
+        The input or the output cannot be used. The message names the file and the line.
+    DeviceError, CacheError, BundleError
+        As the scorer raises them.
     """
-    score = partial(_score_blocks, scorer, options=options)
-    line = scorer.signature_for(options)
     return run_blocks(
-        score, source, output, line,
+        partial(_score_blocks, scorer, options=options), source, output, scorer.signature_for(options),
         resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
     )  # fmt: skip
 
@@ -60,78 +79,57 @@ def run_blocks(
     score: Callable[[Iterator[InputPair]], Iterator[Block]],
     source: Path,
     output: Path | None,
-    line_signature: str,
+    signature: str,
     *,
     resume: bool = False,
     overwrite: bool = False,
     report_failure: Callable[[str], None] = lambda message: None,
     progress: bool = True,
 ) -> Summary:
-    """`score_file` with another scorer: `score` gives the pairs that are left back in order, in blocks.
+    """Do what `score_file` does, with a function in place of the scorer.
 
-    line_signature  that of all records
+    Parameters
+    ----------
+    score
+        Takes the pairs that are left, and yields them in order, in blocks, with their lines.
+    source, output, resume, overwrite, report_failure, progress
+        As for `score_file`.
+    signature
+        The signature of all lines.
+
+    Returns
+    -------
+    Summary
+        As for `score_file`.
     """
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(line_signature)
+    summary = Summary(signature)
+
+    def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
+        summary.add(record)
+        summary.resumed += resumed
+        if "error" in record:
+            name = f" (id {pair.id})" if pair.id is not None else ""
+            report_failure(f"{source} {pair.place}{name}: {record['error']}")
+
     started = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        lines = (
-            stack.enter_context(OutputFile(output, resume=resume, overwrite=overwrite)) if output else None
-        )
-        pairs = read_pairs(source)
-        if lines and resume:
-            for record, pair in _finished(lines, pairs, source, line_signature):
-                summary.add(record)
-                summary.resumed += 1
-                _report(record, pair, source, report_failure)
-        advance = stack.enter_context(progress_bar(total, enabled=progress, done=summary.resumed))
-        for block in score(pairs):
-            if lines:
-                lines.append(record for _, record in block)
-            for pair, record in block:
-                summary.add(record)
-                _report(record, pair, source, report_failure)
-            advance(len(block))
+    run_resumable(
+        output, read_pairs(source), total, score, count,
+        identify=attrgetter("name"), signatures=lambda _, record: (record.get("signature"), signature),
+        resume=resume, overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
+    )  # fmt: skip
     summary.seconds = time.monotonic() - started
     return summary
 
 
 def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
-    """Score the pairs; yield them with their records in the blocks in which the scorer finishes them."""
+    """Pairs with their lines, in the blocks in which the scorer finishes them."""
     for block in scorer.stream(pairs, attrgetter("texts"), options):
         yield [(pair, record_of(pair, result)) for pair, result, _ in block]
 
 
 def record_of(pair: InputPair, result: Result) -> dict[str, Any]:
-    """What the output says of a pair."""
+    """Make the output's line of a pair."""
     return {"id": pair.name, **result.to_dict()}
-
-
-def _report(record: dict[str, Any], pair: InputPair, source: Path, report: Callable[[str], None]) -> None:
-    if "error" in record:
-        name = f" (id {pair.id})" if pair.id is not None else ""
-        report(f"{source} {pair.place}{name}: {record['error']}")
-
-
-def _finished(
-    lines: OutputFile, pairs: Iterator[InputPair], source: Path, line_signature: str
-) -> Iterator[tuple[dict[str, Any], InputPair]]:
-    """The records that are there already, each with its pair, taken off the front of `pairs`."""
-    for number, record in enumerate(lines.records(), 1):
-        place = f"{lines.path} line {number}"
-        if record.get("signature") != line_signature:
-            raise InputError(
-                f"{place}: scored as {record.get('signature')}, this run is {line_signature}: "
-                "resume with the same options, or use another output"
-            )
-        pair = next(pairs, None)
-        if pair is None:
-            raise InputError(f"{place}: the output has more lines than {source} has pairs")
-        if record.get("id") != pair.name:
-            raise InputError(
-                f"{place}: id {record.get('id')!r}, but {source} {pair.place} is {pair.name!r}: "
-                "this is the output of another input"
-            )
-        yield record, pair

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import read_records
+from vcs_runtime.jobs.jsonl import check_signature
+from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
@@ -74,7 +75,8 @@ def score_shards(
     started = monotonic()
     finished: set[str | int] = set()
     for path in sorted(folder.glob("*.jsonl")):
-        for record in read_records(path):
+        for place, record in read_scores(path):
+            check_signature(place, record["signature"], summary.signature or record["signature"])
             if record["id"] not in finished:
                 summary.add(record)
                 finished.add(record["id"])
@@ -113,8 +115,7 @@ class _WriteShard(ScoreBatch):
         self._id = shards["id"]
         self._finished = import_ray().get(shards["finished"])
         line, _, _ = self.about()
-        if shards["expected"] not in ("", line):
-            raise InputError(f"{self._folder}: scored as {shards['expected']}, this run is {line}")
+        check_signature(self._folder, shards["expected"] or line, line)
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
         if self._id not in batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import read_records
+from vcs_runtime.jobs.jsonl import check_signature, read_records
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.run import Block
+from vcs_runtime.util.atomic import write_whole
 
 # A shard is what a scorer takes at a time: its batches are then as full as in one process.
 _SHARD_CHARACTERS = 200_000
@@ -96,14 +96,15 @@ class Kept:
         return files
 
     def _load(self, file: Path, first: InputPair, pairs: Iterator[InputPair]) -> Part:
-        records = list(read_records(file))
-        part = Part([first, *islice(pairs, len(records) - 1)], records)
-        if len(part.pairs) < len(records):
+        lines = list(read_records(file, ("id", "signature")))
+        part = Part([first, *islice(pairs, len(lines) - 1)], [record for _, record in lines])
+        if len(part.pairs) < len(lines):
             raise InputError(f"{file}: it has more lines than the input has pairs from {first.place} on")
-        for number, (pair, record) in enumerate(zip(part.pairs, records, strict=True), 1):
-            if (there := (record["id"], record["signature"])) != (here := (pair.name, self._signature)):
+        for pair, (place, record) in zip(part.pairs, lines, strict=True):
+            check_signature(place, record["signature"], self._signature)
+            if record["id"] != pair.name:
                 raise InputError(
-                    f"{file} line {number}: scored as {there}, this run is {here}: delete the folder"
+                    f"{place}: id {record['id']!r}, where the input has {pair.name!r}: delete the folder"
                 )
         return part
 
@@ -113,16 +114,11 @@ def write_shard(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
     Raises InputError naming the file.
     """
-    # Two actors that were given the same pairs, one of them thought dead, must not write one file.
-    unfinished = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        # Under names of their own until then: two actors that were given the same pairs, one of them thought
+        # dead, must not write one file.
+        write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 

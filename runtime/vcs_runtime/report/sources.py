@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest, nsmallest
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vcs_numba import Scores
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import read_records
 from vcs_runtime.jobs.pairs import InputPair, read_pairs
+from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring.explanation import Thresholds, explain
@@ -22,39 +19,6 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.scorer import Scorer
 
 Advance = Callable[[int], None]
-
-
-def is_scores(path: Path) -> bool:
-    """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
-    if path.suffix.lower() in (".csv", ".parquet"):
-        return False
-    try:
-        with path.open("rb") as file:
-            row = json.loads(file.readline())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
-
-
-def read_scores(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a score file, one at a time. Raises InputError naming the line.
-
-    All must be of one signature: scores of several cannot be put beside each other.
-    """
-    line_signature = None
-    records = read_records(path, "no line of a score file (`vcs-runtime score -o`)")
-    for number, row in enumerate(records, 1):
-        place = f"{path} line {number}"
-        if line_signature is not None and row["signature"] != line_signature:
-            raise InputError(f"{place}: scored as {row['signature']}, the lines before as {line_signature}")
-        line_signature = row["signature"]
-        for name in Scores._fields if "error" not in row else ():
-            value = row.get(name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise InputError(f"{place}: {name!r} is {value!r}, not a number")
-        yield row
 
 
 def report_pairs(
@@ -85,7 +49,7 @@ def report_scores(
     for number, path in enumerate(files):
         name = path.stem if names.count(path.stem) == 1 else str(path)
         made: dict[Any, int] = {}
-        first = next(read_scores(path))
+        _, first = next(read_scores(path))
         if scorer and report:
             ours = scorer.signature_for(options)
             if first["signature"] != ours:
@@ -105,7 +69,7 @@ def report_scores(
                 made[pair.name] = report.add(explain(result, evidence, options.params, thresholds), title)
                 advance(1)
         systems.begin(name, first["signature"])
-        for row in read_scores(path):
+        for _, row in read_scores(path):
             systems.add(row["id"], row, made.get(row["id"]))
     return systems
 
@@ -114,7 +78,7 @@ def _extremes(path: Path, count: int) -> dict[Any, float]:
     """The ids of the pairs that scored lowest and highest, with their VCS."""
     scored = [
         (float(row["vcs"]), number, row["id"])
-        for number, row in enumerate(read_scores(path))
+        for number, (_, row) in enumerate(read_scores(path))
         if "error" not in row
     ]
     return {name: vcs for vcs, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}

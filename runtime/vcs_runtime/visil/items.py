@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.visil.frames import VideoFile, uniform
 from vcs_runtime.visil.logprobs import Image
 from vcs_runtime.visil.score import Summary, Video
@@ -133,27 +133,15 @@ class Item:
 def read_items(path: Path) -> Iterator[Item]:
     """The lines of a JSONL file, one at a time. Raises InputError naming the line."""
     seen = set()
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                place = f"{path} line {number}"
-                try:
-                    row = json.loads(line.decode("utf-8-sig"))
-                except (ValueError, RecursionError) as error:
-                    raise InputError(f"{place}: not JSON: {error}") from None
-                name = row.get("id") if isinstance(row, dict) else None
-                if isinstance(name, bool) or not isinstance(name, str | int):
-                    raise InputError(
-                        f"{place}: an object with an 'id', a string or a whole number, was expected"
-                    )
-                if name in seen:
-                    raise InputError(f"{place}: id {name!r} is there twice")
-                seen.add(name)
-                yield Item(place, path.parent, row)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    for number, row in read_jsonl(path):
+        place = f"{path} line {number}"
+        name = row.get("id") if isinstance(row, dict) else None
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise InputError(f"{place}: an object with an 'id', a string or a whole number, was expected")
+        if name in seen:
+            raise InputError(f"{place}: id {name!r} is there twice")
+        seen.add(name)
+        yield Item(place, path.parent, row)
 
 
 def _text(value: Any, place: str) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.experiments.datasets import read_jsonl
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.jsonl import Record, read_records, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.items import Item, read_items
@@ -35,44 +35,80 @@ def run(
     choose_keywords: bool = False, resume: bool = False, overwrite: bool = False,
     report: Callable[[str], None] = lambda message: None, progress: bool = True,
 ) -> Summary:  # fmt: skip
-    """Score the summaries of every video of `source`; append a JSON line a video to `output`.
+    """Score the summaries of every video of a file, and append a line of JSON a video to an output.
 
-    frames           of a video file, taken uniformly
-    drop_missing     leave out keywords that are not in the caption, with a line to `report`
-    choose_keywords  choose them without a model where a line has none
+    A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
+    input is checked before the first video is scored.
 
-    A video whose texts or images cannot be used gets a line with an `error`, and a line to `report`; the
-    others go on. Raises ModelError where the model fails: what was written stays. InputError names the line.
+    Parameters
+    ----------
+    model
+        The model that scores.
+    source
+        The videos, as JSONL (docs/visil.md).
+    output
+        The output, as JSONL.
+    options
+        How summaries are scored.
+    frames
+        Number of frames of a video file, taken uniformly.
+    drop_missing
+        Leave out keywords that are not in the caption, with a message to `report`.
+    choose_keywords
+        Choose keywords without a model where a line has none.
+    resume, overwrite
+        As for `jobs.jsonl.OutputFile`.
+    report
+        Is called with a message for every video that cannot be scored, and every word that is left out.
+    progress
+        Whether a terminal shows a progress bar.
+
+    Returns
+    -------
+    Summary
+        How many videos were scored.
+
+    Raises
+    ------
+    InputError
+        The input or the output cannot be used. The message names the file and the line.
+    ModelError
+        The model fails. What was written stays.
     """
     total, own = 0, ""
     for item in read_items(source):  # the whole file is checked first
         total += 1
-        if any(f"|model:{model.fingerprint}|" in by for by in item.made.values()):
+        if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values()):
             own = own or item.place
     if own:
         report(f"{own}: made by the model that scores, which favours it: take another (docs/visil.md)")
     if not total:
         raise InputError(f"{source}: it holds no videos")
     summary = Summary()
-    with OutputFile(output, resume=resume, overwrite=overwrite) as lines:
-        items = read_items(source)
-        done = list(_finished(lines, items, model, options, frames)) if resume else []
-        summary.resumed = len(done)
-        with progress_bar(total, enabled=progress, done=len(done), unit="videos") as advance:
-            fresh = (
-                (_record(item, model, options, frames, drop_missing, choose_keywords), item) for item in items
-            )
-            for record, item in chain(done, fresh):
-                if summary.scored + summary.failed >= summary.resumed:
-                    lines.append([record])
-                    advance(1)
-                for word in record.get("dropped", ()):
-                    report(f"{item.place}: keyword {word!r} is not in the caption: left out")
-                if "error" in record:
-                    summary.failed += 1
-                    report(f"{item.place}: {record['error']}")
-                else:
-                    summary.scored += 1
+
+    def count(item: Item, record: Record, resumed: bool) -> None:
+        summary.resumed += resumed
+        for word in record.get("dropped", ()):
+            report(f"{item.place}: keyword {word!r} is not in the caption: left out")
+        if "error" in record:
+            summary.failed += 1
+            report(f"{item.place}: {record['error']}")
+        else:
+            summary.scored += 1
+
+    def signatures(item: Item, record: Record) -> tuple[Any, str]:
+        return record.get("signature"), options.signature(
+            model.fingerprint, _frames_again(item, record, frames)
+        )
+
+    run_resumable(
+        output, read_items(source), total,
+        lambda items: (
+            [(item, _record(item, model, options, frames, drop_missing, choose_keywords))] for item in items
+        ),
+        count, identify=attrgetter("id"), signatures=signatures, resume=resume, overwrite=overwrite,
+        bar=partial(progress_bar, enabled=progress, unit="videos"),
+    )  # fmt: skip
     return summary
 
 
@@ -99,22 +135,12 @@ def _record(
     }  # fmt: skip
 
 
-def _finished(
-    lines: OutputFile, items: Iterator[Item], model: LogProbs, options: Options, frames: int
-) -> Iterator[tuple[dict[str, Any], Item]]:
-    """The records that are there already, each with its item, taken off the front of `items`."""
-    for number, record in enumerate(lines.records(), 1):
-        place = f"{lines.path} line {number}"
-        expected = options.signature(model.fingerprint, record.get("frames", 0))
-        if record["signature"] != expected:
-            raise InputError(f"{place}: scored as {record['signature']}, this run is {expected}")
-        item = next(items, None)
-        if item is None or record["id"] != item.id:
-            raise InputError(f"{place}: id {record['id']!r} is not that of the same line of the input")
-        there = record.get("frames", frames)
-        if there != frames and "frames" not in item.row and there != len(uniform(item.file.frames, frames)):
-            raise InputError(f"{place}: scored with {there} frames, this run takes {frames}")
-        yield record, item
+def _frames_again(item: Item, record: Record, frames: int) -> int:
+    """Number of frames that this run would score an item with, given its line in the output."""
+    earlier: int = record.get("frames", 0)
+    if "error" in record or "frames" in item.row or earlier == frames:
+        return earlier
+    return len(uniform(item.file.frames, frames))
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -122,25 +148,23 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
 
     Raises InputError: no such file, no scores, or scores of several models or options.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
-    lines = set()
-    for number, row in enumerate(read_jsonl(path), 1):
-        place = f"{path} line {number}"
-        if not isinstance(row, dict) or not {"id", "signature"} <= row.keys():
-            raise InputError(f"{place}: no line of `vcs-runtime visil score -o`")
+    scores: dict[str, list[dict[str, Any]]] = {}
+    signatures = set()
+    otherwise = "no line of `vcs-runtime visil score -o`"
+    for place, row in read_records(path, ("id", "signature"), otherwise):
         if "error" in row:
             continue
-        if str(row["id"]) in found:
-            raise InputError(f"{place}: id {row['id']} is there twice")
-        lines.add(
-            "|".join(field for field in str(row["signature"]).split("|") if not field.startswith("frames:"))
-        )
-        found[str(row["id"])] = row["summaries"]
-    if len(lines) > 1:
-        raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(lines))}")
+        name = str(row["id"])
+        if name in scores:
+            raise InputError(f"{place}: id {name} is there twice")
+        fields = str(row["signature"]).split("|")
+        signatures.add("|".join(field for field in fields if not field.startswith("frames:")))
+        scores[name] = row["summaries"]
+    if len(signatures) > 1:
+        raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}")
     with contextlib.suppress(KeyError, TypeError):
-        if found and all(
-            {"name", "visil", "tokens"} <= part.keys() for parts in found.values() for part in parts
+        if scores and all(
+            {"name", "visil", "tokens"} <= part.keys() for parts in scores.values() for part in parts
         ):
-            return found
+            return scores
     raise InputError(f"{path}: it holds no scores")

@@ -7,14 +7,13 @@ fingerprint and to every byte of its question.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import CacheError, InputError, ModelError
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.jsonl import OutputFile, read_jsonl
 from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
 
 
@@ -126,19 +125,15 @@ class Recorder:
 
 def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
     """The fingerprint, and the answers by key; of whole lines."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    fingerprint, answers = None, {}
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+    fingerprint: str | None = None
+    answers: dict[str, Any] = {}
+    for number, record in read_jsonl(path, skip_torn=True):
         try:
-            record = json.loads(line)
-            if number == 1:
+            if fingerprint is None:
                 fingerprint = str(record["model"])
             else:
                 answers[record["key"]] = record
-        except (ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             raise InputError(f"{path} line {number}: this is no record of answers") from None
     return fingerprint, answers
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.experiments.datasets import read_jsonl
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.jsonl import Record, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.items import MADE, Item, read_items
 
@@ -58,63 +58,80 @@ class Step:
         """Whether an output's line holds what the step makes."""
         return "error" not in row if self.field is None else self.field in row
 
-    def made_by(self, item: Item) -> Any:
-        """The signature that an output's line bears, if any."""
-        return item.row.get("signature") if self.field is None else item.made.get(self.field)
+    def signatures(self, item: Item, record: Record) -> tuple[Any, Any]:
+        """The signature that an output's line bears, and the one that this step would give it.
+
+        They are the same where the line needed no step, or the step failed.
+        """
+        expected = self.signature(item.row)
+        if self.field is None:
+            return record.get("signature", expected), expected
+        made = record.get(MADE, {})
+        signature = made.get(self.field) if isinstance(made, dict) else made
+        if self.field in item.row or signature is None:
+            return expected, expected
+        return signature, expected
 
 
 def run(
     step: Step, source: Path, output: Path, *, resume: bool = False, overwrite: bool = False,
     report: Callable[[str], None] = lambda message: None, progress: bool = True,
 ) -> int:  # fmt: skip
-    """Do `step` for every video of `source`; append what it makes to `output`; how many videos failed.
+    """Do a step for every video of a file, and append what it makes to an output.
 
-    A video that cannot be used is named to `report`, the others go on. Raises ModelError where the model
-    fails: what was written stays. InputError names the line.
+    The whole input is checked before the first video. A video that cannot be used is named to `report`; the
+    others go on.
+
+    Parameters
+    ----------
+    step
+        What is done with each video.
+    source
+        The videos, as JSONL (docs/visil.md).
+    output
+        The output, as JSONL.
+    resume, overwrite
+        As for `jobs.jsonl.OutputFile`.
+    report
+        Is called with a message for every video that cannot be used.
+    progress
+        Whether a terminal shows a progress bar.
+
+    Returns
+    -------
+    int
+        How many videos failed, those of earlier runs included.
+
+    Raises
+    ------
+    InputError
+        The input or the output cannot be used. The message names the file and the line.
+    ModelError
+        The model fails. What was written stays.
     """
     total = sum(1 for _ in read_items(source))  # the whole file is checked first
     if not total:
         raise InputError(f"{source}: it holds no videos")
-    with OutputFile(output, resume=resume, overwrite=overwrite) as lines:
-        items = read_items(source)
-        done = list(_finished(step, output, items)) if resume else []
-        failed = done.count(False)
-        with progress_bar(total, enabled=progress, done=len(done), what=step.name, unit="videos") as advance:
-            for item in items:
-                try:
-                    made = step.lines(item)
-                except (TextError, InputError) as error:
-                    message = str(error).removeprefix(f"{item.place}: ")
-                    report(f"{item.place}: {message}")
-                    made = step.failed(item, message)
-                    failed += 1
-                lines.append(made)
-                advance(1)
-    return failed
+    failed = set()
 
+    def work(items: Iterator[Item]) -> Iterator[list[tuple[Item, Record]]]:
+        for item in items:
+            try:
+                records = step.lines(item)
+            except (TextError, InputError) as error:
+                message = str(error).removeprefix(f"{item.place}: ")
+                report(f"{item.place}: {message}")
+                records = step.failed(item, message)
+            yield [(item, record) for record in records]
 
-def _finished(step: Step, output: Path, items: Iterator[Item]) -> Iterator[bool]:
-    """Whether it succeeded, for each video whose lines are there already; these are taken off `items`."""
+    def count(item: Item, record: Record, resumed: bool) -> None:
+        if not step.succeeded(record):
+            failed.add(item.id)
 
-    def by_id(there: Item) -> Any:
-        return there.row.get("id")
-
-    for id_, group in groupby(_rows(output), by_id):
-        item = next(items, None)
-        succeeded = True
-        for there in group:
-            if item is None or id_ != item.id:
-                raise InputError(f"{there.place}: id {id_!r} is not that of the same video of the input")
-            by, expected = step.made_by(there), step.signature(item.row)
-            if step.field not in item.row and by not in (None, expected):
-                raise InputError(f"{there.place}: made by {by}, this run is {expected}")
-            succeeded &= step.succeeded(there.row)
-        yield succeeded
-
-
-def _rows(path: Path) -> Iterator[Item]:
-    for number, row in enumerate(read_jsonl(path), 1):
-        place = f"{path} line {number}"
-        if not isinstance(row, dict):
-            raise InputError(f"{place}: this is no line of an earlier run")
-        yield Item(place, path.parent, row)
+    run_resumable(
+        output, read_items(source), total, work, count,
+        identify=attrgetter("id"), signatures=step.signatures, several_lines=True,
+        resume=resume, overwrite=overwrite,
+        bar=partial(progress_bar, enabled=progress, what=step.name, unit="videos"),
+    )  # fmt: skip
+    return len(failed)

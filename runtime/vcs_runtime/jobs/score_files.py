@@ -1,0 +1,55 @@
+"""Score files, which `vcs-runtime score -o` writes: how they are recognised and read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vcs_numba import Scores
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
+
+
+def is_scores(path: Path) -> bool:
+    """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return False
+    _, row = next(read_jsonl(path), (0, None))
+    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
+
+
+def read_scores(path: Path, names: Sequence[str] = Scores._fields) -> Iterator[tuple[str, Record]]:
+    """Read the lines of a score file one at a time.
+
+    Parameters
+    ----------
+    path
+        The score file.
+    names
+        The scores that each line must have, unless it has an `error`.
+
+    Yields
+    ------
+    place, row
+        "FILE line N", for errors, and the line.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, holds no scores, or holds scores of several signatures: these cannot be
+        compared. The message names the line.
+    """
+    signature = None
+    fields = ("id", "signature")
+    for place, row in read_records(path, fields, "no line of a score file (`vcs-runtime score -o`)"):
+        if signature is not None and row["signature"] != signature:
+            raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
+        signature = row["signature"]
+        for name in names if "error" not in row else ():
+            value = row.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+        yield place, row
+    if signature is None:
+        raise InputError(f"{path}: it holds no scores")
