@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.py --tiny`: the script that measures a GPU runs on a CPU, and its two sides agree."""
+"""`benchmarks/gpu/measure.py --tiny`: the script that measures a GPU runs on a CPU, and its two sides agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu/measure.py"
 
 
 def test_the_dry_run_fails_nowhere_and_both_sides_give_the_same_vectors(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sections of `gpu.py`: memory, error, attention, engines."""
+"""Sections of `measure.py`: memory, error, attention, engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from gpu_work import Row, Unmeasured, Work, error_of
+from work import Row, Unmeasured, Work, error_of
 
 
 class _Used:
@@ -42,7 +42,7 @@ class _Used:
 
 
 def memory(work: Work) -> Iterator[Row]:
-    from gpu_model import texts
+    from random_model import texts
 
     from vcs_runtime.inference import device, session
 

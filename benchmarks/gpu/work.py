@@ -1,4 +1,4 @@
-"""What the sections of `gpu.py` work with."""
+"""What the sections of `measure.py` work with."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Work:
     """What a section works with: the model's size, its folders, the device, the time it has."""
 
     def __init__(self, folder: Path, tiny: bool, precision: str, seconds: float) -> None:
-        from gpu_model import size
+        from random_model import size
 
         self.folder, self.tiny, self.precision = folder, tiny, precision
         self.size = size(tiny)
@@ -68,7 +68,7 @@ class Work:
     def exact(self) -> tuple[list[str], Any]:
         """Short texts of the mix, and their vectors by PyTorch in float32."""
         import torch
-        from gpu_model import Original
+        from random_model import Original
 
         texts = self.texts("mix")[: 20 if self.tiny else 400]
         rows = self.ids(texts)
@@ -82,7 +82,7 @@ class Work:
         return [texts[i] for i in short], wanted
 
     def texts(self, kind: str, seed: int = 0) -> list[str]:
-        from gpu_model import texts
+        from random_model import texts
 
         return texts(self.size, kind, 600 if self.tiny else 200_000, seed)
 

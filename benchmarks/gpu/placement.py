@@ -1,6 +1,6 @@
 """What ONNX Runtime's own CUDA provider makes of a bundle's graphs, on a machine without a GPU.
 
-    python benchmarks/gpu_placement.py BUNDLE ... [--capability 9.0]
+    python benchmarks/gpu/placement.py BUNDLE ... [--capability 9.0]
 
 Needs `vcs-runtime[gpu]` (onnxruntime-gpu, without NVIDIA's packages) and a C compiler. The provider is the real one;
 NVIDIA's libraries are compiled here: they lend memory, copy it, and do nothing else. So the provider starts, takes or

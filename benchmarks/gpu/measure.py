@@ -1,10 +1,10 @@
 """What this runtime does on a GPU, of one size: builds what it needs, checks it, times it, in one call.
 
-    python benchmarks/gpu.py [--work DIR] [--minutes 9] [--only SECTION ...] [--precision fp16 bf16]
-    python benchmarks/gpu.py --tiny        # the same script on a CPU and a small model: that it runs, no figures
+    python benchmarks/gpu/measure.py [--work DIR] [--minutes 9] [--only SECTION ...] [--precision fp16 bf16]
+    python benchmarks/gpu/measure.py --tiny        # the same script on a CPU and a small model: that it runs, no figures
 
 Needs PyTorch and `vcs-runtime[gpu,export]`. Weights are random, in NV-Embed-v2's published layout and size (15.7 GB),
-made there; nothing is downloaded. The other side is the published forward pass in PyTorch (`gpu_model.py`).
+made there; nothing is downloaded. The other side is the published forward pass in PyTorch (`random_model.py`).
 
 Each section runs in a process of its own, so that its memory is its own, with a share of the time that is left.
 One that fails, or for which something is missing, is a line that says so; the rest goes on. Sections:
@@ -37,12 +37,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpu_checks import attention, engines, error, memory
-from gpu_forms import fp8, graphs
-from gpu_speed import machine, pairs, pytorch, sat, speed
-from gpu_work import Row, Unmeasured, Work
+from checks import attention, engines, error, memory
+from forms import fp8, graphs
+from speed import machine, pairs, pytorch, sat, speed
+from work import Row, Unmeasured, Work
 
-RESULTS = Path(__file__).parent / "results"
+sys.path.append(str(Path(__file__).parents[1]))  # `random_model` imports nv_embed_counts
+RESULTS = Path(__file__).parents[1] / "results"
 _KEEP = 60.0  # seconds that a section gets at least
 
 SECTIONS: dict[str, Callable[[Work], Iterator[Row]]] = {
@@ -141,7 +142,7 @@ def main() -> None:
     if arguments.child:
         child(arguments.child)
         return
-    from gpu_model import size, write_checkpoint
+    from random_model import size, write_checkpoint
 
     started = time.monotonic()
     with contextlib.ExitStack() as stack:

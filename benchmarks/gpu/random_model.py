@@ -1,4 +1,4 @@
-"""What `gpu.py` measures on: a random checkpoint of NV-Embed's structure, texts, and its forward pass in PyTorch.
+"""What `measure.py` measures on: a random checkpoint of NV-Embed's structure, texts, and its forward pass in PyTorch.
 
 The forward pass is written from the published formula (hidden states of a Mistral without causal mask, attention
 to trained latents, a gated layer, a mean), not from this repository's graphs: nothing is folded or reordered.

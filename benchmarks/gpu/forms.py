@@ -1,4 +1,4 @@
-"""Sections of `gpu.py`: forms of the same work that may pay on a GPU, FP8 and CUDA graphs."""
+"""Sections of `measure.py`: forms of the same work that may pay on a GPU, FP8 and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gpu_work import Row, Unmeasured, Work, error_of
+from work import Row, Unmeasured, Work, error_of
 
 from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError

@@ -1,4 +1,4 @@
-"""Sections of `gpu.py`: the machine, tokens and pairs a second, beside PyTorch and wtpsplit."""
+"""Sections of `measure.py`: the machine, tokens and pairs a second, beside PyTorch and wtpsplit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from gpu_work import Row, Unmeasured, Work
+from work import Row, Unmeasured, Work
 
 _SEGMENTER_LAYERS = 12
 
@@ -73,7 +73,7 @@ def speed(work: Work) -> Iterator[Row]:
 def pytorch(work: Work) -> Iterator[Row]:
     """Of the other side's own work, which is more a token than ours; compared by tokens a second."""
     import torch
-    from gpu_model import Original
+    from random_model import Original
 
     kind_of = torch.float32 if work.tiny else torch.bfloat16  # half precision is slow on a CPU
     for attention in ("eager", "sdpa", "unpadded"):
@@ -88,7 +88,7 @@ def pytorch(work: Work) -> Iterator[Row]:
 
 
 def pairs(work: Work) -> Iterator[Row]:
-    from gpu_model import pairs as make
+    from random_model import pairs as make
 
     from vcs_runtime import Scorer
 
