@@ -1,4 +1,4 @@
-"""`align`: every intermediate result of the metric, for reports and for a look at one pair."""
+"""`align`: every intermediate result of the metric, for reports and for inspecting one pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import checked_gas, not_finite, overflowing
+from vcs_numba.checks import checked_gas, not_finite_error, overflow_error
 from vcs_numba.combine import (
     LAS_PRECISION,
     NAS_D_PRECISION,
@@ -51,10 +51,18 @@ _TOTAL_PENALTY, _MAX_PENALTY, _NAS_D, _FLOOR, _CEILING, _ACTUAL, _NAS_L, _LIMIT,
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of every chunk of one orientation, one chunk behind the other (section 4).
+    """The candidates of every chunk of one orientation, chunk after chunk (docs/vcs.md, section 4).
 
-    Chunk i has the entries `offsets[i]` up to `offsets[i + 1]` of the other arrays. index: int64, ascending.
-    similarity: float64. distance: int64, chunks from the window, 0 inside.
+    Attributes
+    ----------
+    offsets
+        int64 (x + 1,). Chunk i has the entries `offsets[i]` up to `offsets[i + 1]` of the other arrays.
+    index
+        int64, ascending within a chunk: the position of the candidate on the other side.
+    similarity
+        float64, similarity to the candidate.
+    distance
+        int64, chunks between the candidate and the window, 0 inside.
     """
 
     offsets: Ints
@@ -63,7 +71,7 @@ class Candidates:
     distance: Ints
 
     def of(self, chunk: int) -> list[dict[str, Any]]:
-        """The candidates of one chunk as plain values."""
+        """Return the candidates of one chunk as plain values."""
         part = slice(int(self.offsets[chunk]), int(self.offsets[chunk + 1]))
         rows = zip(
             self.index[part].tolist(),
@@ -78,16 +86,56 @@ class Candidates:
 class Orientation:
     """One direction of the comparison: x chunks, each matched to a position of a timeline of length y.
 
-    Precision: the generated chunks on the reference's timeline; recall: the other way round. Arrays have x
-    entries, or x - 1 for segments; positions and lengths count chunks, from 0.
+    Precision places the generated chunks on the reference's timeline, recall the reference's chunks on the
+    generated timeline. Arrays have x entries, or x - 1 for segments. Positions and lengths count chunks,
+    from 0. Sections are those of docs/vcs.md.
+
+    Attributes
+    ----------
+    x, y
+        Number of chunks, and length of the timeline.
+    window_start, window_end
+        Mapping windows, half-open (section 3).
+    match, similarity
+        Position of the best match, and its similarity (section 4).
+    max_index, max_similarity
+        Position of the most similar chunk, and its similarity.
+    context_window, context_threshold
+        Width of the context band, and least similarity of a candidate.
+    reason
+        Why the match was chosen: one of `MATCH_REASONS`.
+    candidates
+        All candidates of each chunk.
+    distance, penalty
+        Offset of the match from its window in chunks, and its cost as a part of the timeline (section 6).
+    in_window
+        Whether the match lies in its window.
+    tolerated
+        Whether the match lies outside its window, but close enough to cost nothing.
+    in_lct_zone
+        The flag of the reference package. After a window it counts from the window's end, one chunk further
+        than the penalty does. So with a fractional tolerance it may be set where `tolerated` is not.
+    tolerance_height
+        Height in chunks that `lct` multiplies.
+    total_penalty, max_penalty
+        Sum of the penalties, and the largest sum possible.
+    segment_dy, segment_length, segment_method
+        Rise, length and method of each segment between consecutive matches (section 7); methods are the
+        values of `SEGMENT_METHODS`.
+    segment_limit, segment_limit_lct
+        How far a segment may rise to count, without and with the tolerance.
+    floor_path, ceiling_path
+        The rows that the shortest and the longest ideal line pass; empty for fewer than two chunks.
+    floor_length, ceiling_length, actual_length
+        Lengths of the shortest and the longest ideal line, and of the line through the matches.
+    las, nas_d, nas_l
+        This direction's part of the scores.
     """
 
     x: int
     y: int
-    #: Mapping windows, half-open (section 3).
     window_start: Ints
     window_end: Ints
-    #: Best matches (section 4): position, similarity, and what led to them.
     match: Ints
     similarity: Floats
     max_index: Ints
@@ -96,19 +144,14 @@ class Orientation:
     context_threshold: Floats
     reason: tuple[str, ...]
     candidates: Candidates
-    #: NAS-D (section 6): offset from the window in chunks; penalty as a part of the timeline.
     distance: Ints
     penalty: Floats
     in_window: Bools
-    #: Outside the window, but close enough to cost nothing.
     tolerated: Bools
-    #: The reference package's flag. Behind a window it counts from the window's end, one chunk further
-    #: than the penalty does, so with a fractional tolerance it may be set where `tolerated` is not.
     in_lct_zone: Bools
     tolerance_height: int
     total_penalty: float
     max_penalty: float
-    #: NAS-L (section 7): the segments between consecutive matches, and the three lines.
     segment_dy: Ints
     segment_length: Floats
     segment_method: tuple[str, ...]
@@ -119,32 +162,47 @@ class Orientation:
     floor_length: float
     ceiling_length: float
     actual_length: float
-    #: This direction's part of the scores.
     las: float
     nas_d: float
     nas_l: float
 
     @property
     def actual_path(self) -> Ints:
-        """The rows that the actual line passes: the matches."""
+        """The rows that the actual line passes, which are the matches."""
         return self.match
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Everything between a similarity matrix and its scores. `scores(gas)` gives these."""
+    """All intermediate results between a similarity matrix and its scores, which `scores(gas)` returns.
+
+    Attributes
+    ----------
+    n_ref, n_gen
+        Number of chunks of the reference and of the generated text.
+    params
+        Parameters of the metric.
+    precision, recall
+        The two directions of the comparison.
+    window_area, grid_area
+        Cells inside the windows, and cells of the grid (docs/vcs.md, section 8).
+    min_coverage
+        Least possible coverage of the grid by the windows.
+    regularizer
+        Value of the regulariser.
+    las, nas_d, nas_l, nas_f1, nas
+        The scores that need no GAS.
+    """
 
     n_ref: int
     n_gen: int
     params: Params
     precision: Orientation
     recall: Orientation
-    #: Regulariser (section 8): cells inside the windows, cells of the grid, least possible coverage, value.
     window_area: int
     grid_area: int
     min_coverage: float
     regularizer: float
-    #: Scores that need no GAS.
     las: float
     nas_d: float
     nas_l: float
@@ -153,9 +211,9 @@ class Alignment:
     _partial: Floats = field(repr=False, compare=False)
 
     def scores(self, gas: float) -> Scores:
-        """The scores of this pair with `gas`: those of `score_similarity`, bit for bit."""
+        """Return the scores of this pair with `gas`, bit for bit as `score_similarity` computes them."""
         out = self._partial.copy()
-        (_COMPLETE.call or _COMPLETE.load())(out, checked_gas(gas))
+        _COMPLETE.call(out, checked_gas(gas))
         return Scores._make(out.tolist())
 
 
@@ -178,10 +236,10 @@ def _explain(
     ceiling_path: Ints,
     out: Floats,
 ) -> None:
-    """Distance and line of one orientation with everything a report shows.
+    """Compute distance and line of one orientation with all intermediate results.
 
-    Reads `starts` to `values`, writes `bands` to `ceiling_path`, all in row `side`; `out` holds single
-    numbers.
+    Reads `starts` to `values` and writes `bands` to `ceiling_path`, all in row `side`. `out` receives the
+    single numbers.
     """
     for i in range(x):
         bands[side, i] = context_band(tops[side, i], params)
@@ -247,28 +305,42 @@ _COMPLETE: Final = Kernel(_complete, _PACKED, types.float64)
 
 
 def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignment:
-    """The windows, matches, penalties, segments and paths behind a pair's scores.
+    """Compute the windows, matches, penalties, segments and paths from which a pair's scores result.
 
-    similarity: as for `score_similarity`; the same values result, from the same kernels.
-    Raises ValueError that names the argument.
+    Parameters
+    ----------
+    similarity
+        Cosines (n_ref, n_gen), as for `score_similarity`. The same helpers compute the same values.
+    params
+        Parameters of the metric.
+
+    Returns
+    -------
+    Alignment
+        The intermediate results.
+
+    Raises
+    ------
+    ValueError
+        As for `score_similarity`; the message names the argument.
     """
     packed = checked_params(params).packed
     matrix, transposed = as_matrix(similarity, "similarity")
     matched = match_matrix(matrix, transposed, packed)
     if matched is None:
-        raise not_finite("similarity")
-    given = matrix.T if transposed else matrix
-    precision = _orientation(PRECISION, given.T, matched, params)
-    recall = _orientation(RECALL, given, matched, params)
+        raise not_finite_error("similarity")
+    rows = matrix.T if transposed else matrix
+    precision = _orientation(PRECISION, rows.T, matched, params)
+    recall = _orientation(RECALL, rows, matched, params)
     out = np.zeros(SCORE_COUNT)
     for side, part in ((PRECISION, precision), (RECALL, recall)):
         out[LAS_PRECISION + side] = part.las
         out[NAS_D_PRECISION + side] = part.nas_d
         out[NAS_L_PRECISION + side] = part.nas_l
     n_ref, n_gen = matched.n_ref, matched.n_gen
-    area = (_COMBINE.call or _COMBINE.load())(n_ref, n_gen, matched.starts, matched.ends, packed, out)
+    area = _COMBINE.call(n_ref, n_gen, matched.starts, matched.ends, packed, out)
     if not np.isfinite(out).all():
-        raise overflowing("similarity")
+        raise overflow_error("similarity")
     named = Scores._make(out.tolist())
     return Alignment(
         n_ref=n_ref,
@@ -290,13 +362,13 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
 
 
 def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: Params) -> Orientation:
-    """`lines`: (x, y), one line of similarities for each of the x chunks."""
+    """Collect the results of one orientation; `lines` (x, y) holds the similarities of each chunk."""
     x, y = lines.shape
     shape = matched.starts.shape
     distances, kinds, floor_path, ceiling_path = (np.zeros(shape, dtype=np.int64) for _ in range(4))
     bands, penalties, lengths = (np.zeros(shape) for _ in range(3))
     out = np.zeros(11)
-    (_EXPLAIN.call or _EXPLAIN.load())(
+    _EXPLAIN.call(
         side,
         x,
         y,
@@ -360,15 +432,15 @@ def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: P
 
 
 def _candidates(lines: npt.NDArray[Any], levels: Floats, starts: Ints, ends: Ints) -> Candidates:
-    """Every entry that reaches its line's level."""
+    """Collect every entry that reaches the level of its line."""
     chunk, index = np.nonzero(lines.astype(np.float64, copy=False) >= levels[:, np.newaxis])
     before = starts[chunk] - index
-    behind = index - (ends[chunk] - 1)
+    after = index - (ends[chunk] - 1)
     offsets = np.zeros(len(lines) + 1, dtype=np.int64)
     np.cumsum(np.bincount(chunk, minlength=len(lines)), out=offsets[1:])
     return Candidates(
         offsets=offsets,
         index=index.astype(np.int64),
         similarity=lines[chunk, index].astype(np.float64),
-        distance=np.maximum(np.maximum(before, behind), 0),
+        distance=np.maximum(np.maximum(before, after), 0),
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite, overflowing
+from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite_error, overflow_error
 from vcs_numba.combine import SCORE_COUNT
 from vcs_numba.jit import array, by_element, types
 from vcs_numba.matching import Floats, Similarities
@@ -20,14 +20,14 @@ from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, pair_scratch, sc
 from vcs_numba.threads import for_each, thread_count
 from vcs_numba.windows import Ints
 
-#: One record per pair: the fields of `Scores`, float64 each.
+#: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
 
-#: A matrix with this many values is scored where it lies; smaller ones are gathered into one array first.
+#: Matrices with at least this many values are scored in place; smaller ones are first gathered in one array.
 _LARGE: Final = 1 << 16
-#: At most about this many values are gathered at a time and thread: they stay in the core's cache.
+#: About how many values a thread gathers at a time at most: they stay in the core's cache.
 _GATHERED: Final = 1 << 17
-#: A share of work below this many values is not worth another thread.
+#: Least number of values for which another thread is worth while.
 _LEAST_SHARE: Final = 1 << 13
 
 _LOCAL: Final = threading.local()
@@ -46,7 +46,7 @@ def _score_gathered(
     out: Floats,
     statuses: Ints,
 ) -> None:
-    """Scores the pairs first..stop of matrices that lie one behind the other in `values`."""
+    """Score the pairs first..stop of matrices that lie one after the other in `values`."""
     longest = 1
     for k in range(first, stop):
         longest = max(longest, shapes[k, 0], shapes[k, 1])
@@ -81,13 +81,27 @@ def score_batch(
     gas: npt.ArrayLike,
     params: Params = DEFAULT_PARAMS,
 ) -> npt.NDArray[np.void]:
-    """Scores many pairs; each record equals `score_similarity` of its pair bit for bit.
+    """Score many pairs on all cores; each record equals `score_similarity` of its pair bit for bit.
 
-    similarities: n matrices (n_ref, n_gen), each of its own size, or one array (n, n_ref, n_gen); float32 or
-        float64.
-    gas: n cosines of the whole-text embeddings.
-    Returns (n,) records of SCORE_DTYPE in the order given: `result["vcs"]` is an (n,) float64 array.
-    Raises ValueError that names the argument and the index (`similarities[17]: ...`), for the first bad pair.
+    Parameters
+    ----------
+    similarities
+        n matrices (n_ref, n_gen), float32 or float64, each of its own size; or one array (n, n_ref, n_gen).
+    gas
+        n cosines of the embeddings of the whole texts.
+    params
+        Parameters of the metric.
+
+    Returns
+    -------
+    ndarray
+        n records of SCORE_DTYPE in the order of the matrices; `result["vcs"]` is float64 (n,).
+
+    Raises
+    ------
+    ValueError
+        A pair cannot be scored. The message names argument and index of the first one:
+        "similarities[17]: holds NaN or infinity".
     """
     packed = checked_params(params).packed
     try:
@@ -111,19 +125,18 @@ def score_batch(
             return
         values = _gathering_space(dtype, int(sizes[first:stop].sum()))
         np.concatenate(matrices[first:stop], axis=None, out=values)  # each flattened in C order
-        kernel = _SCORE_GATHERED[dtype.char]
-        (kernel.call or kernel.load())(values, shapes, first, stop, cosines, packed, out, statuses)
+        _SCORE_GATHERED[dtype.char].call(values, shapes, first, stop, cosines, packed, out, statuses)
 
     for_each(len(shares), score_share)
     bad = np.flatnonzero(statuses != OK)
     if bad.size:
         name = f"similarities[{bad[0]}]"
-        raise not_finite(name) if statuses[bad[0]] == NOT_FINITE else overflowing(name)
+        raise not_finite_error(name) if statuses[bad[0]] == NOT_FINITE else overflow_error(name)
     return out.view(SCORE_DTYPE).reshape(len(matrices))
 
 
 def _gathering_space(dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
-    """Room for `size` values, the thread's own and kept between calls.
+    """Return space for `size` values, which a thread reuses from call to call.
 
     The page faults of fresh memory would cost more than the scoring.
     """
@@ -135,25 +148,25 @@ def _gathering_space(dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
 
 
 def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
-    """`gas` as `count` float64 values, each a cosine."""
+    """Return `gas` as `count` float64 values, each a cosine."""
     try:
-        given = np.asarray(gas)
+        values = np.asarray(gas)
     except Exception as error:
         raise ValueError(f"gas: not an array of numbers: {error}") from error
-    if given.shape != (count,):
-        raise ValueError(f"gas: expected {count} values, one for each matrix, not shape {given.shape}")
-    if given.dtype.kind not in "fiu" and count:
-        raise ValueError(f"gas: expected numbers, not {given.dtype}")
-    cosines = np.ascontiguousarray(given, dtype=np.float64)
+    if values.shape != (count,):
+        raise ValueError(f"gas: expected {count} values, one for each matrix, not shape {values.shape}")
+    if values.dtype.kind not in "fiu" and count:
+        raise ValueError(f"gas: expected numbers, not {values.dtype}")
+    cosines = np.ascontiguousarray(values, dtype=np.float64)
     for k in np.flatnonzero(~(np.abs(cosines) <= 1.0)).tolist():
         checked_gas(float(cosines[k]), f"gas[{k}]")
     return cosines
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """(n, 2) int64 shapes. Replaces what is no float32 or float64 array of two axes among `matrices`."""
-    # Few Python operations for each pair, and cheap ones (a dtype's identity, not its hash): at 20 x 20 the
-    # kernel itself takes about a microsecond.
+    """Return the shapes, int64 (n, 2); `matrices` that are not float arrays of two axes are replaced."""
+    # Few and cheap Python operations for each pair (the identity of a dtype, not its hash): the kernel itself
+    # takes about a microsecond at 20 x 20.
     plain = set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
     sizes = list(map(_SHAPE, matrices)) if plain else []
     if not plain or set(map(len, sizes)) != {2}:
@@ -169,12 +182,12 @@ def _shapes(matrices: list[Any]) -> Ints:
 
 
 def _readable(matrix: Any, index: int) -> npt.NDArray[Any]:
-    kept, transposed = as_matrix(matrix, f"similarities[{index}]")
-    return kept.T if transposed else kept
+    readable, transposed = as_matrix(matrix, f"similarities[{index}]")
+    return readable.T if transposed else readable
 
 
 def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Runs of pairs (first, stop): about _GATHERED values each, a large matrix alone."""
+    """Divide the pairs into runs (first, stop) of about _GATHERED values; a large matrix is a run alone."""
     ends = np.cumsum(sizes)
     large = np.flatnonzero(sizes >= _LARGE)
     share = max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1

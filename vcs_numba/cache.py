@@ -1,10 +1,9 @@
-"""Where compiled kernels are kept: Numba's file cache, with three of its properties changed.
+"""The cache of compiled kernels: Numba's file cache, which differs in three points.
 
-- Numba checks only the source file of the kernel itself: a change in a helper's file would leave stale
-  machine code behind. Here the stamp covers every source file of the package.
-- Numba ignores a folder that it cannot write to. Here a read-only folder (a container image) is read all the
-  same.
-- Numba raises if no folder is writable at all. Here the kernel is compiled anew in each process instead.
+- Numba checks only the source file of the kernel itself, so a change in a helper's file would leave stale
+  machine code in the cache. Here the stamp covers every source file of the package.
+- Numba ignores a folder that it cannot write to. Here a read-only folder (in a container image) is read.
+- Numba raises an error if no folder is writable. Here each process compiles the kernel for itself.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core import caching
-
-from vcs_numba.jit import numba_config
+from numba.core import caching, config
 
 
 @cache
 def source_stamp() -> bytes:
-    """A digest of every source file of the package: what the cached machine code was made from."""
+    """Return a digest of every source file of the package, from which the cached machine code was made."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -31,19 +28,21 @@ def source_stamp() -> bytes:
 
 
 class _Stamped:
-    """Mixin for Numba's locators: stamped with the whole package; the folder need not be writable."""
+    """Mixin for Numba's locators: the stamp covers the whole package, the folder may be read-only."""
 
     def get_source_stamp(self) -> bytes:
+        """Return the stamp that a cache file must bear to be read."""
         return source_stamp()
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Make a locator for a function without the test whether its folder is writable."""
         return cls(py_func, py_file)  # type: ignore[call-arg]
 
 
 def _place(locator_name: str, function: Callable[..., Any]) -> Any:
-    """Numba's file cache for `function` in the folder that one of its locators names."""
-    # Up to Numba 0.61 these classes bear an underscore.
+    """Return Numba's file cache for `function` in the folder that one of Numba's locators names."""
+    # Up to Numba 0.61 the names of these classes start with an underscore.
     locator = getattr(caching, locator_name, None) or getattr(caching, f"_{locator_name}")
     stamped = type(locator_name, (_Stamped, locator), {})
     implementation = type(
@@ -53,32 +52,35 @@ def _place(locator_name: str, function: Callable[..., Any]) -> Any:
 
 
 class KernelCache(caching.NullCache):
-    """Reads from the first folder that holds the kernel, saves to the first that can be written.
+    """A cache that reads from the first folder with the kernel and saves to the first writable folder.
 
-    In this order: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the user's cache.
+    The order is: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the user's cache.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         locators = ["InTreeCacheLocator", "UserWideCacheLocator"]
-        if numba_config.CACHE_DIR:
+        if config.CACHE_DIR:  # type: ignore[attr-defined]
             locators.insert(0, "UserProvidedCacheLocator")
         self._places = [_place(locator, function) for locator in locators]
 
     @property
     def cache_path(self) -> str:
+        """The first of the folders."""
         path: str = self._places[0].cache_path
         return path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Read the machine code for a signature; None if no folder holds it."""
         for place in self._places:
-            # Whatever is unreadable, truncated or foreign is compiled anew.
+            # A file that is unreadable, truncated or foreign counts as missing: the kernel is compiled again.
             with contextlib.suppress(Exception):
-                found = place.load_overload(sig, target_context)
-                if found is not None:
-                    return found
+                overload = place.load_overload(sig, target_context)
+                if overload is not None:
+                    return overload
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Save the machine code for a signature in the first folder that can be written."""
         for place in self._places:
             with contextlib.suppress(OSError):
                 place.save_overload(sig, data)

@@ -1,4 +1,4 @@
-"""Input checks: what is refused, and in which words. Every refusal is a ValueError naming the argument."""
+"""Input checks. Every refusal is a ValueError that names the argument."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ FLOAT32: Final = np.dtype(np.float32)
 GAS_LIMIT: Final = 1.0 + 1e-3
 
 
-def as_float_array(given: Any, name: str, ndim: int) -> npt.NDArray[Any]:
-    """`given` as an array of native float32 or float64 with `ndim` axes, none empty; copies other types."""
+def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
+    """Return `values` as an array of native float32 or float64 with `ndim` axes; other types are copied.
+
+    Raises ValueError that starts with `name`, also for an empty axis.
+    """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except Exception as error:
         raise ValueError(f"{name}: not an array: {error}") from error
     if array.dtype != FLOAT64 and array.dtype != FLOAT32:
@@ -37,7 +40,7 @@ def as_float_array(given: Any, name: str, ndim: int) -> npt.NDArray[Any]:
 
 
 def checked_gas(gas: Any, name: str = "gas") -> float:
-    """`gas` as a float in [-1, 1], a small rounding excess allowed."""
+    """Return `gas` as a float in [-1, 1]; a small excess by rounding is accepted."""
     if isinstance(gas, (bool, np.bool_)):
         raise ValueError(f"{name}: expected a number, not {gas!r}")
     try:
@@ -52,11 +55,11 @@ def checked_gas(gas: Any, name: str = "gas") -> float:
     return value
 
 
-def not_finite(name: str) -> ValueError:
-    """The refusal of a matrix in which a kernel found NaN or infinity."""
+def not_finite_error(name: str) -> ValueError:
+    """Return the error for a matrix in which a kernel found NaN or infinity."""
     return ValueError(f"{name}: holds NaN or infinity")
 
 
-def overflowing(name: str) -> ValueError:
-    """The refusal of finite values so large that a sum or product of them is not."""
+def overflow_error(name: str) -> ValueError:
+    """Return the error for finite values so large that a sum or product of them is infinite."""
     return ValueError(f"{name}: values too large for a similarity: the scores overflow")

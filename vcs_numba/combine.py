@@ -1,4 +1,4 @@
-"""From the two orientations' parts to the fifteen scores (docs/vcs.md, sections 5 to 9)."""
+"""From the parts of both orientations to the fifteen scores (docs/vcs.md, sections 5 to 9)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _TINY = 1e-12
 
 @helper
 def f1(precision: float, recall: float) -> float:
-    """Harmonic mean; 0 where precision + recall is 0."""
+    """Return the harmonic mean; 0 if precision + recall is 0."""
     both = precision + recall
     return 2.0 * precision * recall / both if both != 0.0 else 0.0
 
 
 @helper
 def clip01(value: float) -> float:
+    """Clip a number to [0, 1]."""
     return min(max(value, 0.0), 1.0)
 
 
 @helper
 def window_regularizer(coverage: float, least: float, params: Floats) -> float:
-    """R_w: how much of the grid the windows cover, from the least possible (0) to half or more (1)."""
+    """Return R_w, the coverage of the grid by the windows, scaled: 0 the least possible, 1 half or more."""
     if least >= 1.0:
         return 0.0
     span = 0.5 - least
@@ -52,7 +53,7 @@ def window_regularizer(coverage: float, least: float, params: Floats) -> float:
 
 @rare
 def length_regularizer(coverage: float, least: float, imbalance: float, params: Floats) -> float:
-    """The window penalty blended with a penalty for unequal lengths (section 8, last point)."""
+    """Blend the window penalty with a penalty for unequal lengths (section 8, last point)."""
     span = params[NAS_COVERAGE_CUTOFF] - least
     window = 0.0 if coverage <= least + 1e-9 else 1.0
     if span > 1e-9:
@@ -79,7 +80,7 @@ def length_regularizer(coverage: float, least: float, imbalance: float, params: 
 
 @helper
 def regularizer(n_ref: int, n_gen: int, area: int, params: Floats) -> float:
-    """R of a grid whose direct windows cover `area` cells."""
+    """Return the regulariser R of a grid whose direct windows cover `area` cells (section 8)."""
     longer = max(n_ref, n_gen)
     coverage = area / (n_ref * n_gen)
     least = 1.0 / longer
@@ -91,7 +92,7 @@ def regularizer(n_ref: int, n_gen: int, area: int, params: Floats) -> float:
 
 @helper
 def combine_alignment(out: Floats, regularization: float) -> None:
-    """Fills in what follows from the six precision and recall parts already in `out` without GAS."""
+    """Compute the scores that need no GAS from the six precision and recall parts in `out`."""
     out[LAS] = f1(out[LAS_PRECISION], out[LAS_RECALL])
     out[NAS_D] = f1(out[NAS_D_PRECISION], out[NAS_D_RECALL])
     out[NAS_L] = f1(out[NAS_L_PRECISION], out[NAS_L_RECALL])
@@ -103,7 +104,7 @@ def combine_alignment(out: Floats, regularization: float) -> None:
 
 @helper
 def combine_global(out: Floats, gas: float) -> None:
-    """Fills in GAS, SAS and VCS once LAS and NAS are in `out`."""
+    """Compute GAS, SAS and VCS from LAS and NAS in `out`."""
     out[GAS] = gas
     las = out[LAS]
     sas = 0.0
@@ -135,11 +136,38 @@ def score_matches(
     came_from: Ints,
     out: Floats,
 ) -> None:
-    """All scores of a pair whose windows and best matches are known.
+    """Compute all scores of a pair from its windows and best matches.
 
-    With L >= max(n_ref, n_gen): starts, ends, matches (int64) and values (float64): (2, L), one row for each
-    orientation. parts: (2, L), costs: (4, L) float64 and floor_path: (2, L), came_from: (1, 3 L) int64,
-    scratch. out: (15,) float64, written.
+    Below, L is any number >= max(n_ref, n_gen).
+
+    Parameters
+    ----------
+    n_ref
+        Number of chunks of the reference.
+    n_gen
+        Number of chunks of the generated text.
+    starts
+        int64 (2, L), one row for each orientation: first positions of the windows.
+    ends
+        int64 (2, L): ends of the half-open windows.
+    matches
+        int64 (2, L): positions of the best matches.
+    values
+        float64 (2, L): the similarities of the matches.
+    gas
+        Cosine of the whole texts.
+    params
+        `Params.packed`.
+    parts
+        float64 (2, L), scratch.
+    costs
+        float64 (4, L), scratch.
+    floor_path
+        int64 (2, L), scratch.
+    came_from
+        int64 (1, 3 L), scratch.
+    out
+        float64 (15,), written: the fields of `Scores`.
     """
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref

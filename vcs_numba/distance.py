@@ -13,7 +13,7 @@ from vcs_numba.windows import Ints
 
 @helper
 def is_slightly_above_integer(y: int, x: int) -> bool:
-    """Whether `y > x` and `0 < frac(y / x) <= 0.5`: then sections 6 and 7 count one chunk less."""
+    """Whether `y > x` and `0 < frac(y / x) <= 0.5`; then sections 6 and 7 count one chunk less."""
     ratio = y / x
     fraction = ratio - math.floor(ratio)
     return y > x and 0.0 < fraction <= 0.5
@@ -21,20 +21,20 @@ def is_slightly_above_integer(y: int, x: int) -> bool:
 
 @helper
 def tolerance_height(y: int, x: int) -> int:
-    """h_lct: the height that `lct` multiplies, in chunks; section 7 calls the same number kappa."""
+    """Return h_lct, the height in chunks that `lct` multiplies; section 7 calls it kappa."""
     height = math.ceil(y / x)
     return height - 1 if is_slightly_above_integer(y, x) else height
 
 
 @helper
 def offset_from_window(match: int, start: int, end: int) -> int:
-    """Chunks between a match and its window; 0 inside."""
+    """Count the chunks between a match and its window; 0 inside the window."""
     return max(start - match, match - (end - 1), 0)
 
 
 @helper
 def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
-    """What an offset costs, as a part of the timeline of length y."""
+    """Return the cost of an offset, as a part of the timeline of length y."""
     charged = offset - tolerance if params[EXCESS_PENALTY] != 0.0 else float(offset)
     cost = charged / y
     return 0.0 if offset <= tolerance else cost
@@ -44,9 +44,31 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 def distance_score(
     side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """One orientation's (NAS-D, P_total, P_max) for x matches into a timeline of length y.
+    """Compute (NAS-D, P_total, P_max) of one orientation (docs/vcs.md, section 6).
 
-    matches, starts, ends: read in row `side`. penalties: float64, likewise, written.
+    Parameters
+    ----------
+    side
+        Row of the arrays: PRECISION or RECALL.
+    matches
+        int64 (2, >= x), read: positions of the best matches.
+    starts
+        int64 (2, >= x), read: first positions of the windows.
+    ends
+        int64 (2, >= x), read: ends of the half-open windows.
+    x
+        Number of matches.
+    y
+        Length of the timeline that they point into.
+    params
+        `Params.packed`.
+    penalties
+        float64 (2, >= x), written.
+
+    Returns
+    -------
+    tuple of float
+        NAS-D, the sum of the penalties, and the largest sum possible.
     """
     tolerance = params[LCT] * tolerance_height(y, x)
     farthest = 0

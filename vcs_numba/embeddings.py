@@ -13,8 +13,8 @@ from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 from vcs_numba.threads import for_each
 
-#: Rows of the similarity matrix that one piece of work computes, and components that it takes at a time: what
-#: they touch stays in the core's cache.
+#: Rows of the similarity matrix in one piece of work, and components that it takes at a time: few enough for
+#: the data to stay in the core's cache.
 _ROWS: Final = 64
 _COMPONENTS: Final = 32
 
@@ -26,10 +26,10 @@ def _dot_products(
     stop: int,
     out: npt.NDArray[np.float64],
 ) -> None:
-    """Writes the dot product of `left[i]` and `right[:, j]` to `out[i, j]` for the rows first..stop.
+    """Write the dot product of `left[i]` and `right[:, j]` to `out[i, j]` for the rows first..stop.
 
-    Each is summed in float64 from the first component to the last. A BLAS cuts its work by the shapes and by
-    its threads, so that one pair's similarity would depend on the other chunks and on the machine.
+    Each is summed in float64 from the first component to the last. A BLAS divides its work by shapes and
+    threads, so a similarity would depend on the other chunks and on the machine.
     """
     size, columns = right.shape
     for i in range(first, stop):
@@ -54,8 +54,9 @@ _DOT_PRODUCTS: Final = Kernel(
 
 
 def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
-    """(n, d) rows scaled to length 1 and rounded to float32. ValueError for a row of zeros, NaN or
-    infinity.
+    """Scale the rows of a matrix (n, d) to length 1 and round them to float32.
+
+    Raises ValueError that starts with `name` for a row of zeros, NaN or infinity.
     """
     wide = np.asarray(as_float_array(rows, name, 2), dtype=np.float64)
     # Scaled by the largest component first, so that no square overflows or vanishes.
@@ -74,13 +75,25 @@ def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
 def cosine_similarity(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """(n, m) float64 dot products of unit rows (n, d) and (m, d); each depends on its two rows alone."""
+    """Compute the cosines of unit vectors; each depends on its two vectors alone.
+
+    Parameters
+    ----------
+    left
+        float32 (n, d), rows of length 1.
+    right
+        float32 (m, d), rows of length 1.
+
+    Returns
+    -------
+    ndarray
+        float64 (n, m). Rows rounded to float32 may have a cosine slightly above 1.
+    """
     out = np.empty((len(left), len(right)))
     columns = np.ascontiguousarray(right.T, dtype=np.float64)
-    call = _DOT_PRODUCTS.call or _DOT_PRODUCTS.load()
 
     def piece(k: int) -> None:
-        call(left, columns, k * _ROWS, min((k + 1) * _ROWS, len(left)), out)
+        _DOT_PRODUCTS.call(left, columns, k * _ROWS, min((k + 1) * _ROWS, len(left)), out)
 
     for_each(-(-len(left) // _ROWS), piece)
     return out
@@ -93,11 +106,32 @@ def score_embeddings(
     gen_text: npt.ArrayLike,
     params: Params = DEFAULT_PARAMS,
 ) -> Scores:
-    """Scores one pair from the embeddings of its chunks and of its two whole texts.
+    """Score one pair from the embeddings of its chunks and of its two whole texts.
 
-    ref_chunks (n_ref, d), gen_chunks (n_gen, d), ref_text (d,), gen_text (d,): any length; every vector is
-    normalised here.
-    Raises ValueError that names the argument: wrong axes, different d, NaN, infinity, a zero vector.
+    Vectors may have any length: each is scaled to length 1 and rounded to float32 (docs/vcs.md, section 1).
+
+    Parameters
+    ----------
+    ref_chunks
+        (n_ref, d): the chunks of the reference, in order.
+    gen_chunks
+        (n_gen, d): the chunks of the generated text, in order.
+    ref_text
+        (d,): the whole reference.
+    gen_text
+        (d,): the whole generated text.
+    params
+        Parameters of the metric.
+
+    Returns
+    -------
+    Scores
+        The scores of the pair.
+
+    Raises
+    ------
+    ValueError
+        Wrong axes, different d, NaN, infinity or a zero vector. The message names the argument.
     """
     checked_params(params)
     ref_rows = unit_rows(ref_chunks, "ref_chunks")

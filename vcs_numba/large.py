@@ -1,6 +1,4 @@
-"""The steps of a score as separate kernels: a large matrix in pieces on all cores, and `align`'s first
-half.
-"""
+"""The steps of a score as separate kernels: for large matrices, in pieces on all cores, and for `align`."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from vcs_numba.matching import Floats, Similarities, larger, match_columns, matc
 from vcs_numba.threads import for_each, thread_count
 from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows
 
-#: Values in a piece of work, at least: some tens of microseconds, several times what it costs to hand it
-#: over.
+#: Least number of values in a piece of work: some tens of microseconds, several times the cost of handing
+#: the piece to another thread.
 _PIECE: Final = 1 << 16
 
 _INTS = array(types.int64, 2)
@@ -25,7 +23,7 @@ _PACKED = array(types.float64, 1)
 
 
 class Matched(NamedTuple):
-    """Windows and best matches of a pair; arrays (2, max(n_ref, n_gen)), one row for each orientation."""
+    """Windows and best matches of a pair: arrays (2, max(n_ref, n_gen)), one row for each orientation."""
 
     n_ref: int
     n_gen: int
@@ -97,7 +95,7 @@ _COLUMNS: Final = by_element(_columns, lambda element: (*_lines_signature(elemen
 
 
 def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
-    """The pieces' column maxima (pieces, 2, columns) into `tops[side]`; False if the matrix is not finite."""
+    """Merge the pieces' column maxima (pieces, 2, columns) into `tops[side]`; False if not all are finite."""
     total = 0.0
     for j in range(column_tops.shape[2]):
         top = np.float64(column_tops[0, 0, j])
@@ -113,9 +111,23 @@ _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int
 
 
 def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> Matched | None:
-    """Windows and best matches of a matrix as `as_matrix` returns it; None if it holds NaN or infinity.
+    """Find the windows and best matches of a matrix (docs/vcs.md, sections 3 and 4).
 
-    Every maximum is exact and every match is found in one piece, so the number of threads changes nothing.
+    Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
+
+    Parameters
+    ----------
+    matrix
+        C-contiguous (n_ref, n_gen), or (n_gen, n_ref) if `transposed`; float32 or float64.
+    transposed
+        Whether the rows of `matrix` are generated chunks.
+    packed
+        `Params.packed`.
+
+    Returns
+    -------
+    Matched or None
+        None if the matrix holds NaN or infinity.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
@@ -123,16 +135,13 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     longest = max(rows, columns)
     starts, ends, matches = (np.empty((2, longest), dtype=np.int64) for _ in range(3))
     tops, values = np.empty((2, longest)), np.empty((2, longest))
-    (_FILL.call or _FILL.load())(n_ref, n_gen, starts, ends)
+    _FILL.call(n_ref, n_gen, starts, ends)
     code = matrix.dtype.char
-    match_rows_of = _ROWS[code].call or _ROWS[code].load()
-    match_columns_of = _COLUMNS[code].call or _COLUMNS[code].load()
-
     row_cuts = _cuts(rows, matrix.size)
     column_tops = np.empty((len(row_cuts) - 1, 2, columns), dtype=matrix.dtype)
 
     def rows_piece(k: int) -> None:
-        match_rows_of(
+        _ROWS[code].call(
             matrix,
             row_cuts[k],
             row_cuts[k + 1],
@@ -147,14 +156,14 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
         )
 
     for_each(len(row_cuts) - 1, rows_piece)
-    if not (_MERGE[code].call or _MERGE[code].load())(column_tops, 1 - by_row, tops):
+    if not _MERGE[code].call(column_tops, 1 - by_row, tops):
         return None
 
     levels = np.empty((2, longest))
     column_cuts = _cuts(columns, matrix.size)
 
     def columns_piece(k: int) -> None:
-        match_columns_of(
+        _COLUMNS[code].call(
             matrix,
             column_cuts[k],
             column_cuts[k + 1],
@@ -173,7 +182,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
 
 
 def _cuts(lines: int, size: int) -> list[int]:
-    """Where to cut `lines` lines of a matrix of `size` values: a few pieces for each thread, or one."""
+    """Return where to cut `lines` lines of a matrix of `size` values: some pieces for each thread, or one."""
     threads = thread_count()
     pieces = 1 if threads == 1 else max(min(4 * threads, size // _PIECE, lines), 1)
     return [lines * k // pieces for k in range(pieces + 1)]
@@ -215,10 +224,10 @@ _FINISH: Final = Kernel(
 
 
 def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> bool:
-    """All scores of a matrix into `out` (15,); False if it holds NaN or infinity."""
+    """Write all scores of a matrix to `out` (15,); False if the matrix holds NaN or infinity."""
     matched = match_matrix(matrix, transposed, packed)
     if matched is None:
         return False
     n_ref, n_gen, starts, ends, _, matches, values = matched
-    (_FINISH.call or _FINISH.load())(n_ref, n_gen, starts, ends, matches, values, gas, packed, out)
+    _FINISH.call(n_ref, n_gen, starts, ends, matches, values, gas, packed, out)
     return True

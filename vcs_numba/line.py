@@ -21,7 +21,7 @@ FLOOR_STEP = 2
 
 @helper
 def step_length(dy: int) -> float:
-    """Length of a step of one chunk to the right and dy chunks up or down."""
+    """Return the length of a step of one chunk to the right and dy chunks up or down."""
     return math.sqrt(1.0 + np.float64(dy) * np.float64(dy))
 
 
@@ -37,9 +37,9 @@ def trace_path(
     written: int,
     path: Ints,
 ) -> None:
-    """Follows the predecessors in `came_from[line]` back from row `last` of the last window.
+    """Follow the predecessors in `came_from[line]` back from row `last` of the last window.
 
-    written: sum of all heights, where the last window's predecessors end.
+    `written` is the sum of all heights, where the predecessors of the last window end.
     """
     k = last
     for back in range(count):
@@ -63,11 +63,35 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
     floor_path: Ints,
     ceiling_path: Ints,
 ) -> tuple[float, float]:
-    """(L_min, L_max) over all paths that pick one row in each of `count` windows; 0, 0 for fewer than two.
+    """Compute the shortest and longest line through the windows (docs/vcs.md, section 7).
 
-    starts, ends: read in row `side`. costs: (4, >= tallest window) float64, scratch. came_from: (2, >= sum of
-    heights) int64, scratch, used where a path is kept. floor_path, ceiling_path: int64, the rows that the
-    paths pick, written in row `side` where kept.
+    Parameters
+    ----------
+    side
+        Row of the arrays: PRECISION or RECALL.
+    starts
+        int64 (2, >= count), read: first positions of the windows.
+    ends
+        int64 (2, >= count), read: ends of the half-open windows.
+    count
+        Number of windows.
+    costs
+        float64 (4, >= tallest window), scratch.
+    came_from
+        int64 (2, >= sum of heights), scratch; used only for paths that are kept.
+    keep_floor
+        Whether the path of the shortest line is written.
+    keep_ceiling
+        Whether the path of the longest line is written.
+    floor_path
+        int64 (2, >= count), written if `keep_floor`: the row that the path picks in each window.
+    ceiling_path
+        int64 (2, >= count), written if `keep_ceiling`.
+
+    Returns
+    -------
+    tuple of float
+        (L_min, L_max) over all paths that pick one row in each window; (0, 0) for fewer than two windows.
     """
     if count < 2:
         return 0.0, 0.0
@@ -89,7 +113,7 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
             ceiling_from = 0
             for p in range(previous_height):
                 step = step_length(shift + k - p)
-                # Strict comparisons: of equal predecessors the lowest row wins.
+                # The comparisons are strict, so among equal predecessors the lowest row wins.
                 if costs[old, p] + step < shortest:
                     shortest = costs[old, p] + step
                     floor_from = p
@@ -120,7 +144,7 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
 
 @helper
 def segment_limits(y: int, x: int, lct: float) -> tuple[int, float]:
-    """(w0, w_lct): how far a segment may rise and count as it is, and how far with the tolerance."""
+    """Return (w0, w_lct): how far a segment may rise to count, without and with the tolerance."""
     height = math.ceil(y / x)
     if y <= x:
         limit = height
@@ -133,7 +157,7 @@ def segment_limits(y: int, x: int, lct: float) -> tuple[int, float]:
 
 @helper
 def segment_kind(dy: int, lct: float, limit: int, limit_lct: float) -> int:
-    """NOT_COUNTED, STANDARD or FLOOR_STEP for a segment that rises by dy."""
+    """Return NOT_COUNTED, STANDARD or FLOOR_STEP for a segment that rises by dy."""
     rise = abs(dy) if lct > 0.0 else dy
     if 0 <= rise <= limit:
         return STANDARD
@@ -154,10 +178,33 @@ def actual_length(
     kinds: Ints,
     keep_kinds: bool,
 ) -> float:
-    """L_act of x matches into a timeline of length y.
+    """Compute L_act, the length of the line through the matches (docs/vcs.md, section 7).
 
-    matches, floor_path: read in row `side`; the path only if lct > 0. lengths: float64, the x - 1 segments'
-    lengths, written in row `side`. kinds: int64, likewise, written if kept.
+    Parameters
+    ----------
+    side
+        Row of the arrays: PRECISION or RECALL.
+    matches
+        int64 (2, >= x), read.
+    x
+        Number of matches.
+    y
+        Length of the timeline that they point into.
+    lct
+        Local chronology tolerance.
+    floor_path
+        int64 (2, >= x), read if lct > 0.
+    lengths
+        float64 (2, >= x - 1), written: the lengths of the segments.
+    kinds
+        int64 (2, >= x - 1), written if `keep_kinds`: how each length was computed.
+    keep_kinds
+        Whether `kinds` is written.
+
+    Returns
+    -------
+    float
+        The sum of the lengths.
     """
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
@@ -174,7 +221,7 @@ def actual_length(
 
 @helper
 def line_ratio(floor: float, ceiling: float, actual: float) -> float:
-    """NAS-L of one orientation: 1 inside the band, else the ratio of the two lengths."""
+    """Return NAS-L of one orientation: 1 inside the ideal band, else the ratio of the two lengths."""
     if floor <= actual <= ceiling:
         return 1.0
     if actual < floor:
@@ -196,7 +243,10 @@ def line_score(
     floor_path: Ints,
     lengths: Floats,
 ) -> float:
-    """One orientation's NAS-L, without what only a report needs. Scratch arrays as in the parts above."""
+    """Compute NAS-L of one orientation without what only reports need.
+
+    The arrays are those of `ideal_band` and `actual_length`; `lengths` is scratch.
+    """
     lct = params[LCT]
     floor, ceiling = ideal_band(
         side, starts, ends, x, costs, came_from, lct > 0.0, False, floor_path, floor_path

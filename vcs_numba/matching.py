@@ -1,4 +1,4 @@
-"""Best match of each chunk (docs/vcs.md, section 4), both orientations from one pass over the matrix."""
+"""Best match of each chunk (docs/vcs.md, section 4): both orientations from one pass over the matrix."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Floats = npt.NDArray[np.float64]
 Similarities = npt.NDArray[Any]
 
 #: Values whose rows' maxima are taken before the rows are searched: few enough to stay in the core's first
-#: cache, many enough that the guessed-wrong branches of one row's search do not delay the next row's maximum.
+#: cache, and so many that mispredicted branches of one row's search do not delay the next row's maximum.
 _BLOCK = 2048
 #: Distance from the window up to which a column is searched by itself, in a matrix above _CACHED values.
 _NEAR = 48
-#: Values that stay in the core's second cache, where walking down a column costs no memory access.
+#: Values that fit the core's second cache, where walking down a column needs no memory access.
 _CACHED = 1 << 16
 #: Columns that are tested for candidates at once.
 _STRETCH = 64
@@ -28,7 +28,7 @@ _STRETCH = 64
 
 @helper
 def context_band(top: float, params: Floats) -> float:
-    """How far below the largest similarity `top` a candidate may lie."""
+    """Return how far below the largest similarity `top` a candidate may lie."""
     spare = (1.0 - params[CONTEXT_CUTOFF]) - (1.0 - top)
     band = 0.0
     if top > 0.0 and spare > 0.0:
@@ -38,13 +38,16 @@ def context_band(top: float, params: Floats) -> float:
 
 @helper
 def at(similarity: Similarities, by_row: bool, line: int, k: int) -> float:
-    """Entry k of a row, or of a column, in float64. (A view would cost more than the search in it.)"""
+    """Return entry k of a row, or of a column, in float64.
+
+    A view of the line would cost more than the search in it.
+    """
     return np.float64(similarity[line, k]) if by_row else np.float64(similarity[k, line])
 
 
 @helper
 def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers; written as a selection, which compiles to one instruction on vectors."""
+    """Return the larger of two numbers, as a selection that compiles to one vector instruction."""
     return a if a > b else b
 
 
@@ -52,10 +55,32 @@ def larger(a: Any, b: Any) -> Any:
 def nearest_candidate(
     similarity: Similarities, by_row: bool, line: int, start: int, end: int, level: float, reach: int
 ) -> int:
-    """The index among those with similarity >= level that the rule of section 4 chooses, in a row or column.
+    """Choose the best match of a row or column by the rule of section 4.
 
-    A candidate inside the window beats all outside, so the search goes from the window outwards and stops at
-    the first distance that has a candidate. -1 if there is none up to the distance `reach`.
+    A candidate inside the window beats all outside. So the search goes outwards from the window and stops at
+    the first distance with a candidate.
+
+    Parameters
+    ----------
+    similarity
+        The matrix, or its transpose.
+    by_row
+        Whether to search a row, not a column.
+    line
+        Number of the row or column.
+    start
+        First position of the window.
+    end
+        End of the half-open window.
+    level
+        Least similarity of a candidate.
+    reach
+        Largest distance from the window.
+
+    Returns
+    -------
+    int
+        Index of the match; -1 if no candidate lies within `reach`.
     """
     chosen = -1
     largest = level
@@ -74,7 +99,7 @@ def nearest_candidate(
     for distance in range(1, both + 1):
         before = at(similarity, by_row, line, start - distance)
         after = at(similarity, by_row, line, last + distance)
-        # One test for both sides: the larger of the two decides, and of equals the smaller index.
+        # One test for both sides: the larger value is the match, or the smaller index of equal values.
         if larger(after, before) >= level:
             return last + distance if after > before else start - distance
     for distance in range(both + 1, reach_before + 1):
@@ -88,10 +113,10 @@ def nearest_candidate(
 
 @helper
 def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
-    """Largest value of row i. fold: row 1 is scratch.
+    """Return the largest value of row i; row 1 of `fold` is scratch.
 
-    A running maximum waits for itself at every value, so four run beside each other, and long rows are folded
-    eight to one first.
+    Each step of a running maximum waits for the step before. So four maxima run in parallel, and long rows
+    are first folded eight to one.
     """
     count = similarity.shape[1]
     top = similarity[i, 0]
@@ -143,12 +168,35 @@ def match_rows(
     values: Floats,
     column_tops: Similarities,
 ) -> None:
-    """Matches the rows first..stop and folds them into the running column maxima.
+    """Match the rows first..stop of a matrix and update the running column maxima.
 
-    Reads each row from memory once: the search that follows finds it in the core's cache.
-    starts, ends: read, tops, matches, values: written, in row `side`, one entry for each row of the matrix.
-    column_tops: (2, >= columns) in the matrix's own type; row 0 starts as -inf and afterwards is NaN where
-    the column holds NaN or infinity, row 1 is scratch.
+    Each row is read from memory once; the search that follows finds it in the core's cache.
+
+    Parameters
+    ----------
+    similarity
+        float32 or float64, the matrix or its transpose.
+    first
+        First row to match.
+    stop
+        End of the rows to match.
+    side
+        Row of the arrays below: the orientation that the matrix's rows belong to.
+    starts
+        int64 (2, >= rows), read: first positions of the windows.
+    ends
+        int64 (2, >= rows), read: ends of the half-open windows.
+    params
+        `Params.packed`.
+    tops
+        float64 (2, >= rows), written: the largest similarity.
+    matches
+        int64 (2, >= rows), written: position of the best match.
+    values
+        float64 (2, >= rows), written: similarity of the best match.
+    column_tops
+        (2, >= columns) of the matrix's type. Row 0 starts as -inf; afterwards it is NaN where the column
+        holds NaN or infinity. Row 1 is scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -158,14 +206,14 @@ def match_rows(
         for i in range(done, until):
             for j in range(columns):
                 value = similarity[i, j]
-                # The difference is 0, or NaN for NaN and infinity, and NaN stays. (It also keeps the compiler
-                # from making this a conditional store, several times slower than the selection.)
+                # The difference is 0, or NaN for NaN and infinity, and a NaN stays NaN. It also keeps the
+                # compiler from a conditional store, which is several times slower than the selection.
                 column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
             tops[side, i] = row_top(similarity, i, column_tops)
         for i in range(done, until):
             level = tops[side, i] - context_band(tops[side, i], params)
             chosen = nearest_candidate(similarity, True, i, starts[side, i], ends[side, i], level, columns)
-            # A row with NaN may have no candidate; it is refused later.
+            # A row with NaN may have no candidate; the caller refuses the matrix later.
             matches[side, i] = max(chosen, 0)
             values[side, i] = similarity[i, matches[side, i]]
         done = until
@@ -173,7 +221,7 @@ def match_rows(
 
 @helper
 def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: Floats) -> bool:
-    """Writes the finished column maxima to `tops[side]`; False if the matrix is not finite throughout."""
+    """Write the finished column maxima to `tops[side]`; False if the matrix holds NaN or infinity."""
     total = 0.0
     for j in range(columns):
         top = np.float64(column_tops[0, j])
@@ -194,16 +242,16 @@ def match_open_columns(
     values: Floats,
     levels: Floats,
 ) -> None:
-    """Matches the columns whose level is finite, row by row.
+    """Match the columns whose level is finite, row by row.
 
-    Candidates are rare, so a stretch of a row is tested at once. A column's match is kept in `matches`, -1 at
-    first; rows come in ascending order, so of equals the first stays.
+    Candidates are rare, so a stretch of a row is tested at once. A column's best match so far is in
+    `matches`, at first -1. Rows come in ascending order, so among equal candidates the first stays.
     """
     for i in range(similarity.shape[0]):
         stretch = first
         while stretch < stop:
             until = min(stretch + _STRETCH, stop)
-            # Views from 0 up: a range from elsewhere would be tested for negative indices, value by value.
+            # Views that start at 0: in a range with another start each index would be tested for its sign.
             stretch_values = similarity[i, stretch:until]
             stretch_levels = levels[side, stretch:until]
             hits = 0
@@ -242,11 +290,35 @@ def match_columns(
     values: Floats,
     levels: Floats,
 ) -> None:
-    """Matches the columns first..stop of a finite matrix.
+    """Match the columns first..stop of a finite matrix.
 
-    Most columns have a candidate near their window. What is left is searched column by column if it is
-    little, else in one more pass over the rows: walking far down a column costs a cache line for each value.
-    starts, ends, tops: read, matches, values, levels (float64, scratch): written, in row `side`.
+    Most columns have a candidate near their window. The others are searched column by column if they are few,
+    else in one more pass over the rows: walking far down a column costs a cache line for each value.
+
+    Parameters
+    ----------
+    similarity
+        float32 or float64, the matrix or its transpose.
+    first
+        First column to match.
+    stop
+        End of the columns to match.
+    side
+        Row of the arrays below: the orientation that the matrix's columns belong to.
+    starts
+        int64 (2, >= columns), read: first positions of the windows.
+    ends
+        int64 (2, >= columns), read: ends of the half-open windows.
+    params
+        `Params.packed`.
+    tops
+        float64 (2, >= columns), read: the largest similarities.
+    matches
+        int64 (2, >= columns), written: position of the best match.
+    values
+        float64 (2, >= columns), written: similarity of the best match.
+    levels
+        float64 (2, >= columns), scratch.
     """
     rows = similarity.shape[0]
     near = _NEAR if similarity.size > _CACHED else rows

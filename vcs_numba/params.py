@@ -28,19 +28,33 @@ NAS_COVERAGE_CUTOFF: Final = 7
 
 @dataclass(frozen=True)
 class Params:
-    """How a pair is scored. Defaults are those of the reference package 1.0.0.
+    """The parameters of the metric (docs/vcs.md). The defaults are those of the reference package 1.0.0.
 
-    lct: local chronology tolerance, a float >= 0, in units of a mapping window's height (sections 6, 7).
-    context_cutoff: in [0, 1]; below this similarity a best match has no context band (section 4).
-    context_window: > 0; the larger, the narrower the band of candidates (section 4).
-    lct_penalty: "full" charges the whole offset of a match beyond the tolerance, "excess" only what exceeds
+    Parameters
+    ----------
+    lct
+        Local chronology tolerance, at least 0, in heights of a mapping window (sections 6 and 7).
+    context_cutoff
+        Similarity in [0, 1] below which a best match has no context band (section 4).
+    context_window
+        Divisor of the context band, above 0: the larger, the narrower the band (section 4).
+    lct_penalty
+        "full" charges the whole offset of a match beyond the tolerance, "excess" only the part that exceeds
         the tolerance (section 6).
-    small_text: what to return where the reference divides by zero: "paper", or "reference" for its numbers
-        (section 9).
-    regularizer: "window" (1.0.0) or "length" (the authors' unreleased head; section 8).
-    nas_blend_factor, nas_coverage_cutoff: of the length regulariser only; in [-1, 1] and [0, 1].
+    small_text
+        Scores where the reference package divides by zero: "paper" for what the paper's text says,
+        "reference" for the numbers of the package (section 9).
+    regularizer
+        "window" (reference package 1.0.0) or "length" (the authors' unreleased version; section 8).
+    nas_blend_factor
+        Blend of the length regulariser's two penalties, in [-1, 1]; "length" only.
+    nas_coverage_cutoff
+        Coverage in [0, 1] at which the length regulariser's window penalty is 1; "length" only.
 
-    Raises ValueError that names the field if a value is out of range, NaN, infinite, a bool or no number.
+    Raises
+    ------
+    ValueError
+        A value is out of range, NaN, infinite, a bool or not a number. The message names the field.
     """
 
     lct: float = 0.0
@@ -53,50 +67,49 @@ class Params:
     nas_coverage_cutoff: float = 0.5
 
     def __post_init__(self) -> None:
-        self._keep_number("lct", low=0.0)
-        self._keep_number("context_cutoff", low=0.0, high=1.0)
-        self._keep_number("context_window", low=0.0, low_is_open=True)
-        self._keep_number("nas_blend_factor", low=-1.0, high=1.0)
-        self._keep_number("nas_coverage_cutoff", low=0.0, high=1.0)
-        self._keep_choice("lct_penalty", ("full", "excess"))
-        self._keep_choice("small_text", ("paper", "reference"))
-        self._keep_choice("regularizer", ("window", "length"))
+        self._check_number("lct", low=0.0)
+        self._check_number("context_cutoff", low=0.0, high=1.0)
+        self._check_number("context_window", low=0.0, low_is_open=True)
+        self._check_number("nas_blend_factor", low=-1.0, high=1.0)
+        self._check_number("nas_coverage_cutoff", low=0.0, high=1.0)
+        self._check_choice("lct_penalty", ("full", "excess"))
+        self._check_choice("small_text", ("paper", "reference"))
+        self._check_choice("regularizer", ("window", "length"))
 
-    def _keep_number(
+    def _check_number(
         self, name: str, *, low: float, high: float = math.inf, low_is_open: bool = False
     ) -> None:
-        given = getattr(self, name)
-        if isinstance(given, (bool, np.bool_)) or not isinstance(given, numbers.Real):
-            raise ValueError(f"{name} must be a number, not {given!r}")
+        original = getattr(self, name)
+        if isinstance(original, (bool, np.bool_)) or not isinstance(original, numbers.Real):
+            raise ValueError(f"{name} must be a number, not {original!r}")
         try:
-            value = float(given)
+            value = float(original)
         except OverflowError:
             value = math.inf
         if not math.isfinite(value):
-            raise ValueError(f"{name} must be finite, not {given!r}")
+            raise ValueError(f"{name} must be finite, not {original!r}")
         if value < low or value > high or (low_is_open and value == low):
             if high < math.inf:
                 allowed = f"between {low:g} and {high:g}"
             else:
                 allowed = f"greater than {low:g}" if low_is_open else f"at least {low:g}"
-            raise ValueError(f"{name} must be {allowed}, not {given!r}")
-        # A float always, so that 1, 1.0 and numpy's 1 are equal, hash alike and print alike.
+            raise ValueError(f"{name} must be {allowed}, not {original!r}")
+        # Always a float, so that 1, 1.0 and NumPy's 1 are equal, hash alike and print alike.
         object.__setattr__(self, name, value)
 
-    def _keep_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        given: Any = getattr(self, name)
-        if not isinstance(given, str) or given not in choices:
+    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+        value: Any = getattr(self, name)
+        if not isinstance(value, str) or value not in choices:
             allowed = " or ".join(repr(choice) for choice in choices)
-            raise ValueError(f"{name} must be {allowed}, not {given!r}")
+            raise ValueError(f"{name} must be {allowed}, not {value!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without `packed`: from a process that shares its memory it would come back read-only, which the
-        # kernels do not take.
+        # Without `packed`: an array from shared memory would arrive read-only, and the kernels refuse that.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
-        """The parameters as the kernels read them: (8,) float64, made once for each `Params`."""
+        """The parameters as the kernels read them: float64 (8,), computed once for each `Params`."""
         return np.array(
             [
                 self.lct,
@@ -116,7 +129,7 @@ DEFAULT_PARAMS: Final = Params()
 
 
 def checked_params(params: object) -> Params:
-    """`params`, or ValueError if it is something else."""
+    """Return `params`; ValueError if it is not a `Params`."""
     if not isinstance(params, Params):
         raise ValueError(f"params must be a vcs_numba.Params, not {type(params).__name__}")
     return params

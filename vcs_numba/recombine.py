@@ -1,4 +1,4 @@
-"""`recombine`: what the scores would be if some of their parts were others (docs/vcs.md, section 8)."""
+"""`recombine`: the scores that would result from other parts (docs/vcs.md, section 8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vcs_numba.jit import Kernel, array, types
 from vcs_numba.matching import Floats
 from vcs_numba.scores import Scores
 
-#: The scores that the others follow from.
+#: The scores from which all others are computed.
 PARTS: Final = (
     "gas", "las_precision", "las_recall", "nas_d_precision", "nas_d_recall", "nas_l_precision",
     "nas_l_recall", "window_regularizer",
@@ -28,17 +28,31 @@ _RECOMBINE: Final = Kernel(_recombine, array(types.float64, 1), types.float64, t
 
 
 def recombine(scores: Scores, **parts: float) -> Scores:
-    """`scores` with some of `PARTS` replaced, and all that follows from them computed anew.
+    """Replace some parts of `scores` and recompute every score that depends on them.
 
-    Without `parts` these are the same scores, bit for bit. Raises ValueError for a name that is no part, and
-    for a number that is not finite.
+    Parameters
+    ----------
+    scores
+        The scores of a pair.
+    **parts
+        New values of some of `PARTS`. Without any the same scores result, bit for bit.
+
+    Returns
+    -------
+    Scores
+        The scores with the new parts.
+
+    Raises
+    ------
+    ValueError
+        A name is not one of `PARTS`, or a value is not finite.
     """
     for name, value in parts.items():
         if name not in PARTS:
-            raise ValueError(f"{name} is no part of the scores; the parts are {', '.join(PARTS)}")
+            raise ValueError(f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}")
         if not np.isfinite(value):
             raise ValueError(f"{name} must be finite, not {value!r}")
     changed = scores._replace(**parts)
     out = np.array(changed, dtype=np.float64)
-    (_RECOMBINE.call or _RECOMBINE.load())(out, checked_gas(changed.gas), changed.window_regularizer)
+    _RECOMBINE.call(out, checked_gas(changed.gas), changed.window_regularizer)
     return Scores._make(out.tolist())

@@ -1,4 +1,4 @@
-"""`Scores` and `score_similarity`: one pair's similarity matrix in, fifteen numbers out."""
+"""`Scores` and `score_similarity`: the similarity matrix of a pair in, fifteen numbers out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_finite, overflowing
+from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_finite_error, overflow_error
 from vcs_numba.combine import SCORE_COUNT, score_matches
 from vcs_numba.jit import array, by_element, helper, types
 from vcs_numba.large import score_large
@@ -25,11 +25,26 @@ LARGE: Final = 1 << 18
 
 
 class Scores(NamedTuple):
-    """The scores of one pair, all float (section 12). Larger is better, but for the regulariser.
+    """The scores of one pair (docs/vcs.md, section 12). Larger is better, except for the regulariser.
 
-    vcs: the Video Comprehension Score, 0 to 1. gas: global alignment, the cosine given. las*: local
-    alignment. sas: GAS scaled by LAS. nas*: narrative alignment; nas_d* by distance, nas_l* by line.
-    window_regularizer: the part of NAS that a shuffled narrative would reach.
+    Attributes
+    ----------
+    vcs
+        The Video Comprehension Score, in [0, 1].
+    gas
+        Global alignment: the cosine of the whole texts.
+    las, las_precision, las_recall
+        Local alignment: the mean similarity of the chunks with their matches.
+    sas
+        GAS scaled by LAS.
+    nas, nas_f1
+        Narrative alignment, with and without the regulariser.
+    nas_d, nas_d_precision, nas_d_recall
+        Narrative alignment by the distance of matches from their windows.
+    nas_l, nas_l_precision, nas_l_recall
+        Narrative alignment by the length of the line through the matches.
+    window_regularizer
+        The part of NAS that a narrative in random order would reach.
     """
 
     vcs: float
@@ -49,15 +64,15 @@ class Scores(NamedTuple):
     window_regularizer: float
 
     def to_dict(self) -> dict[str, float]:
-        """The scores by name, in the order of the fields."""
+        """Return the scores by name, in the order of the fields."""
         return self._asdict()
 
     def to_reference_dict(self) -> dict[str, float]:
-        """The scores under the names that the reference package gives them."""
+        """Return the scores under the names of the reference package."""
         return {REFERENCE_NAMES[name]: value for name, value in self._asdict().items()}
 
 
-#: Our name of a score -> the reference package's.
+#: The name of each score here -> its name in the reference package.
 REFERENCE_NAMES: Final = {
     "vcs": "VCS",
     "gas": "GAS",
@@ -79,7 +94,7 @@ REFERENCE_NAMES: Final = {
 
 @helper
 def pair_scratch(longest: int) -> Any:
-    """Working memory for pairs of up to `longest` chunks a side, as `score_matches` describes it."""
+    """Allocate working memory for pairs of up to `longest` chunks a side (see `score_matches`)."""
     return (
         np.empty((2, longest), dtype=np.int64),  # starts
         np.empty((2, longest), dtype=np.int64),  # ends
@@ -103,10 +118,29 @@ def score_pair(
     column_tops: Similarities,
     out: Floats,
 ) -> int:
-    """Scores one matrix; returns OK, NOT_FINITE or OVERFLOW.
+    """Score one matrix.
 
-    similarity: C-contiguous (n_ref, n_gen), or (n_gen, n_ref) if `transposed`. scratch: see `pair_scratch`.
-    column_tops: (2, >= columns), the type of `similarity`, scratch. out: (15,) float64, written.
+    Parameters
+    ----------
+    similarity
+        C-contiguous (n_ref, n_gen), or (n_gen, n_ref) if `transposed`.
+    transposed
+        Whether the rows of `similarity` are generated chunks.
+    gas
+        Cosine of the whole texts.
+    params
+        `Params.packed`.
+    scratch
+        From `pair_scratch`.
+    column_tops
+        (2, >= columns) of the matrix's type, scratch.
+    out
+        float64 (15,), written: the fields of `Scores`.
+
+    Returns
+    -------
+    int
+        OK, NOT_FINITE or OVERFLOW.
     """
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
@@ -128,7 +162,7 @@ def score_pair(
 
 @helper
 def status_of(out: Floats) -> int:
-    """OVERFLOW if one of the scores is not finite, else OK."""
+    """Return OVERFLOW if one of the scores is not finite, else OK."""
     total = 0.0
     for k in range(SCORE_COUNT):
         total += out[k] - out[k]
@@ -155,13 +189,28 @@ _SCORE: Final = by_element(
 
 
 def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS) -> Scores:
-    """Scores one pair from its similarity matrix.
+    """Score one pair from its similarity matrix (docs/vcs.md).
 
-    similarity: (n_ref, n_gen) cosines of reference and generated chunks, float32 or float64. Row order and
-        column order are read in place; other strides and other types are copied.
-    gas: cosine of the two whole-text embeddings.
-    Raises ValueError that names the argument: not two axes, an empty axis, NaN or infinity, gas outside
-        [-1, 1] by more than rounding.
+    Parameters
+    ----------
+    similarity
+        Cosines (n_ref, n_gen) of reference and generated chunks, float32 or float64. Row order and column
+        order are read in place; other strides and other types are copied.
+    gas
+        Cosine of the embeddings of the whole texts.
+    params
+        Parameters of the metric.
+
+    Returns
+    -------
+    Scores
+        The scores of the pair.
+
+    Raises
+    ------
+    ValueError
+        Not two axes, an empty axis, NaN, infinity, or a GAS outside [-1, 1] by more than rounding. The
+        message names the argument.
     """
     if type(params) is not Params:
         checked_params(params)
@@ -171,32 +220,34 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
     out = np.empty(SCORE_COUNT)
     status = score_into(matrix, transposed, gas, params.packed, out)
     if status != OK:
-        raise not_finite("similarity") if status == NOT_FINITE else overflowing("similarity")
+        raise not_finite_error("similarity") if status == NOT_FINITE else overflow_error("similarity")
     return Scores._make(out.tolist())
 
 
 def score_into(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
-    """Scores a matrix as `as_matrix` returns it; `out` is (15,) float64, the status is returned."""
+    """Score a matrix from `as_matrix`, write the scores to `out` (15,) and return the status."""
     if matrix.size >= LARGE:
         if not score_large(matrix, transposed, gas, packed, out):
             return NOT_FINITE
         return OK if np.isfinite(out).all() else OVERFLOW
-    kernel = _SCORE[matrix.dtype.char]
-    status: int = (kernel.call or kernel.load())(matrix, transposed, gas, packed, out)
+    status: int = _SCORE[matrix.dtype.char].call(matrix, transposed, gas, packed, out)
     return status
 
 
-def as_matrix(given: Any, name: str) -> tuple[npt.NDArray[Any], bool]:
-    """A C-contiguous float32 or float64 matrix and whether it is the transpose of the one given."""
+def as_matrix(values: Any, name: str) -> tuple[npt.NDArray[Any], bool]:
+    """Return a C-contiguous float32 or float64 matrix, and whether it is the transpose of `values`.
+
+    Raises ValueError that starts with `name`.
+    """
     if (
-        type(given) is np.ndarray
-        and (given.dtype is FLOAT64 or given.dtype is FLOAT32)
-        and given.ndim == 2
-        and given.size
+        type(values) is np.ndarray
+        and (values.dtype is FLOAT64 or values.dtype is FLOAT32)
+        and values.ndim == 2
+        and values.size
     ):
-        matrix = given
+        matrix = values
     else:
-        matrix = as_float_array(given, name, 2)
+        matrix = as_float_array(values, name, 2)
     flags = matrix.flags
     if flags.c_contiguous and flags.aligned:
         return matrix, False

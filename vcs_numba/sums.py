@@ -1,4 +1,4 @@
-"""Sums and means that round exactly as numpy's do."""
+"""Sums that round exactly as NumPy's do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vcs_numba.matching import Floats
 
 @helper
 def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
-    """numpy's sum of up to 128 contiguous values: eight running sums, or one for fewer than eight values."""
+    """Sum up to 128 contiguous values as NumPy does: in eight running sums, in one below eight values."""
     total = 0.0
     rest = first
     if count >= 8:
@@ -36,9 +36,9 @@ def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
 
 @rare
 def _halved_sum(values: Floats, line: int, count: int) -> float:
-    """numpy's sum of more than 128 values: they are halved, at a multiple of eight, down to blocks of 128.
+    """Sum more than 128 values as NumPy does: halved, at a multiple of eight, down to blocks of 128.
 
-    A stack of our own stands for the recursion, which Numba's cache does not survive.
+    An explicit stack replaces the recursion, because Numba's cache cannot hold recursive functions.
     """
     spans = np.empty((64, 3), dtype=np.int64)  # first, count, halves summed
     left = np.empty(64, dtype=np.float64)
@@ -74,7 +74,7 @@ def _halved_sum(values: Floats, line: int, count: int) -> float:
 
 @helper
 def pairwise_sum(values: Floats, line: int, count: int) -> float:
-    """`numpy.sum(values[line, :count])`, bit for bit.
+    """Return `numpy.sum(values[line, :count])`, bit for bit.
 
     The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
     error, and LAS divides by it.

@@ -1,7 +1,7 @@
 """Work on all cores: Python threads over kernels that release the GIL.
 
-Not Numba's own parallel layers: one of them may not be entered by two threads at once, another aborts in a
-forked child. A score in a data loader's worker, after a score in its parent, has to work.
+Numba's own parallel layers are not used: two threads may not enter one of them at once, and another aborts in
+a forked child. A score in a worker of a data loader, after a score in its parent, must work.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _making = threading.Lock()
 
 
 def thread_count() -> int:
-    """Threads a call may use: the cores this process may run on, or NUMBA_NUM_THREADS if that is set."""
+    """Return how many threads a call may use: the cores of this process, or NUMBA_NUM_THREADS if set."""
     return int(numba_config.NUMBA_NUM_THREADS)
 
 
 def _forget_pool() -> None:
-    """In a forked child: the pool's threads stayed in the parent, and a lock may have been held."""
+    """Start afresh in a forked child: the pool's threads stayed in the parent, with a lock perhaps held."""
     global _pool, _making
     _pool = None
     _making = threading.Lock()
@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _submit(work: Callable[[], None]) -> Future[None] | None:
-    """Hands `work` to the pool; None if there can be no more threads (the interpreter is shutting down)."""
+    """Hand `work` to the pool; None if no thread can start because the interpreter is shutting down."""
     global _pool
     try:
         with _making:
@@ -49,9 +49,10 @@ def _submit(work: Callable[[], None]) -> Future[None] | None:
 
 
 def for_each(count: int, work: Callable[[int], Any]) -> None:
-    """Calls `work(0)` to `work(count - 1)`, in any order, on several threads; the calling thread takes part.
+    """Call `work(0)` to `work(count - 1)`, in any order, on several threads; the calling thread takes part.
 
     Every `work(i)` must write to places of its own, so that the result depends on neither order nor threads.
+    An exception in a call reaches the caller, and calls that have not begun are dropped.
     """
     helpers = min(thread_count(), count) - 1
     if helpers <= 0:
@@ -74,7 +75,7 @@ def for_each(count: int, work: Callable[[int], Any]) -> None:
     finally:
         waiting.clear()
         for future in futures:
-            # Work that has not begun has nothing left to do: not waiting for it keeps calls from a pool
+            # A future that has not begun has nothing left to do. Cancelling it keeps calls from a pool
             # thread, and many calls at once, from waiting for each other.
             if future is not None and not future.cancel():
                 future.result()

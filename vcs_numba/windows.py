@@ -18,11 +18,11 @@ RECALL = 1
 
 @helper
 def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
-    """Writes the half-open window of each position of the shorter text, over the longer text's positions."""
+    """Write the half-open window of each position of the shorter text, in positions of the longer text."""
     slope = n_long / n_short
     height = math.ceil(slope)
     for i in range(n_short):
-        # The float64 product decides, rounding errors included: so the reference computes it.
+        # The float64 product decides, rounding errors included, because the reference computes it so.
         start = math.floor(i * slope)
         starts[side, i] = start
         ends[side, i] = min(start + height, n_long)
@@ -30,11 +30,10 @@ def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Int
 
 @helper
 def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
-    """Writes the window of each position of the longer text: the short positions whose windows hold it.
+    """Write the window of each position of the longer text: the short positions whose windows hold it.
 
-    The direct windows stand in the other row already. They move monotonically, so the holders of a
-    position are neighbours: from the first window that ends behind it to the last that starts at it or
-    before.
+    The other row already holds the direct windows. They move monotonically, so the windows that hold a
+    position are neighbours: from the first window that ends after it to the last that starts at or before it.
     """
     direct = 1 - side
     first = 0
@@ -57,10 +56,19 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 
 @helper
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    """Writes both orientations' windows.
+    """Write the windows of both orientations (docs/vcs.md, section 3).
 
-    starts, ends: (2, >= max(n_ref, n_gen)) int64, written in row PRECISION up to n_gen (windows over
-    reference positions) and in row RECALL up to n_ref (windows over generated positions).
+    Parameters
+    ----------
+    n_ref
+        Number of chunks of the reference.
+    n_gen
+        Number of chunks of the generated text.
+    starts
+        int64 (2, >= max(n_ref, n_gen)), written: row PRECISION up to n_gen (windows over reference
+        positions), row RECALL up to n_ref (windows over generated positions).
+    ends
+        Likewise; the windows are half-open.
     """
     direct = PRECISION if n_ref >= n_gen else RECALL
     longer = max(n_ref, n_gen)
@@ -71,7 +79,7 @@ def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
 
 @helper
 def window_area(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> int:
-    """Cells of the grid inside the shorter text's (direct) windows: what the window regulariser weighs."""
+    """Count the cells of the grid inside the shorter text's windows, for the window regulariser."""
     orientation = RECALL if n_gen > n_ref else PRECISION
     area = 0
     for i in range(min(n_ref, n_gen)):

@@ -1,4 +1,4 @@
-"""Forks, threads, caches, cold starts: what surrounds a score in a real process."""
+"""Forks, threads, caches, cold starts: scores in real processes."""
 
 from __future__ import annotations
 
@@ -124,10 +124,12 @@ def copied_package() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-#: Loads the smallest kernel and says where it came from.
+#: Loads the small kernel of `recombine` and says where it came from.
 LOAD = """
-from vcs_numba.alignment import _COMPLETE
-kernel = _COMPLETE.load()
+from vcs_numba import Scores, recombine
+from vcs_numba.jit import KERNELS
+recombine(Scores(*[0.5] * 15))
+[kernel] = [kernel.call for kernel in KERNELS if hasattr(kernel.call, "stats")]
 print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
       kernel.stats.cache_path)
 """

@@ -1,4 +1,4 @@
-"""`recombine`: the scores, were some of their parts others."""
+"""`recombine`: the scores that would result from other parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_without_changes_the_scores_are_the_same_bit_for_bit(seed: int) -> None:
     assert recombine(scores) == scores
 
 
-def test_what_follows_is_computed_anew_and_the_rest_stays() -> None:
+def test_dependent_scores_are_recomputed_and_the_others_stay() -> None:
     scores = score_similarity(np.array([[0.9, 0.1, 0.2], [0.2, 0.8, 0.1], [0.1, 0.3, 0.7]]), 0.8)
     changed = recombine(scores, las_precision=1.0, las_recall=1.0)
     assert changed.las == 1.0
@@ -24,9 +24,9 @@ def test_what_follows_is_computed_anew_and_the_rest_stays() -> None:
     assert (changed.nas, changed.nas_d, changed.nas_l) == (scores.nas, scores.nas_d, scores.nas_l)
 
 
-def test_unknown_parts_and_numbers_that_are_none_are_refused() -> None:
+def test_unknown_parts_and_values_that_are_not_finite_are_refused() -> None:
     scores = score_similarity(np.eye(3), 1.0)
-    with pytest.raises(ValueError, match="vcs is no part"):
+    with pytest.raises(ValueError, match="vcs is not a part"):
         recombine(scores, vcs=1.0)
     with pytest.raises(ValueError, match="nas_d_recall must be finite"):
         recombine(scores, nas_d_recall=float("nan"))
