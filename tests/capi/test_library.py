@@ -22,7 +22,7 @@ from vcs_numba import Scores
 from vcs_runtime import Scorer, __version__
 from vcs_runtime.capi import PROTOTYPES, Status, build, vcs_params, vcs_result
 from vcs_runtime.cli import cli
-from vcs_runtime.errors import BuildError
+from vcs_runtime.errors import BuildError, MissingExtraError
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(50)]
 
@@ -223,13 +223,13 @@ def test_the_command_builds_checks_and_says_what_it_is_bound_to(
 def test_what_building_lacks_is_said(
     built: build.Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refused(message: str) -> None:
-        with pytest.raises(BuildError, match=re.escape(message)):
+    def refused(message: str, error: type[Exception] = BuildError) -> None:
+        with pytest.raises(error, match=re.escape(message)):
             build.build(tmp_path / "never")
 
     with monkeypatch.context() as changed:
         changed.setitem(sys.modules, "cffi", None)
-        refused("vcs-runtime[capi]")
+        refused("building the C API needs cffi", MissingExtraError)
     with monkeypatch.context() as changed:
         changed.setattr("sysconfig.get_config_var", lambda name: None)
         refused("no shared library of Python")

@@ -1,7 +1,7 @@
-"""The C API: `vcs_runtime.h` from Python, and the library that offers it to C (docs/capi.md).
+"""The C API: the functions of `vcs_runtime.h` in Python, and the library with them for C (docs/capi.md).
 
-The functions bear the names of the header, take what a ctypes binding of them takes, and need no library:
-they are what the library calls. `load` declares the functions of a built one for ctypes.
+The functions have the names of the header and accept the arguments of a ctypes binding. They need no library,
+because the library calls them. `load` opens a built library and declares its functions for ctypes.
 """
 
 from vcs_runtime.capi.binding import (

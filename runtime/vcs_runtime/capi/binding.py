@@ -1,4 +1,4 @@
-"""The types of `vcs_runtime.h` for ctypes, and `load`, which declares a built library's functions."""
+"""The types of `vcs_runtime.h` for ctypes, and `load`, which declares the functions of a built library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Status(IntEnum):
 
 
 class vcs_params(ctypes.Structure):
-    """How a scorer scores; `vcs_params_default` fills it in."""
+    """How pairs are scored; `vcs_params_default` fills in the defaults."""
 
     _fields_ = (
         ("struct_size", c_uint32),
@@ -41,7 +41,7 @@ class vcs_params(ctypes.Structure):
 
 
 class vcs_result(ctypes.Structure):
-    """The scores of a pair, in the order of `vcs_numba.Scores`. `struct_size` must be set before a call."""
+    """The scores of a pair, in the order of `vcs_numba.Scores`. The caller must set `struct_size`."""
 
     _fields_ = (
         ("struct_size", c_uint32),
@@ -52,13 +52,13 @@ class vcs_result(ctypes.Structure):
     )
 
 
-#: `vcs_log_fn`: level, message, user. Keep a reference for as long as it is set.
+#: `vcs_log_fn`: level, message, user. The caller keeps a reference while the function is set.
 vcs_log_fn = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 _TEXTS, _LENGTHS = POINTER(c_char_p), POINTER(c_size_t)
 _PARAMS, _RESULT, _HANDLE = POINTER(vcs_params), POINTER(vcs_result), POINTER(c_void_p)
 
-#: The functions of the header: what they return, what they take.
+#: The functions of the header: type of the return value, types of the arguments.
 PROTOTYPES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "vcs_abi_version": (c_uint32, ()),
     "vcs_version": (c_char_p, ()),
@@ -80,7 +80,7 @@ PROTOTYPES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 def load(library: str | os.PathLike[str]) -> ctypes.CDLL:
     """Open a built `libvcs_runtime.so` with all its functions declared. Raises OSError.
 
-    In a Python process the library scores with that process's interpreter and packages.
+    In a Python process the library uses the interpreter and the packages of this process.
     """
     opened = ctypes.CDLL(os.fspath(library))
     for name, (result, arguments) in PROTOTYPES.items():

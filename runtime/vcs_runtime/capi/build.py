@@ -1,6 +1,6 @@
-"""Building `libvcs_runtime`: the C side, cffi's part, and a C compiler make one shared library of them.
+"""Building `libvcs_runtime`, a shared library of `library.c` and the code that cffi generates.
 
-The library is bound to this interpreter and this environment: it starts that Python, with those packages.
+The library is bound to this interpreter and this environment: it starts this Python with these packages.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pathlib import Path
 from vcs_runtime._version import __version__
 from vcs_runtime.capi.binding import PROTOTYPES, VCS_ABI_VERSION
 from vcs_runtime.errors import BuildError
+from vcs_runtime.util.atomic import replaced
+from vcs_runtime.util.extras import require
 
 _HERE = Path(__file__).parent
 _MODULE = "_libvcs_runtime"
@@ -37,10 +39,16 @@ STRICT = ("-Wall", "-Wextra", "-Werror")
 class Built:
     """A built library.
 
-    file         the library; its folder also holds the header and `vcs_runtime.pc`
-    interpreter  the Python that it starts
-    python       the shared library of that Python
-    packages     the folders of its packages
+    Attributes
+    ----------
+    file
+        The library. Its folder also holds the header and `vcs_runtime.pc`.
+    interpreter
+        The Python that the library starts.
+    python
+        The shared library of this Python.
+    packages
+        The folders of its packages.
     """
 
     file: Path
@@ -51,7 +59,17 @@ class Built:
 
 @dataclass(frozen=True)
 class Tools:
-    """What building needs: the compiler, the shared library of this Python, the folder of Python.h."""
+    """The tools for building.
+
+    Attributes
+    ----------
+    compiler
+        Command of the C compiler.
+    python
+        The shared library of this Python.
+    include
+        The folder of `Python.h`.
+    """
 
     compiler: list[str]
     python: Path
@@ -59,7 +77,7 @@ class Tools:
 
 
 def find_tools() -> Tools:
-    """Look for what building needs. Raises BuildError that says what is missing, and where to get it."""
+    """Look for the tools. Raises BuildError with the name of a missing tool and where to get it."""
     if sys.platform != "linux" or platform.python_implementation() != "CPython":
         raise BuildError("the C API is built on Linux with CPython so far")
     compiler = shlex.split(os.environ.get("CC", "cc"))
@@ -79,15 +97,35 @@ def find_tools() -> Tools:
 
 
 def build(folder: Path) -> Built:
-    """Build the library into `folder`, with its header and `vcs_runtime.pc`. Raises BuildError, OSError."""
+    """Build the library with its header and `vcs_runtime.pc`.
+
+    Parameters
+    ----------
+    folder
+        Where the files are written. It is created if necessary.
+
+    Returns
+    -------
+    Built
+        The library and what it is bound to.
+
+    Raises
+    ------
+    BuildError
+        A tool is missing, or the compiler failed.
+    MissingExtraError
+        cffi is not installed.
+    OSError
+        A file cannot be written.
+    """
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]
-    with tempfile.TemporaryDirectory() as made:
-        work = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
         _generate(work / f"{_MODULE}.c", packages)
-        # Nothing but the functions of the header is visible: neither Python's start-up nor a second cffi
-        # library in the same process may meet ours.
+        # Only the functions of the header are visible, so that neither Python's start-up nor a second cffi
+        # library in the same process finds our other symbols.
         names = " ".join(f"{name};" for name in PROTOTYPES)
         (work / "exports").write_text(f"{{ global: {names} local: *; }};\n")
         compile_c(
@@ -96,13 +134,13 @@ def build(folder: Path) -> Built:
             "-shared", "-fPIC", "-Wall", f"-I{source('include')}", f"-I{tools.include}",
             f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports'}",
             f"-Wl,-rpath,{python.parent}", "-Wl,-z,defs",
-            "-Wl,-z,nodelete",  # Python cannot be unloaded, so what it calls must not be
+            "-Wl,-z,nodelete",  # Python cannot be unloaded, so its callbacks must stay
             "-pthread", "-ldl",
         )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        # A program may have the old file open: it is replaced, not written over.
-        shutil.copy(work / SONAME, folder / f".{SONAME}")
-    os.replace(folder / f".{SONAME}", folder / SONAME)
+        with replaced(folder / SONAME) as file:  # a program may have the old library open
+            file.write((work / SONAME).read_bytes())
+        shutil.copymode(work / SONAME, folder / SONAME)
     _link(folder / LIBRARY, SONAME)
     shutil.copyfile(source("include") / HEADER, folder / HEADER)
     (folder / "vcs_runtime.pc").write_text(_PKG_CONFIG.format(version=__version__))
@@ -110,7 +148,17 @@ def build(folder: Path) -> Built:
 
 
 def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
-    """Run the C compiler (`$CC`, else `cc`). Raises BuildError with what it said."""
+    """Run the C compiler (`$CC`, else `cc`). Raises BuildError with the compiler's messages.
+
+    Parameters
+    ----------
+    sources
+        Files to compile or to link.
+    target
+        The file to write.
+    *options
+        Further options of the compiler.
+    """
     command = [*find_tools().compiler, "-O2", "-o", str(target), *map(str, sources), *options]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
@@ -119,25 +167,22 @@ def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
 
 
 def source(name: str) -> Path:
-    """The folder "include" or "examples": within the package when installed, beside it in a checkout."""
+    """Return the folder "include" or "examples": in the installed package, or beside it in a checkout."""
     installed, checkout = _HERE / name, _HERE.parents[1] / name
     return installed if installed.is_dir() else checkout
 
 
 def _generate(target: Path, packages: list[str]) -> None:
-    try:
-        from cffi import FFI
-    except ImportError:
-        raise BuildError("building the C API needs cffi: install `vcs-runtime[capi]`") from None
+    cffi = require("cffi", "capi", "building the C API")
     code = (_HERE / "library.c").read_text("utf-8")
     bound = {
         "EXECUTABLE": sys.executable,
         "PACKAGES": repr(packages),
         "NAME": f"{sys.executable}, Python {platform.python_version()}",
     }
-    # A JSON string is a C string, if it holds no \u of half a character.
+    # A JSON string is also a C string, unless it escapes half a surrogate pair as \u.
     defines = (f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n" for key, text in bound.items())
-    ffi = FFI()
+    ffi = cffi.FFI()
     ffi.embedding_api("")
     functions = re.findall(r"^static (\w+ python_\w+\(.*?\);)", code, re.MULTILINE)
     ffi.cdef('extern "Python" {' + "\n".join(functions) + "}")
@@ -145,7 +190,7 @@ def _generate(target: Path, packages: list[str]) -> None:
         f"from {_MODULE} import ffi\nfrom vcs_runtime.capi.embedded import connect\nconnect(ffi)\n"
     )
     ffi.set_source(_MODULE, "".join(defines) + code)
-    with contextlib.redirect_stdout(None):  # it says which file it writes
+    with contextlib.redirect_stdout(None):  # it prints the name of the file
         ffi.emit_c_code(os.fspath(target))
 
 

@@ -1,4 +1,4 @@
-"""Inside the library: its C side calls `vcs_runtime.capi` through what cffi generated."""
+"""The Python side inside the library: its C side calls `vcs_runtime.capi` through functions made by cffi."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any, Final
 
 from vcs_runtime.capi import calls
 from vcs_runtime.capi.binding import PROTOTYPES, Status
+from vcs_runtime.capi.failures import failed
 
 _VERSION: Final = ctypes.create_string_buffer(calls.vcs_version())
 
 
 def connect(ffi: Any) -> None:
-    """Set the Python function behind each `python_*` function of `library.c`."""
+    """Set the Python function of each `python_*` function in `library.c`.
+
+    Parameters
+    ----------
+    ffi
+        The FFI object of the built library.
+    """
 
     def unexpected(kind: object, error: BaseException, where: object) -> None:
-        calls.failed(error)  # out of memory, say, while an error was being told
+        failed(error)  # for example out of memory while another error was reported
 
     functions = {name: getattr(calls, name) for name in PROTOTYPES if name != "vcs_abi_version"}
     functions["vcs_version"] = lambda: ctypes.addressof(_VERSION)

@@ -1,4 +1,4 @@
-"""What C knows by handle: open models, and scorers on them."""
+"""Handles for C: open models, and scorers on them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ _CLOSED: Final = "the scorer's model was closed"
 
 
 class Model:
-    """An open `Scorer`, closed as soon as its handle is given back *and* no call uses it any more.
+    """An open `Scorer`. It is closed when its handle has been given back *and* no call uses it any more.
 
-    A call uses it by `with model as scorer:`, which raises ValueError on a closed model.
+    A call uses it by `with model as scorer:`, which raises ValueError for a closed model.
+
+    Parameters
+    ----------
+    scorer
+        The scorer, which now belongs to the model.
     """
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
-        self._users = 1  # the handle's, and one for each call
+        self._users = 1  # the handle; each call adds one
         self._closed = False
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Refuse new calls; the last one that is running gives the memory back."""
+        """Refuse new calls. The last running call closes the scorer."""
         with self._lock:
             if self._closed:  # by another thread, at the same time
                 return
@@ -50,42 +55,50 @@ class Model:
 
 @dataclass(frozen=True)
 class ScorerState:
-    """A scorer: a model, and how it scores."""
+    """A scorer of the C API.
+
+    Attributes
+    ----------
+    model
+        The model, which several scorers share.
+    options
+        How pairs are scored.
+    """
 
     model: Model
     options: Options
 
 
-Held = TypeVar("Held", Model, ScorerState)
+Object = TypeVar("Object", Model, ScorerState)
 
 
 class Handles:
-    """Objects by number. A number is never used twice, so one that was given back is recognised."""
+    """Objects by number. No number is used twice, so that a handle which was given back is recognised."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Model | ScorerState] = {}
-        self._numbers = itertools.count(16, 16)  # to C they are pointers: never NULL, aligned like others
+        self._objects: dict[int, Model | ScorerState] = {}
+        self._numbers = itertools.count(16, 16)  # C sees pointers: never NULL, and aligned
 
-    def keep(self, held: Model | ScorerState) -> int:
-        """The handle of an object from now on."""
+    def keep(self, item: Model | ScorerState) -> int:
+        """Return a new handle for an object."""
         handle = next(self._numbers)
-        self._held[handle] = held
+        self._objects[handle] = item
         return handle
 
-    def get(self, handle: int, kind: type[Held], name: str) -> Held:
-        """The object of a handle; ValueError, beginning with `name`, if it has none of this kind."""
-        held = self._held.get(handle)
-        if not isinstance(held, kind):
-            raise ValueError(_not_held(handle, name))
-        return held
+    def get(self, handle: int, kind: type[Object], name: str) -> Object:
+        """Return the object of a handle. Raises ValueError with `name` if there is none of `kind`."""
+        item = self._objects.get(handle)
+        if not isinstance(item, kind):
+            raise ValueError(_unknown(handle, name))
+        return item
 
-    def give_back(self, handle: int, kind: type[Held], name: str) -> Held:
-        """`get`, and the handle means nothing from now on."""
-        held = self.get(handle, kind, name)
-        if self._held.pop(handle, None) is None:  # another thread was faster
-            raise ValueError(_not_held(handle, name))
-        return held
+    def give_back(self, handle: int, kind: type[Object], name: str) -> Object:
+        """Return the object of a handle and make the handle invalid. Errors as for `get`."""
+        item = self.get(handle, kind, name)
+        if self._objects.pop(handle, None) is None:  # another thread was faster
+            raise ValueError(_unknown(handle, name))
+        return item
 
 
-def _not_held(handle: int, name: str) -> str:
+def _unknown(handle: int, name: str) -> str:
     return f"{name}: was given back, or never was one" if handle else f"{name} is NULL"

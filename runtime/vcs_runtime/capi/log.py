@@ -1,4 +1,4 @@
-"""Where messages go: to the function that the host has set, never to its standard streams."""
+"""Messages go to the function that the host has set, never to the standard streams of the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-# Levels, as Python's `logging` counts them.
+# The levels of Python's `logging`.
 INFORMATION: Final = 20
 WARNING: Final = 30
 ERROR: Final = 40
@@ -17,13 +17,13 @@ _receiver: Callable[[int, str], None] | None = None
 
 
 def set_receiver(receiver: Callable[[int, str], None] | None) -> None:
-    """Send messages to `receiver`, called with level and text by any thread, or nowhere."""
+    """Set the receiver of messages, which any thread may call with level and text. None: discard messages."""
     global _receiver
     _receiver = receiver
 
 
 def log(level: int, message: str) -> None:
-    """Send a message."""
+    """Send a message to the receiver."""
     if receiver := _receiver:
         receiver(level, message)
 
@@ -33,14 +33,14 @@ class _Lines(io.TextIOBase):
 
     def __init__(self, level: int) -> None:
         self._level = level
-        self._begun = threading.local()
+        self._unfinished = threading.local()
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        *lines, rest = (getattr(self._begun, "text", "") + text).split("\n")
-        self._begun.text = rest
+        *lines, rest = (getattr(self._unfinished, "text", "") + text).split("\n")
+        self._unfinished.text = rest
         for line in lines:
             if line.strip():
                 log(self._level, line)
@@ -48,7 +48,7 @@ class _Lines(io.TextIOBase):
 
 
 def redirect_streams() -> None:
-    """Turn what Python prints, warnings included, into messages: for an interpreter that is all ours."""
+    """Turn all output of Python, warnings included, into messages. Only for an interpreter without a host."""
     stdout: Any = _Lines(INFORMATION)
     stderr: Any = _Lines(WARNING)
     sys.stdout, sys.stderr = stdout, stderr

@@ -1,0 +1,178 @@
+"""The caller's memory: pointers, texts, numbers and structs that Python reads, and results that it writes.
+
+A pointer is an integer (as C passes it), None, or what ctypes accepts for a pointer: bytes, an array,
+`byref(...)`. For a NULL pointer, these functions raise ValueError with the name of the argument.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba import Params, Scores
+from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_params, vcs_result
+from vcs_runtime.capi.failures import status_of
+from vcs_runtime.errors import TextError
+from vcs_runtime.text.cleaning import MAX_CHARACTERS
+
+_MOST_BYTES: Final = 4 * MAX_CHARACTERS  # of the longest text that can be scored, in UTF-8
+_MOST_CHUNKS: Final = 2**31 - 1
+#: The members of a result after `struct_size`: status, n_ref, n_gen, scores.
+_RESULT: Final = struct.Struct(f"=3i{len(Scores._fields)}d")
+_NO_SCORES: Final = (math.nan,) * len(Scores._fields)
+_SIZE: Final = f"u{ctypes.sizeof(ctypes.c_size_t)}"
+_NATIVE: Final = "<" if sys.byteorder == "little" else ">"
+
+
+class Results:
+    """An array of results that is filled in order. After an exception, the remaining ones get its status.
+
+    Parameters
+    ----------
+    out
+        Pointer to the array. The `struct_size` of the first result is the size of all.
+    count
+        Number of results.
+
+    Raises
+    ------
+    ValueError
+        A `struct_size` is too small or differs from the first one.
+    """
+
+    def __init__(self, out: Any, count: int) -> None:
+        self._left: Iterator[int] = iter(())
+        if count == 0:
+            return
+        first = required(out, "out")
+        size = _check_size(first, ctypes.sizeof(vcs_result), "out")
+        places = range(first, first + count * size, size)
+        for i, place in enumerate(places):
+            if (other := ctypes.c_uint32.from_address(place).value) != size:
+                raise ValueError(f"out[{i}].struct_size is {other}, but that of out[0] is {size}")
+        self._left = iter(places)
+
+    def put(
+        self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
+    ) -> None:
+        """Fill in the next result."""
+        ctypes.memmove(next(self._left) + 4, _RESULT.pack(status, n_ref, n_gen, *scores), _RESULT.size)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if error:
+            with suppress(StopIteration):
+                while True:
+                    self.put(status_of(error))
+
+
+def address_of(pointer: Any) -> int:
+    """The address of a pointer, 0 for NULL. The object at the address must stay alive."""
+    if type(pointer) is int:
+        return pointer
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+
+
+def required(pointer: Any, name: str) -> int:
+    """The address of a pointer that must not be NULL."""
+    if not (address := address_of(pointer)):
+        raise ValueError(f"{name} is NULL")
+    return address
+
+
+def handle_at(out: Any) -> ctypes.c_void_p:
+    """The handle at `out`, set to NULL."""
+    handle = ctypes.c_void_p.from_address(required(out, "out"))
+    handle.value = None
+    return handle
+
+
+def read_string(pointer: Any, name: str) -> str:
+    """The NUL-terminated string at `pointer`: usually UTF-8, but a path may contain any bytes."""
+    return os.fsdecode(ctypes.string_at(required(pointer, name)))
+
+
+def read_text(pointer: Any, length: int, name: str) -> str:
+    """The UTF-8 text of `length` bytes at `pointer`. Raises TextError for invalid UTF-8 or too many bytes."""
+    address = required(pointer, name)
+    if not 0 <= length <= _MOST_BYTES:
+        raise TextError(f"{name}: the text has {length:,} bytes, more than {_MOST_BYTES:,}")
+    try:
+        return ctypes.string_at(address, length).decode()
+    except UnicodeDecodeError as error:
+        raise TextError(f"{name}: not UTF-8 (at byte {error.start}: {error.reason})") from None
+
+
+def read_numbers(pointer: Any, count: int, name: str) -> list[int]:
+    """The `count` pointers or sizes at `pointer`, which may be NULL if `count` is 0."""
+    if count == 0:
+        return []
+    numbers: list[int] = np.asarray(_Memory(required(pointer, name), _SIZE, (count,))).tolist()
+    return numbers
+
+
+def read_params(pointer: Any) -> vcs_params:
+    """The `vcs_params` at `pointer`. Raises ValueError for a wrong `struct_size` or `reserved`."""
+    address = required(pointer, "params")
+    _check_size(address, ctypes.sizeof(vcs_params), "params")
+    params = vcs_params.from_address(address)
+    if params.reserved:
+        raise ValueError(f"params.reserved must be 0, not {params.reserved}")
+    return params
+
+
+def core_params(params: vcs_params) -> Params:
+    """The parameters of the alignment in a `vcs_params`."""
+    return _core_params(params.lct, params.context_cutoff, params.context_window)
+
+
+@functools.lru_cache(maxsize=16)  # their validation takes longer than scoring a small matrix
+def _core_params(lct: float, context_cutoff: float, context_window: float) -> Params:
+    return Params(lct, context_cutoff, context_window)
+
+
+def matrix_at(pointer: Any, kind: str, n_ref: int, n_gen: int) -> npt.NDArray[Any]:
+    """The matrix `(n_ref, n_gen)` of "f4" or "f8" at `pointer`, without a copy."""
+    address = required(pointer, "similarity")
+    for name, size in (("n_ref", n_ref), ("n_gen", n_gen)):
+        if not 1 <= size <= _MOST_CHUNKS:
+            raise ValueError(f"{name} must be between 1 and {_MOST_CHUNKS}, not {size}")
+    return np.asarray(_Memory(address, kind, (n_ref, n_gen)))
+
+
+def write_string(text: str, buffer: Any, capacity: int) -> int:
+    """Copy a text with a final NUL to `buffer`, cut to fit. Returns its full length in bytes."""
+    full = text.encode(errors="replace")
+    if (address := address_of(buffer)) and capacity > 0:
+        # The cut is between characters.
+        part = full[: capacity - 1].decode(errors="ignore").encode() + b"\0"
+        ctypes.memmove(address, part, len(part))
+    return len(full)
+
+
+def _check_size(address: int, least: int, name: str) -> int:
+    size: int = ctypes.c_uint32.from_address(address).value
+    if size < least:
+        raise ValueError(f"{name}.struct_size is {size}, less than the {least} of ABI {VCS_ABI_VERSION}")
+    return size
+
+
+class _Memory:
+    """Numbers at an address, from which NumPy makes an array without a copy."""
+
+    def __init__(self, address: int, kind: str, shape: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "data": (address, True), "typestr": _NATIVE + kind, "shape": shape, "version": 3,
+        }  # fmt: skip
