@@ -3,7 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fix types parity triton spark llama bench clean
+# Markers of the tests that `make test` leaves to `make test-all`; pyproject.toml says what they mean.
+SLOW := slow or ray or browser or toolchain
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+.PHONY: help demo test test-all lint fix types parity triton spark llama bench clean
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 # The runtime as a user installs it.
 $(VENV)/runtime: pyproject.toml
@@ -17,23 +24,27 @@ $(VENV)/develop: $(VENV)/runtime
 	$(BIN)/python -m pip install --quiet -e '.[cpu,default,export,parquet,experiments,report,visil,video,ray]' --group test --group lint
 	touch $@
 
-demo: $(VENV)/runtime
+demo: $(VENV)/runtime  ## set up .venv, get the embedded model and score a small story
 	$(BIN)/vcs-runtime demo
 
-test: $(VENV)/develop
+test: $(VENV)/develop  ## tests of every room in about three minutes
 	$(BIN)/vcs-runtime fetch default
-	$(BIN)/python -m pytest
+	$(BIN)/vcs-runtime warm-up
+	$(PYTEST) -m 'not ($(SLOW))'
 
-lint: $(VENV)/develop
+test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compiling C, killed jobs, peaks of memory
+	$(PYTEST) -m '$(SLOW)'
+
+lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
 
-fix: $(VENV)/develop
+fix: $(VENV)/develop  ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(VENV)/develop
+types: $(VENV)/develop  ## mypy, strict
 	$(BIN)/mypy
 
 # The oracles (reference package, PyTorch) live in an environment of their own.
@@ -44,7 +55,7 @@ types: $(VENV)/develop
 	.venv-parity/bin/python -m pip install --quiet -e '.[cpu,default,export,parity]' --group test
 	touch $@
 
-parity: .venv-parity/ready
+parity: .venv-parity/ready  ## compare with the originals, in an environment of its own with PyTorch
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
@@ -55,7 +66,7 @@ parity: .venv-parity/ready
 	.venv-spark/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'pyspark[sql]>=3.4'
 	touch $@
 
-spark: .venv-spark/ready
+spark: .venv-spark/ready  ## Spark itself, in an environment of its own; needs Java
 	.venv-spark/bin/python -m pytest tests/spark
 
 # llama-cpp-python's server. Its wheel is built here: a quarter of an hour on two cores, once.
@@ -65,7 +76,7 @@ spark: .venv-spark/ready
 	CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-llama/bin/python -m pip install --quiet -e '.[cpu,default]' --group llama --group test
 	touch $@
 
-llama: .venv-llama/ready
+llama: .venv-llama/ready  ## ViSIL with a real llama.cpp server, which is built first: a quarter of an hour
 	.venv-llama/bin/python -m pytest tests/llama
 
 # The real Triton server, out of a wheel that lags behind: only what starts the server is taken from it, without
@@ -77,11 +88,11 @@ llama: .venv-llama/ready
 	.venv-triton/bin/python -m pip install --quiet --no-deps nvidia-pytriton
 	touch $@
 
-triton: .venv-triton/ready
+triton: .venv-triton/ready  ## a real Triton server, in an environment of its own
 	.venv-triton/bin/python -m pytest tests/triton
 
-bench: .venv-parity/ready
+bench: .venv-parity/ready  ## time the alignment core beside the reference package
 	.venv-parity/bin/python benchmarks/core.py
 
-clean:
+clean:  ## remove all environments and caches
 	rm -rf .venv .venv-parity .venv-triton .venv-spark .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

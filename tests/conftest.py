@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from vcs_runtime import Scorer
 
 
+# Tests that ask for one of these fixtures are left to `make test-all`.
+SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in SLOW_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(SLOW_FIXTURES[fixture])
+            item.add_marker(pytest.mark.xdist_group(fixture))  # one process starts it, for all tests of it
+
+
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with an embedder and the rules of English."""

@@ -69,7 +69,7 @@ def probe(compile_program: Compile) -> Run:
     return lambda *arguments, **environment: run(program, *arguments, **environment)
 
 
-@pytest.fixture(scope="session", params=["python", "ctypes"])
+@pytest.fixture(scope="session", params=["python", pytest.param("ctypes", marks=pytest.mark.toolchain)])
 def api(request: pytest.FixtureRequest) -> object:
     """The API as `vcs_runtime.capi` has it, and as the library in this process has it."""
     return capi if request.param == "python" else capi.load(request.getfixturevalue("built").file)

@@ -197,6 +197,7 @@ def test_a_released_scorer_holds_no_session_and_scores_the_same_afterwards(
         scorer.embedder.embed(["dog"])
 
 
+@pytest.mark.slow
 def test_release_on_the_cpu_gives_memory_back() -> None:
     """By resident memory, in a process of its own, of the default's 90 MB."""
     script = """

@@ -194,6 +194,7 @@ def test_an_output_in_a_folder_that_is_not_there_is_named(
         run(scorer, pairs_file, tmp_path / "none/out.jsonl")
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     scorer: Scorer, tiny_bundle: Path, tmp_path: Path
 ) -> None:
@@ -212,6 +213,7 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     assert output.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: Path) -> None:
     script = """
         import resource, sys

@@ -48,6 +48,7 @@ def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.ray
 def test_a_cluster_of_its_own_listens_to_nobody_else_and_reports_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(

@@ -206,6 +206,7 @@ def test_a_closed_model_says_so(sat_bundle: Path) -> None:
         model.probabilities(["a man"])
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) -> None:
     bundle = build_sat_bundle(
         build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint",
