@@ -29,13 +29,13 @@ def golden() -> dict[str, npt.NDArray[np.float64]]:
 def detailed_case(
     golden: dict[str, npt.NDArray[np.float64]], number: int
 ) -> dict[str, npt.NDArray[np.float64]]:
-    found = {}
+    arrays = {}
     for name, counts in golden.items():
         key, _, kind = name.partition(":")
         if kind == "counts":
             first = int(counts[:number].sum())
-            found[key] = golden[f"{key}:values"][first : first + int(counts[number])]
-    return found
+            arrays[key] = golden[f"{key}:values"][first : first + int(counts[number])]
+    return arrays
 
 
 def test_golden_cases_cover_what_the_metric_distinguishes(golden: dict[str, npt.NDArray[np.float64]]) -> None:
@@ -90,11 +90,11 @@ def test_every_intermediate_result_equals_the_reference(golden: dict[str, npt.ND
 
 def test_batch_equals_single_calls_bit_for_bit(golden: dict[str, npt.NDArray[np.float64]]) -> None:
     seeds = list(range(0, 1000, STEP))
-    given = vcs_numba.Params(lct=0.5)
+    parameters = vcs_numba.Params(lct=0.5)
     matrices = [matrix(drawn_case(seed)) for seed in seeds]
-    batch = vcs_numba.score_batch(matrices, golden["gas"][seeds], given)
+    batch = vcs_numba.score_batch(matrices, golden["gas"][seeds], parameters)
     for one, similarity, seed in zip(batch, matrices, seeds, strict=True):
-        assert tuple(one) == vcs_numba.score_similarity(similarity, float(golden["gas"][seed]), given)
+        assert tuple(one) == vcs_numba.score_similarity(similarity, float(golden["gas"][seed]), parameters)
 
 
 @pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")

@@ -17,7 +17,7 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, matrix
-from vcs_numba.jit import numba_config
+from vcs_numba.jit import KERNELS, numba_config
 
 pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
 
@@ -133,6 +133,15 @@ recombine(Scores(*[0.5] * 15))
 print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
       kernel.stats.cache_path)
 """
+
+
+def test_a_kernel_is_loaded_once() -> None:
+    vcs_numba.recombine(vcs_numba.Scores(*[0.5] * 15))
+    loaded = [kernel for kernel in KERNELS if hasattr(kernel.call, "stats")]
+    assert loaded
+    for kernel in loaded:
+        compiled = kernel.call
+        assert kernel.load() is compiled
 
 
 def make_unwritable(folder: Path) -> None:
