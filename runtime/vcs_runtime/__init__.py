@@ -1,8 +1,11 @@
-"""The Video Comprehension Score, offline: text in, scores out.
+"""The Video Comprehension Score, offline: texts in, scores out.
 
-from vcs_runtime import Scorer
-with Scorer.open() as scorer:
-    print(scorer.score(reference, generated).vcs)
+Example::
+
+    from vcs_runtime import Scorer
+
+    with Scorer.open() as scorer:
+        print(scorer.score(reference, generated).vcs)
 """
 
 from vcs_numba import Params, Scores

@@ -382,7 +382,7 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be scored."""
-    monkeypatch.setattr("vcs_runtime.scoring.preparation._BLOCK_PAIRS", 4)
+    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 4)
     cuts = [stripped if i % 2 else story for i in range(12)]
     return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [("!", "a")]
 

@@ -159,7 +159,7 @@ def test_a_full_disk_keeps_what_was_finished(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.jsonl"
-    monkeypatch.setattr("vcs_runtime.scoring.preparation._BLOCK_PAIRS", 4)
+    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 4)
     real_write, calls = os.write, []
 
     def write(file: int, data: bytes) -> int:

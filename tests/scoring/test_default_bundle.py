@@ -26,15 +26,15 @@ def default() -> Iterator[Scorer]:
 def test_the_demos_sentences_are_found_without_their_punctuation(
     default: Scorer, lower: bool, least: float
 ) -> None:
-    hits = found = wanted = 0
+    hits = predicted = expected = 0
     for text in TEXTS:
         sentences = [strip_punctuation(sentence).split() for sentence in default.segmenter.split([text])[0]]
         stripped = strip_punctuation(text)
         pieces = default.segmenter.split([stripped.lower() if lower else stripped])[0]
         ends, cuts = ({sum(map(len, part[:i])) for i in range(1, len(part))}
                       for part in (sentences, [piece.split() for piece in pieces]))  # fmt: skip
-        hits, found, wanted = hits + len(ends & cuts), found + len(cuts), wanted + len(ends)
-    assert 2 * hits / (found + wanted) >= least
+        hits, predicted, expected = hits + len(ends & cuts), predicted + len(cuts), expected + len(ends)
+    assert 2 * hits / (predicted + expected) >= least
 
 
 def test_a_pair_is_cut_by_one_segmenter_and_says_which(default: Scorer) -> None:

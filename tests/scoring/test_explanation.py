@@ -51,9 +51,9 @@ def test_a_reversed_and_a_rotated_text_have_moved() -> None:
 
 
 def test_what_was_deleted_is_missing_and_what_follows_has_shifted_not_moved() -> None:
-    kept = [0, 1, 2, 3, 10, 11]  # of twelve, the middle is gone
-    reference, generated = verdicts(np.where(np.eye(12, dtype=bool)[:, kept], 0.9, 0.1))
-    assert [i for i, verdict in enumerate(reference) if verdict == COVERED] == kept
+    left = [0, 1, 2, 3, 10, 11]  # the middle of twelve is gone
+    reference, generated = verdicts(np.where(np.eye(12, dtype=bool)[:, left], 0.9, 0.1))
+    assert [i for i, verdict in enumerate(reference) if verdict == COVERED] == left
     assert MOVED not in generated
     assert SHIFTED in generated
 
@@ -132,11 +132,11 @@ def test_positions_count_from_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}]
+    "values", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}]
 )
-def test_thresholds_out_of_range_are_named(given: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(given))):
-        Thresholds(**given)
+def test_thresholds_out_of_range_are_named(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values))):
+        Thresholds(**values)
 
 
 def test_a_scorer_explains_what_it_scores(scorer: Scorer) -> None:
@@ -151,6 +151,7 @@ def test_a_scorer_explains_what_it_scores(scorer: Scorer) -> None:
 def test_of_several_references_the_winner_is_explained(scorer: Scorer) -> None:
     e = scorer.explain([story(1), story(2)], story(2))
     assert e.result.reference_index == 1
+    assert e.scores == e.result.scores
     assert [chunk.text for chunk in e.reference] == [chunk.text for chunk in e.generated]
 
 

@@ -7,6 +7,8 @@ import random
 import string
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from support.stories import story
 from vcs_numba import Params, score_embeddings
 from vcs_runtime import BundleError, DeviceError, Options, Scorer, Segmenter, TextError
+from vcs_runtime.scoring import preparation
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(40)]
 
@@ -25,6 +28,17 @@ def test_equal_texts_score_one(scorer: Scorer) -> None:
     assert (result.n_ref, result.n_gen) == (7, 7)
     assert result.scores is not None
     assert result.scores.gas <= 1.0
+
+
+def test_no_cosine_exceeds_one_although_rounded_vectors_are_longer(scorer: Scorer) -> None:
+    texts = [reference for reference, _ in PAIRS]
+    lengths = np.linalg.norm(scorer.embedder.embed(texts).astype(np.float64), axis=1)
+    assert lengths.max() > 1.0  # else this test shows nothing
+    for text in texts:
+        explanation = scorer.explain(text, text)
+        assert explanation.similarity.max() <= 1.0
+        assert explanation.scores.gas <= 1.0
+        assert max(explanation.scores) <= 1.0
 
 
 def test_the_score_is_the_core_applied_to_the_vectors(scorer: Scorer) -> None:
@@ -46,7 +60,7 @@ LOOSE = [(ref.replace(".", ""), gen.replace(".", "")) for ref, gen in PAIRS]  # 
 
 @pytest.fixture(scope="module")
 def mixed(tiny_bundle: Path, mixed_bundle: Path) -> Iterator[Scorer]:
-    """Scores with rules and a boundary model from a bundle of their own."""
+    """Scores with rules and a learned segmenter from another bundle."""
     with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as opened:
         yield opened
 
@@ -93,6 +107,14 @@ def chunks_by_model(scorer: Scorer, text: str) -> list[str]:
     return [segment for segment in segments if segment.strip()]
 
 
+def test_chunk_size_joins_the_segments_of_the_model_too(mixed: Scorer, learned: Scorer) -> None:
+    reference, generated = LOOSE[8]
+    expected = [math.ceil(len(chunks_by_model(learned, text)) / 3) for text in (reference, generated)]
+    result = mixed.score(reference, generated, chunk_size=3)
+    assert [result.n_ref, result.n_gen] == expected
+    assert result.n_ref < mixed.score(reference, generated).n_ref
+
+
 def test_a_text_and_its_copy_without_punctuation_are_cut_alike(mixed: Scorer) -> None:
     for (punctuated, _), (loose, _) in zip(PAIRS, LOOSE, strict=True):
         result = mixed.score(punctuated, loose)
@@ -132,6 +154,65 @@ def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
         assert calls[1:] == [0]  # what was cut is kept
 
 
+@pytest.fixture
+def split_by_rules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that rules have been asked to split."""
+    texts: list[str] = []
+    sentences = Segmenter.sentences
+    monkeypatch.setattr(
+        Segmenter, "sentences", lambda self, text, name: (texts.append(text), sentences(self, text, name))[1]
+    )
+    return texts
+
+
+def test_rules_split_a_repeated_text_once(tiny_bundle: Path, split_by_rules: list[str]) -> None:
+    pairs = [(PAIRS[0][0], generated) for _, generated in PAIRS[:5]]
+    with Scorer.open(tiny_bundle, device="cpu") as fresh:
+        first = fresh.score_many(pairs)
+        assert fresh.score_many(pairs) == first
+    assert sorted(split_by_rules) == sorted({text for pair in pairs for text in pair})
+
+
+def test_without_memory_rules_split_a_text_every_time(tiny_bundle: Path, split_by_rules: list[str]) -> None:
+    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0) as fresh:
+        for _ in range(3):
+            fresh.score(*PAIRS[0])
+    assert split_by_rules == [*PAIRS[0]] * 3
+
+
+def test_a_block_ends_at_so_many_pairs_or_characters(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sizes(pairs: list[tuple[str, str]]) -> list[int]:
+        return [len(block) for block in scorer.stream(pairs, lambda pair: pair)]
+
+    monkeypatch.setattr(preparation, "BLOCK_PAIRS", 4)
+    assert sizes(PAIRS[:9]) == [4, 4, 1]
+    assert sizes([("", "A.")] * 5) == [4, 1]  # pairs with an error count, too
+    monkeypatch.setattr(preparation, "BLOCK_CHARACTERS", 2 * sum(map(len, PAIRS[0])))
+    assert sizes([PAIRS[0]] * 5) == [2, 2, 1]
+    monkeypatch.setattr(preparation, "BLOCK_CHARACTERS", 2 * sum(map(len, PAIRS[0])) + 1)
+    assert sizes([PAIRS[0]] * 5) == [3, 2]
+
+
+def test_every_item_of_a_stream_comes_with_its_own_result_and_evidence(scorer: Scorer) -> None:
+    references = [PAIRS[0][0], PAIRS[2][1], PAIRS[1][0]]
+    pairs = [(references, PAIRS[2][1]), ("", "A."), PAIRS[3], (references[::-1], PAIRS[1][0]), PAIRS[4]]
+    streamed = list(chain.from_iterable(scorer.stream(enumerate(pairs), itemgetter(1))))
+    assert [number for (number, _), _, _ in streamed] == list(range(len(pairs)))
+    for (number, pair), result, evidence in streamed:
+        if number == 1:
+            assert (result.scores, evidence) == (None, None)
+            continue
+        alone = scorer.explain(*pair)
+        assert result == alone.result
+        assert evidence is not None
+        assert result.scores is not None
+        assert evidence.gas == result.scores.gas
+        assert evidence.chunks[0] == [chunk.text for chunk in alone.reference]
+        assert evidence.chunks[1] == [chunk.text for chunk in alone.generated]
+        np.testing.assert_array_equal(evidence.similarity, alone.similarity)
+        assert alone.scores == result.scores
+
+
 def test_scores_by_the_model_are_the_same_alone_batched_and_shuffled_to_the_bit(
     tiny_bundle: Path, mixed_bundle: Path
 ) -> None:
@@ -160,7 +241,7 @@ def test_the_segmenter_can_be_chosen(tiny_bundle: Path, mixed_bundle: Path) -> N
         assert "|seg:sentencex@" in opened.signature
         assert "|cut:" not in opened.signature
     for bundle, name, says in (
-        (tiny_bundle, "learned", "rules alone, no model"),
+        (tiny_bundle, "learned", "rules only, no learned segmenter"),
         (tiny_bundle, mixed_bundle / "nowhere", "no such folder"),
     ):
         with pytest.raises(BundleError, match=says):
@@ -208,7 +289,9 @@ def test_several_references_take_the_best_and_say_which(scorer: Scorer) -> None:
     assert result.vcs == max(single)
     assert result.to_dict()["reference_index"] == 2
     mean = scorer.score(references, PAIRS[2][1], aggregate="mean")
-    assert mean.vcs == pytest.approx(np.mean(single), abs=1e-12)
+    assert (mean.n_ref, mean.n_gen, mean.reference_index) == (result.n_ref, result.n_gen, 2)
+    scores = [scorer.score(reference, PAIRS[2][1]).scores for reference in references]
+    assert mean.scores == pytest.approx(np.mean(scores, axis=0), abs=1e-12)
     assert "|refs:mean|" in mean.signature
 
 
@@ -310,7 +393,7 @@ def test_a_scorer_may_be_used_from_several_threads(scorer: Scorer) -> None:
     assert results == expected * 3
 
 
-def test_a_device_that_is_not_there_is_refused_and_a_name_that_is_none_too(tiny_bundle: Path) -> None:
+def test_missing_devices_and_unknown_device_names_are_refused(tiny_bundle: Path) -> None:
     with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
         Scorer.open(tiny_bundle, device="cuda:0")
     with pytest.raises(DeviceError, match="tensorrt"):

@@ -38,8 +38,8 @@ from vcs_runtime.scoring.explanation import (
     Chunk,
     Explanation,
     Thresholds,
+    describe_thresholds,
     position,
-    thresholds_said,
     verdict_counts,
 )
 from vcs_runtime.scoring.explanation import explain as explain_result
@@ -158,7 +158,7 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
     for verdict, meaning in VERDICTS.items():
         if verdict in named:
             out.print(f"{verdict}: {meaning}", style="dim", soft_wrap=True)
-    said = f"thresholds: {thresholds_said(explanation.thresholds)}"
+    said = f"thresholds: {describe_thresholds(explanation.thresholds)}"
     out.print(said, style="dim", soft_wrap=True)
     out.print(explanation.result.signature, soft_wrap=True)
 

@@ -25,7 +25,7 @@ from vcs_runtime.scoring.explanation import (
     UNSUPPORTED,
     Chunk,
     Explanation,
-    thresholds_said,
+    describe_thresholds,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def configuration(e: Explanation) -> Figure:
         ("context cutoff", f"{p.context_cutoff:g}"), ("context window", f"{p.context_window:g}"),
         ("LCT penalty", p.lct_penalty), ("regulariser", p.regularizer), ("small texts", p.small_text),
         ("cut by", e.result.segmenter or "words"),
-        ("thresholds", thresholds_said(e.thresholds)),
+        ("thresholds", describe_thresholds(e.thresholds)),
         *(("" if i else "signature", "|".join(part)) for i, part in enumerate(_parts(e.result.signature))),
     ]  # fmt: skip
     return table("Configuration", ("", ""), rows, (0.0, 0.24))

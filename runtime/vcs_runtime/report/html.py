@@ -19,7 +19,7 @@ from vcs_runtime.scoring.explanation import (
     VERDICTS,
     Chunk,
     Explanation,
-    thresholds_said,
+    describe_thresholds,
     verdict_counts,
 )
 
@@ -91,7 +91,7 @@ class HtmlReport:
 def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:
     """What the page's script reads of a pair. Matrix: int16, ten-thousandths, row by row."""
     a, r = e.alignment, e.result
-    about = f"Thresholds: {thresholds_said(e.thresholds)}."
+    about = f"Thresholds: {describe_thresholds(e.thresholds)}."
     if r.n_references > 1:
         about += f" Against reference {r.reference_index + 1} of {r.n_references}."
     if r.segmenter:

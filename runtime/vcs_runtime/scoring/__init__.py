@@ -1,1 +1,1 @@
-"""Pairs of texts in, results out: the `Scorer` and all that a score consists of."""
+"""Pairs of texts in, results out: the `Scorer`, its options and its results."""

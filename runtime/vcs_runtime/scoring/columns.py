@@ -1,4 +1,4 @@
-"""Columns in, columns out: pairs and their scores as the arrays that Ray Data, Spark and Triton hand over."""
+"""Pairs and their scores as columns: the arrays that Ray Data, Spark and Triton exchange."""
 
 from __future__ import annotations
 
@@ -19,18 +19,40 @@ NAMES = (*Scores._fields, *COUNTS, *TEXTS)
 
 
 def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pair]:
-    """The pairs of two columns of one length: a text and, of references, also a list or array of texts a row.
+    """Pair up two columns of equal length.
 
-    What is no text, a missing value too, is left as it is: the scorer says so in the row's `error`.
+    A value that is not a text, such as a missing one, is passed on: the scorer reports it as the row's
+    `error`.
+
+    Parameters
+    ----------
+    reference
+        A text in each row, or a list or array of several references.
+    generated
+        A text in each row.
+
+    Returns
+    -------
+    iterator of (reference, generated)
+        One pair for each row.
     """
     return zip(map(plain, reference), map(plain, generated), strict=True)
 
 
 def to_columns(results: Sequence[Result]) -> Columns:
-    """A column for each of NAMES: the scores float64 (NaN in a row with an `error`), COUNTS int64, TEXTS str.
+    """Turn results into one column for each of NAMES.
 
-    A text that is not there is "": a column of nothing but nulls has no type, and files of such columns do
-    not fit those of others.
+    Parameters
+    ----------
+    results
+        One result for each row.
+
+    Returns
+    -------
+    dict
+        Scores are float64, NaN in a row with an `error`. COUNTS are int64 and TEXTS str. A missing text is
+        "", because a column of nulls alone has no type, and a file of it would not fit the files of other
+        columns.
     """
     columns: Columns = {
         name: np.array([getattr(result.scores, name, np.nan) for result in results], np.float64)
@@ -44,5 +66,5 @@ def to_columns(results: Sequence[Result]) -> Columns:
 
 
 def plain(value: Any) -> Any:
-    """A list where an array holds several references, as columns of Parquet files do."""
+    """Turn an array of several references, as columns of Parquet files hold them, into a list."""
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,7 +1,7 @@
-"""Why a pair scores as it does: a verdict for every chunk, what each part cost, in words (docs/explain.md).
+"""Why a pair scores as it does: verdicts on chunks, costs of parts, sentences (docs/explain.md).
 
-Everything is read off `vcs_numba.align` and the scorer's chunks; what a part costs is asked of
-`vcs_numba.recombine`. No formula of the metric stands here.
+All inputs are the results of `vcs_numba.align` and the scorer's chunks. Costs are computed with
+`vcs_numba.recombine`, so no formula of the metric is repeated here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy.typing as npt
 from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
 from vcs_runtime.scoring.result import Evidence, Result
 
-#: Verdicts on generated chunks, and on the reference's.
+#: Verdicts on generated chunks, and on chunks of the reference.
 IN_PLACE, SHIFTED, MOVED, UNSUPPORTED = "in place", "shifted", "moved", "weakly supported"
 COVERED, MISSING = "covered", "missing"
 
-#: What a verdict says.
+#: The meaning of each verdict.
 VERDICTS: Final = {
     IN_PLACE: "its counterpart is where it was expected",
     SHIFTED: "in the right order, but not where it was expected: text is missing or was added around it",
@@ -33,7 +33,7 @@ VERDICTS: Final = {
     MISSING: "nothing in the generated text is like it",
 }
 
-#: The parts that cost, and what they are when they cost nothing.
+#: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
     "gas": {"gas": 1.0},
     "las": {"las_precision": 1.0, "las_recall": 1.0},
@@ -45,14 +45,24 @@ _PERFECT: Final = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where verdicts begin. docs/explain.md says how the values were chosen, and what they get right.
+    """The thresholds of verdicts. docs/explain.md describes how they were chosen and how reliable they are.
 
-    support  in [-1, 1]: a chunk whose match is less similar is weakly supported, or missing. It belongs to
-             the embedding model: this one to the embedded default
-    rival    in [0, 2]: a reference chunk is missing, too, if its match is by more than this closer to another
-             reference chunk: then it tells that one
-    order    in [0, 1]: a chunk outside its window is moved if changed order explains at least this part of
-             its offset, both as parts of their texts; else it is shifted
+    Parameters
+    ----------
+    support
+        Minimum cosine similarity, in [-1, 1], for a match to count as support. Below it a generated chunk is
+        weakly supported and a reference chunk missing. The default suits the embedded default model.
+    rival
+        In [0, 2]. A reference chunk is also missing if its match is more similar to another reference chunk
+        by more than this, because the match then tells the other chunk.
+    order
+        In [0, 1]. A chunk outside its window is moved if changed order explains at least this part of its
+        offset, both as parts of their texts; else it is shifted.
+
+    Raises
+    ------
+    ValueError
+        A value is out of range. The message names the field.
     """
 
     support: float = 0.5
@@ -70,9 +80,24 @@ class Thresholds:
 class Chunk:
     """A chunk, its match on the other side, and the verdict. Positions count chunks from 0.
 
-    expected  the mapping window, half-open; offset: chunks between match and window, negative before it
-    penalty   NAS-D's charge, as a part of the other side's length
-    crossed   with how many supported chunks of its own side it stands in another order than their matches
+    Attributes
+    ----------
+    text
+        The chunk.
+    verdict
+        One of `VERDICTS`.
+    match
+        Position of the match on the other side.
+    similarity
+        Cosine similarity of chunk and match.
+    expected
+        The mapping window on the other side, half-open.
+    offset
+        Chunks between match and window, negative before the window.
+    penalty
+        The cost in NAS-D, as a part of the other side's length.
+    crossed
+        Number of supported chunks on the same side whose matches are in the other order.
     """
 
     text: str
@@ -87,10 +112,25 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A pair's chunks with verdicts, its scores, and the alignment behind them.
+    """The chunks of a pair with verdicts, its scores, and the alignment from which they result.
 
-    similarity  `(n_ref, n_gen)` float64
-    scores      of this reference; with several references and `aggregate="mean"` not `result.scores`
+    Attributes
+    ----------
+    result
+        The result that is explained.
+    scores
+        The scores with the explained reference. They are not `result.scores` if that is a mean over several
+        references.
+    reference, generated
+        The chunks of both texts.
+    similarity
+        float64 (n_ref, n_gen), the cosines of the chunks.
+    alignment
+        All intermediate results.
+    params
+        Parameters of the metric.
+    thresholds
+        Thresholds of the verdicts.
     """
 
     result: Result
@@ -104,20 +144,20 @@ class Explanation:
 
     @cached_property
     def costs(self) -> dict[str, float]:
-        """What each part took from a VCS of 1; the sum is `1 - vcs`. See `shares`."""
+        """The part of the loss `1 - vcs` that is due to each part of the score; see `shares`."""
         return shares(self.scores)
 
     def count(self, verdict: str) -> int:
-        """How many chunks have this verdict."""
+        """Count the chunks of both texts with this verdict."""
         return sum(chunk.verdict == verdict for chunk in (*self.reference, *self.generated))
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """One sentence for VCS and for each part: what pulled it down, and what that cost."""
+        """A sentence for VCS and for each part: the reason of a loss, and its amount."""
         return _sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values for JSON, without the matrix; positions count from 0."""
+        """Return all but the matrix and the alignment as plain values for JSON; positions count from 0."""
         return {
             "scores": self.scores.to_dict(),
             "costs": self.costs,
@@ -135,7 +175,24 @@ class Explanation:
 def explain(
     result: Result, evidence: Evidence, params: Params, thresholds: Thresholds = Thresholds()
 ) -> Explanation:
-    """Explain a Result of `Scorer.stream` that was scored with `params`."""
+    """Explain a result.
+
+    Parameters
+    ----------
+    result
+        A result of `Scorer.stream`.
+    evidence
+        What `Scorer.stream` yields with the result.
+    params
+        The parameters with which the pair was scored.
+    thresholds
+        Thresholds of the verdicts.
+
+    Returns
+    -------
+    Explanation
+        Verdicts, costs and sentences.
+    """
     alignment = align(evidence.similarity, params)
     reference, generated = evidence.chunks
     return Explanation(
@@ -151,11 +208,11 @@ def explain(
 
 
 def shares(scores: Scores) -> dict[str, float]:
-    """`1 - vcs`, divided among GAS, LAS, NAS-D, NAS-L and the regulariser by their Shapley values.
+    """Divide `1 - vcs` among GAS, LAS, NAS-D, NAS-L and the regulariser by their Shapley values.
 
-    A part's share is what VCS gains when the part is made perfect, averaged over all orders in which the five
-    can be made perfect one after the other. So the shares add up whatever was clipped on the way, and none
-    depends on which part is named first.
+    The share of a part is the gain of VCS when the part is made perfect, averaged over all orders in which
+    the five parts can be made perfect one after the other. So the shares add up to `1 - vcs` whatever is
+    clipped, and do not depend on the order of the parts.
     """
     names = tuple(_PERFECT)
     count = len(names)
@@ -164,21 +221,21 @@ def shares(scores: Scores) -> dict[str, float]:
         for chosen in combinations(names, size):
             parts = {part: value for name in chosen for part, value in _PERFECT[name].items()}
             vcs[frozenset(chosen)] = recombine(scores, **parts).vcs
-    found = dict.fromkeys(names, 0.0)
-    for done, before in vcs.items():
+    gains = dict.fromkeys(names, 0.0)
+    for perfect, before in vcs.items():
         for name in names:
-            if name not in done:
-                weight = math.factorial(len(done)) * math.factorial(count - len(done) - 1)
-                found[name] += weight / math.factorial(count) * (vcs[done | {name}] - before)
-    return found
+            if name not in perfect:
+                weight = math.factorial(len(perfect)) * math.factorial(count - len(perfect) - 1)
+                gains[name] += weight / math.factorial(count) * (vcs[perfect | {name}] - before)
+    return gains
 
 
 def _reference(texts: Sequence[str], alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
     side = alignment.recall
-    # How close the match is to any chunk: if clearly closer than to this one, it is not about this one.
+    # A match that is clearly more similar to another reference chunk is not about this one.
     closest = alignment.precision.max_similarity[side.match]
     covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
-    verdicts = [COVERED if here else MISSING for here in covered.tolist()]
+    verdicts = [COVERED if is_covered else MISSING for is_covered in covered.tolist()]
     return _chunks(texts, side, verdicts, crossings(side.match, covered))
 
 
@@ -186,7 +243,8 @@ def _generated(texts: Sequence[str], side: Orientation, thresholds: Thresholds) 
     supported = side.similarity >= thresholds.support
     crossed = crossings(side.match, supported)
     others = max(1, int(supported.sum()) - 1)
-    # Of the reference's length the offset is one part, of the generated chunks those crossed are another.
+    # Both sides are relative: the offset to the length of the reference, the crossings to the number of
+    # chunks.
     by_order = crossed / others >= thresholds.order * side.distance / side.y
     verdicts = np.select(
         [~supported, side.in_window | side.tolerated, by_order], [UNSUPPORTED, IN_PLACE, MOVED], SHIFTED
@@ -205,26 +263,39 @@ def _chunks(
 
 
 def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """For each chunk, how many supported ones before it match behind its match, or behind it before it."""
-    found = np.zeros(len(match), dtype=np.int64)
-    for i, at in enumerate(match):
-        found[i] = (supported[:i] & (match[:i] > at)).sum() + (
-            supported[i + 1 :] & (match[i + 1 :] < at)
-        ).sum()
-    return found
+    """Count for each chunk the supported chunks whose matches are in the other order.
+
+    Parameters
+    ----------
+    match
+        int64 (x,), the position of each chunk's match.
+    supported
+        bool (x,), which chunks are counted.
+
+    Returns
+    -------
+    ndarray
+        int64 (x,): chunks before it with a later match, and chunks after it with an earlier match.
+    """
+    counts = np.zeros(len(match), dtype=np.int64)
+    for i, place in enumerate(match):
+        earlier = supported[:i] & (match[:i] > place)
+        later = supported[i + 1 :] & (match[i + 1 :] < place)
+        counts[i] = earlier.sum() + later.sum()
+    return counts
 
 
 def _sentences(e: Explanation) -> dict[str, str]:
     s, a, cost = e.scores, e.alignment, e.costs
     most = max(cost, key=lambda name: cost[name])
-    lost = f"VCS is {s.vcs:.3f}: "
+    total = f"VCS is {s.vcs:.3f}: "
     if s.vcs >= 1.0 - 5e-4:
-        lost += "nothing was lost."
+        total += "nothing was lost."
     else:
         parts = ", ".join(f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
-        lost += f"of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts})."
+        total += f"of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts})."
     return {
-        "vcs": lost,
+        "vcs": total,
         "gas": f"GAS cost {cost['gas']:.3f}: the cosine of the two whole texts is {s.gas:.3f}.",
         "las": (
             f"LAS cost {cost['las']:.3f}: generated chunks are found in the reference with a mean similarity "
@@ -242,42 +313,43 @@ def _sentences(e: Explanation) -> dict[str, str]:
 
 
 def _distances(e: Explanation) -> str:
-    off = [(abs(chunk.offset), i) for i, chunk in enumerate(e.generated) if chunk.penalty > 0]
-    back = sum(chunk.penalty > 0 for chunk in e.reference)
-    if not off and not back:
+    misplaced = [(abs(chunk.offset), i) for i, chunk in enumerate(e.generated) if chunk.penalty > 0]
+    misplaced_reference = sum(chunk.penalty > 0 for chunk in e.reference)
+    if not misplaced and not misplaced_reference:
         return "every match lies where it was expected"
     text = (
-        f"{_of(len(off), len(e.generated), 'generated')} and {_of(back, len(e.reference), 'reference')} "
+        f"{_of(len(misplaced), len(e.generated), 'generated')} and "
+        f"{_of(misplaced_reference, len(e.reference), 'reference')} "
         f"outside the place expected ({e.count(MOVED)} moved, {e.count(SHIFTED)} shifted)"
     )
-    if off:
-        farthest, i = max(off, key=lambda pair: pair[0])
+    if misplaced:
+        farthest, i = max(misplaced, key=lambda pair: pair[0])
         text += f", farthest generated chunk {i + 1}, by {farthest}"
     return text
 
 
 def _lines(a: Alignment) -> str:
-    said = []
+    clauses = []
     for name, side in (("generated", a.precision), ("reference", a.recall)):
         lost = side.segment_method.count("none")
         steps = len(side.segment_method)
         if side.x < 2:
-            said.append(f"a single {name} chunk has no order")
+            clauses.append(f"a single {name} chunk has no order")
             continue
         band = f"{side.floor_length:.1f} to {side.ceiling_length:.1f}"
         where = "inside" if side.nas_l == 1.0 else "outside"
-        said.append(
+        clauses.append(
             f"{lost} of {steps} steps of the {name} text go back or leap too far, its path of "
             f"{side.actual_length:.1f} is {where} {band}"
         )
-    return "; ".join(said)
+    return "; ".join(clauses)
 
 
-def _of(count: int, total: int, what: str) -> str:
-    return f"{count} of {total} {what} chunk{'s' if total > 1 else ''}"
+def _of(count: int, total: int, side: str) -> str:
+    return f"{count} of {total} {side} chunk{'s' if total > 1 else ''}"
 
 
-#: The field's names of the scores.
+#: The names of the scores in texts and figures.
 LABELS: Final = {
     "vcs": "VCS", "gas": "GAS", "las": "LAS", "las_precision": "LAS precision", "las_recall": "LAS recall",
     "sas": "SAS", "nas": "NAS", "nas_f1": "NAS F1", "nas_d": "NAS-D", "nas_d_precision": "NAS-D precision",
@@ -287,19 +359,19 @@ LABELS: Final = {
 
 
 def position(chunk: Chunk) -> str:
-    """Where a chunk was expected and what its verdict amounts to, counting from 1: "4-5, found at 9 (+4)"."""
+    """Describe where a chunk was expected and found, counting from 1: "expected at 4-5, found at 9 (+4)"."""
     first, last = chunk.expected[0] + 1, chunk.expected[1]
     expected = str(first) if first == last else f"{first}-{last}"
-    found = f"expected at {expected}, found at {chunk.match + 1}"
-    return f"{found} ({chunk.offset:+d})" if chunk.offset else found
+    text = f"expected at {expected}, found at {chunk.match + 1}"
+    return f"{text} ({chunk.offset:+d})" if chunk.offset else text
 
 
-def thresholds_said(thresholds: Thresholds) -> str:
-    """The thresholds in a line: "support 0.5, rival 0.3, order 1"."""
+def describe_thresholds(thresholds: Thresholds) -> str:
+    """Describe thresholds in one line: "support 0.5, rival 0.3, order 1"."""
     return ", ".join(f"{name} {value:g}" for name, value in asdict(thresholds).items())
 
 
 def verdict_counts(chunks: Iterable[Chunk]) -> dict[str, int]:
-    """How many chunks have which verdict, in the order of `VERDICTS`."""
-    found = [chunk.verdict for chunk in chunks]
-    return {name: found.count(name) for name in VERDICTS if name in found}
+    """Count the chunks of each verdict that occurs, in the order of `VERDICTS`."""
+    verdicts = [chunk.verdict for chunk in chunks]
+    return {name: verdicts.count(name) for name in VERDICTS if name in verdicts}

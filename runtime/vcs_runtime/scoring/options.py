@@ -1,4 +1,4 @@
-"""`Options`, how pairs are scored, and `ScorerConfig`, how a scorer is opened."""
+"""`Options`: how pairs are scored. `ScorerConfig`: how a scorer is opened."""
 
 from __future__ import annotations
 
@@ -19,10 +19,21 @@ AGGREGATES = ("max", "mean")
 class Options:
     """How pairs are scored.
 
-    chunk_size   segments joined to one chunk, at least 1 (docs/vcs.md, section 1)
-    params       of the alignment core
-    aggregate    of several references: the best ("max") or the mean of all scores ("mean")
-    short        words take the place of chunks (VCS_short; docs/vcs.md, section 10)
+    Parameters
+    ----------
+    chunk_size
+        Number of segments joined to one chunk, at least 1 (docs/vcs.md, section 1).
+    params
+        Parameters of the metric.
+    aggregate
+        With several references: "max" for the scores with the best one, "mean" for the mean of all scores.
+    short
+        Words take the place of chunks (VCS_short; docs/vcs.md, section 10).
+
+    Raises
+    ------
+    ValueError
+        A value is out of range. The message names the field.
     """
 
     chunk_size: int = 1
@@ -46,24 +57,24 @@ class ScorerConfig:
     Parameters
     ----------
     bundle
-        Folder of the bundle, or "default"; an opened `Bundle` where nothing needs to be pickled.
+        Folder of the bundle, or "default"; or an opened `Bundle` if the configuration is not pickled.
     device
         "auto" (a TensorRT engine of the bundle that fits, else CUDA, else the CPU), "cpu", "cuda:N" or
-        "tensorrt:N". A named device is used or refused.
+        "tensorrt:N". A device that is named and not available is an error.
     cache
-        Folder in which vectors are kept between runs and shared by processes. None: no folder.
+        Folder of a vector cache, which runs and processes share. None: no folder.
     threads
         CPU threads of the model. None: all cores that this process may use.
     memory_mb
-        MiB for vectors of texts that come again: within it each distinct text is embedded once. A sixteenth
-        of it each is for the sentences found by rules and by the learned segmenter.
+        MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by rules and
+        those found by the learned segmenter may take another sixteenth of it each.
     segmenter
         "auto" (rules for pairs whose texts all have sentence punctuation, the learned segmenter for all
         others, as far as the bundle has them), "rules" or "learned" for every pair, or another bundle
         whose segmenter is used.
     gpu_mem_gb
-        GB (10^9 bytes) of GPU memory that embedder and segmenter may take together, weights included, shared
-        out in proportion to their weights. None: no limit.
+        GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
+        proportion to their weights. None: no limit.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"

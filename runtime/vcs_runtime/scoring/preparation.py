@@ -17,25 +17,34 @@ from vcs_runtime.util.lru import Recent
 T = TypeVar("T")
 
 # Pairs are scored in blocks: large enough for full batches, small enough that a job which is stopped loses
-# little. About 40,000 tokens; for short captions the number of pairs bounds it.
-_BLOCK_CHARACTERS = 200_000
-_BLOCK_PAIRS = 1024
+# little. The characters are about 40,000 tokens; for short captions the number of pairs is the limit.
+BLOCK_CHARACTERS = 200_000
+BLOCK_PAIRS = 1024
 
 
 @dataclass
 class PreparedPair:
-    """A pair on its way to the vectors: its texts (references, then the generated one), and their chunks.
+    """A pair on its way to the vectors.
 
-    segmenter  the name of what cuts the texts; None for short texts
-    stripped   the texts as the boundary model is to see them, until it has cut them; else empty
+    Attributes
+    ----------
+    texts
+        The references, then the generated text.
+    segmenter
+        Name of the segmenter that splits all texts of the pair; None for short texts.
+    chunks
+        The chunks of each text.
+    pending
+        The texts without punctuation, until the learned segmenter has split them; else empty.
     """
 
     texts: list[str]
     segmenter: str | None
     chunks: list[list[str]] = field(default_factory=list)
-    stripped: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
 
     def all_texts(self) -> Iterator[str]:
+        """Yield every text that needs a vector: each whole text, followed by its chunks."""
         for text, chunks in zip(self.texts, self.chunks, strict=True):
             yield text
             yield from chunks
@@ -45,8 +54,8 @@ Block = list[tuple[T, PreparedPair | TextError]]
 
 
 @dataclass(frozen=True)
-class _View:
-    """A text without punctuation, and its segments by rules; None where the boundary model must cut it."""
+class _RuleSplit:
+    """A text without punctuation, and its segments by rules; None for the learned segmenter to find."""
 
     stripped: str
     segments: list[str] | None
@@ -56,23 +65,40 @@ class _View:
 
 
 class Preparation:
-    """Turns pairs into chunks. What was cut before is remembered: a reference that comes again costs nothing.
+    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing.
 
     Parameters
     ----------
     segmenter
-        What splits texts into sentences.
+        Splits texts into sentences.
     memory_bytes
         Bytes for the sentences found by rules, and as many for those found by the learned segmenter.
     """
 
     def __init__(self, segmenter: Segmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
-        self._views: Recent[_View] = Recent(memory_bytes, _View.size)
-        self._segments: Recent[list[str]] = Recent(memory_bytes, lambda pieces: sum(map(len, pieces)))
+        self._rule_splits: Recent[_RuleSplit] = Recent(memory_bytes, _RuleSplit.size)
+        self._learned_splits: Recent[list[str]] = Recent(
+            memory_bytes, lambda segments: sum(map(len, segments))
+        )
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
-        """The items in blocks, their texts cut and ready to be embedded."""
+        """Put items into blocks, with their texts split into chunks.
+
+        Parameters
+        ----------
+        items
+            Anything, read one block at a time.
+        key
+            Returns the pair of an item, or raises the item's TextError.
+        options
+            How pairs are scored.
+
+        Yields
+        ------
+        list of (item, PreparedPair or TextError)
+            At most BLOCK_PAIRS items; a block ends with the item that reaches BLOCK_CHARACTERS.
+        """
         block: Block[T] = []
         characters = 0
         for item in items:
@@ -82,12 +108,12 @@ class Preparation:
                 block.append((item, prepared))
             except TextError as error:
                 block.append((item, error))
-            if characters >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_PAIRS:
-                self._cut_learned(block, options)
+            if characters >= BLOCK_CHARACTERS or len(block) >= BLOCK_PAIRS:
+                self._split_pending(block, options)
                 yield block
                 block, characters = [], 0
         if block:
-            self._cut_learned(block, options)
+            self._split_pending(block, options)
             yield block
 
     def _prepare(self, pair: Pair, options: Options) -> PreparedPair:
@@ -102,53 +128,55 @@ class Preparation:
         else:
             raise TextError("reference: the list is empty")
         named["generated"] = generated
-        texts = {what: check_text(text, what) for what, text in named.items()}
-        return self._short(texts) if options.short else self._cut(texts, options)
+        texts = {name: check_text(text, name) for name, text in named.items()}
+        return _words(texts) if options.short else self._sentences(texts, options)
 
-    def _short(self, texts: dict[str, str]) -> PreparedPair:
-        chunks = {what: short_words(text) for what, text in texts.items()}
-        for what, words in chunks.items():
-            if not words:
-                raise TextError(f"{what}: the text holds nothing but punctuation and stop words")
-        return PreparedPair(list(texts.values()), None, list(chunks.values()))
-
-    def _cut(self, texts: dict[str, str], options: Options) -> PreparedPair:
-        """Cut a pair by rules, or leave it to the boundary model: one of them cuts all texts of a pair."""
-        views = [self._view(text, what) for what, text in texts.items()]
-        cut = [view.segments for view in views if view.segments is not None]
-        if len(cut) < len(views):
-            # The model sees no punctuation, not even where there is some (docs/vcs.md, section 1).
-            stripped = [view.stripped for view in views]
-            return PreparedPair(list(texts.values()), self._segmenter.model_name, [], stripped)
-        chunks = [join_chunks(segments, options.chunk_size) for segments in cut]
+    def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
+        """Split a pair by rules, or leave it to the learned segmenter: one of them splits all its texts."""
+        splits = [self._split_by_rules(text, name) for name, text in texts.items()]
+        segments = [split.segments for split in splits if split.segments is not None]
+        if len(segments) < len(splits):
+            # The learned segmenter sees no punctuation, not even where there is some (docs/vcs.md, section
+            # 1).
+            pending = [split.stripped for split in splits]
+            return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
+        chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
         return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
 
-    def _view(self, text: str, what: str) -> _View:
-        """How a text is cut by rules, remembered: a reference that comes again costs nothing."""
-        if (kept := self._views.get(text)) is not None:
-            return kept
+    def _split_by_rules(self, text: str, name: str) -> _RuleSplit:
+        if (known := self._rule_splits.get(text)) is not None:
+            return known
         expanded = expand_contractions(text)
         stripped = strip_punctuation(expanded)
         if not stripped.strip():
-            raise TextError(f"{what}: the text holds nothing but punctuation")
-        sentences = self._segmenter.sentences(expanded, what)
-        view = _View(stripped, None if sentences is None else clean_segments(sentences))
-        self._views.put(text, view)
-        return view
+            raise TextError(f"{name}: the text holds nothing but punctuation")
+        sentences = self._segmenter.sentences(expanded, name)
+        split = _RuleSplit(stripped, None if sentences is None else clean_segments(sentences))
+        self._rule_splits.put(text, split)
+        return split
 
-    def _cut_learned(self, block: Block[T], options: Options) -> None:
-        """Cut what was left to the boundary model, all texts in one call."""
-        waiting = [pair for _, pair in block if isinstance(pair, PreparedPair) and pair.stripped]
+    def _split_pending(self, block: Block[T], options: Options) -> None:
+        """Split all texts of a block that are left to the learned segmenter, in one call."""
+        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and pair.pending]
         segments: dict[str, list[str]] = {}
         missing: dict[str, None] = {}
-        for text in (text for pair in waiting for text in pair.stripped):
-            if (kept := self._segments.get(text)) is not None:
-                segments[text] = kept
+        for text in (text for pair in pairs for text in pair.pending):
+            if (known := self._learned_splits.get(text)) is not None:
+                segments[text] = known
             else:
                 missing[text] = None
         for text, pieces in zip(missing, self._segmenter.split_learned(list(missing)), strict=True):
             segments[text] = clean_segments(pieces)
-            self._segments.put(text, segments[text])
-        for pair in waiting:
-            pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.stripped]
-            pair.stripped = []
+            self._learned_splits.put(text, segments[text])
+        for pair in pairs:
+            pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.pending]
+            pair.pending = []
+
+
+def _words(texts: dict[str, str]) -> PreparedPair:
+    """Take the words of short texts as their chunks (docs/vcs.md, section 10)."""
+    chunks = {name: short_words(text) for name, text in texts.items()}
+    for name, words in chunks.items():
+        if not words:
+            raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
+    return PreparedPair(list(texts.values()), None, list(chunks.values()))

@@ -1,4 +1,4 @@
-"""What is scored, and what scoring a pair gives back: its result, and the evidence behind it."""
+"""Pairs, and what scoring them returns: `Result`, and the `Evidence` that a result was computed from."""
 
 from __future__ import annotations
 
@@ -18,16 +18,27 @@ Pair = tuple[Reference, str]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The scores of one pair, or why it has none.
+    """The scores of one pair, or the reason why it has none.
 
-    scores           every score of docs/vcs.md, section 12; None when the pair could not be scored
-    n_ref, n_gen     chunks of the (winning) reference and of the generated text; 0 without scores
-    signature        how the score came about
-    reference_index  which of several references won; 0 when there is one. With `aggregate="mean"` the scores
-                     are means over all references, and this is the reference with the highest VCS
-    n_references     how many references there were
-    error            why there are no scores, else None
-    segmenter        the name of what cut the texts of this pair: one for all of them; None for short texts
+    Attributes
+    ----------
+    scores
+        Every score of docs/vcs.md, section 12; None if the pair could not be scored.
+    n_ref
+        Number of chunks of the reference, of several the winning one; 0 without scores.
+    n_gen
+        Number of chunks of the generated text; 0 without scores.
+    signature
+        How the score came about.
+    reference_index
+        Index of the reference with the highest VCS. With `aggregate="mean"` the scores are means over all
+        references.
+    n_references
+        Number of references.
+    error
+        Why there are no scores; None if there are.
+    segmenter
+        Name of the segmenter that split all texts of the pair; None for short texts.
     """
 
     scores: Scores | None
@@ -41,11 +52,11 @@ class Result:
 
     @property
     def vcs(self) -> float:
-        """The Video Comprehension Score, in [0, 1]; NaN when the pair could not be scored."""
+        """The Video Comprehension Score, in [0, 1]; NaN if the pair could not be scored."""
         return math.nan if self.scores is None else self.scores.vcs
 
     def to_dict(self) -> dict[str, Any]:
-        """A flat dictionary for JSON: the scores by name and the counts, or `error`; always the signature."""
+        """Return a flat dictionary for JSON: scores by name and counts, or `error`; always the signature."""
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
         result: dict[str, Any] = {**self.scores._asdict(), "n_ref": self.n_ref, "n_gen": self.n_gen}
@@ -56,11 +67,16 @@ class Result:
 
 
 class Evidence(NamedTuple):
-    """What a pair's scores were computed from: of several references, with the one that won.
+    """What the scores of a pair are computed from; with several references, those of the winning one.
 
-    chunks      of the reference, and of the generated text
-    similarity  `(n_ref, n_gen)` float64, the cosines of the chunks
-    gas         the cosine of the whole texts
+    Attributes
+    ----------
+    chunks
+        The chunks of the reference, and of the generated text.
+    similarity
+        float64 (n_ref, n_gen), the cosines of the chunks.
+    gas
+        The cosine of the whole texts.
     """
 
     chunks: tuple[list[str], list[str]]

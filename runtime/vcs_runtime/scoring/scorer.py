@@ -31,12 +31,13 @@ _DEFAULTS = Params()
 
 
 class Scorer:
-    """Scores pairs of a reference and a generated text. Open one with `Scorer.open`; use it in `with`.
+    """Scores pairs of a reference and a generated text. Open one with `Scorer.open` and use it in `with`.
 
-    It may be used from several threads. Scores do not depend on what is scored together.
+    Several threads may use one scorer. A score does not depend on the other pairs of a call.
     """
 
     def __init__(self, embedder: Embedder, segmenter: Segmenter, store: VectorStore, memory_mb: int) -> None:
+        """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
@@ -54,22 +55,17 @@ class Scorer:
         segmenter: str | os.PathLike[str] | Bundle = "auto",
         gpu_mem_gb: float | None = None,
     ) -> Scorer:
-        """Open a scorer on a bundle, verified by hash; nothing is downloaded.
+        """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
-        The arguments are those of `ScorerConfig`, which describes them.
-
-        Raises
-        ------
-        BundleError, DeviceError, CacheError
-            The bundle, the device or the cache folder cannot be used.
-        ValueError
-            `device` is not a device name.
+        The arguments are the fields of `ScorerConfig` and are described there. Raises BundleError,
+        DeviceError or CacheError if the bundle, the device or the cache folder cannot be used; ValueError if
+        `device` is not the name of a device.
         """
         return cls.from_config(ScorerConfig(bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb))
 
     @classmethod
     def from_config(cls, config: ScorerConfig) -> Scorer:
-        """Open a scorer as `config` says. Errors as for `open`."""
+        """Open a scorer from a configuration; errors as for `open`."""
         bundle = config.bundle if isinstance(config.bundle, Bundle) else open_bundle(config.bundle)
         segmenter_bundle, use = _segmenter_bundle(config.segmenter, bundle)
         shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
@@ -86,11 +82,11 @@ class Scorer:
 
     @property
     def signature(self) -> str:
-        """The signature of a score with default options. A `Result` carries that of its own options."""
+        """The signature of a score with default options; a `Result` holds the one of its own options."""
         return self.signature_for(Options())
 
     def signature_for(self, options: Options) -> str:
-        """The signature of a score with these options."""
+        """Return the signature of a score with these options."""
         return signature(options, self.embedder, self.segmenter)
 
     def score(
@@ -107,28 +103,36 @@ class Scorer:
         Parameters
         ----------
         reference
-            A text, or several of which the best counts (see `aggregate`).
+            A text, or several references (see `aggregate`).
         generated
             The text to be scored.
         chunk_size
-            Segments joined to one chunk (docs/vcs.md, section 1); the papers use 3.
+            Number of segments joined to one chunk (docs/vcs.md, section 1); the papers use 3.
         params
-            Parameters of the alignment.
+            Parameters of the metric.
         aggregate
-            "max" or "mean" over several references.
+            With several references: "max" for the scores with the best one, "mean" for the mean of all.
+
+        Returns
+        -------
+        Result
+            The scores, the numbers of chunks and the signature.
 
         Raises
         ------
         TextError
             A text cannot be scored; the message names it. TextError is a ValueError.
         """
-        return self._one(reference, generated, Options(chunk_size, params, aggregate))
+        return self._score_one(reference, generated, Options(chunk_size, params, aggregate))[0]
 
     def score_short(
         self, reference: Reference, generated: str, *, params: Params = _DEFAULTS, aggregate: str = "max"
     ) -> Result:
-        """Score a pair of short texts (VCS_short; docs/vcs.md, section 10): words are the chunks."""
-        return self._one(reference, generated, Options(1, params, aggregate, short=True))
+        """Score a pair of short texts, whose words are the chunks (VCS_short; docs/vcs.md, section 10).
+
+        Arguments and errors are those of `score`.
+        """
+        return self._score_one(reference, generated, Options(1, params, aggregate, short=True))[0]
 
     def score_many(
         self,
@@ -140,10 +144,27 @@ class Scorer:
         short: bool = False,
         progress: bool = False,
     ) -> list[Result]:
-        """Score many pairs `(reference, generated)`, in order. Options as for `score` and `score_short`.
+        """Score many pairs. A pair that cannot be scored does not stop the others.
 
-        A pair that cannot be scored does not stop the rest: its Result has `error` and no scores.
-        `progress` shows a bar on a terminal's standard error.
+        Parameters
+        ----------
+        pairs
+            Pairs `(reference, generated)`.
+        chunk_size
+            Number of segments joined to one chunk, as for `score`.
+        params
+            Parameters of the metric.
+        aggregate
+            "max" or "mean" over several references, as for `score`.
+        short
+            Whether words are the chunks, as for `score_short`.
+        progress
+            Whether a progress bar is shown if standard error is a terminal.
+
+        Returns
+        -------
+        list of Result
+            One result for each pair, in order. It has an `error` and no scores if its pair cannot be scored.
         """
         pairs = list(pairs)
         results: list[Result] = []
@@ -162,62 +183,62 @@ class Scorer:
         params: Params = _DEFAULTS,
         short: bool = False,
     ) -> Explanation:
-        """Explain why a pair scores as it does (docs/explain.md); of several references, against the best.
+        """Explain why a pair scores as it does (docs/explain.md), with several references against the best.
 
-        Arguments and errors as for `score`; `short` as for `score_short`. For many pairs, or for thresholds
-        of one's own, give what `stream` yields to `explanation.explain`.
+        Arguments and errors are those of `score` and `score_short`. For many pairs, or with other thresholds,
+        pass what `stream` yields to `explanation.explain`.
         """
-        result, evidence = self._single((reference, generated), Options(chunk_size, params, short=short))
-        if evidence is None:
-            raise TextError(result.error)
-        return explain(result, evidence, params)
+        options = Options(chunk_size, params, short=short)
+        return explain(*self._score_one(reference, generated, options), params)
 
     def stream(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options = Options()
     ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-        """Score a stream of items in flat memory: every item comes back with its result.
+        """Score a stream of items; memory does not grow with the number of items.
 
         Parameters
         ----------
         items
             Anything. On a GPU a thread reads them ahead, so they must not depend on what has been yielded.
         key
-            The pair `(reference, generated)` of an item. A TextError that it raises is the item's error.
+            Returns the pair `(reference, generated)` of an item. If it raises a TextError, that is the item's
+            error.
         options
             How pairs are scored.
 
         Yields
         ------
         list of (item, Result, Evidence or None)
-            A block of items, in order. The evidence is None where the result has an `error`.
+            A block of items in order, each with its result. The evidence is None if the result has an
+            `error`.
         """
         blocks = self._preparation.blocks(items, key, options)
-        # While a GPU embeds a block, the next one is read and split: rules and tokens are the processor's
-        # work, and the learned segmenter is another session.
+        # While a GPU embeds a block, a thread reads and splits the next one: rules and tokens are work for
+        # the CPU, and the learned segmenter has its own session.
         for block in ahead(blocks) if self.embedder.device.is_gpu else blocks:
             yield self._score_block(block, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
-        """Score a stream of pairs in flat memory: one Result for each pair, in order."""
+        """Score a stream of pairs: yield one Result for each pair, in order."""
         return (result for _, result, _ in chain.from_iterable(self.stream(pairs, _itself, options)))
 
     def iter_evidence(
         self, pairs: Iterable[Pair], options: Options = Options()
     ) -> Iterator[tuple[Result, Evidence | None]]:
-        """`iter_scores`, each Result with what it was computed from; None with an `error`."""
+        """Score a stream of pairs: yield each Result with its evidence, or with None if it has an `error`."""
         blocks = chain.from_iterable(self.stream(pairs, _itself, options))
         return ((result, evidence) for _, result, evidence in blocks)
 
     def release(self) -> None:
-        """Give the models' memory back, a GPU's first of all; the next call takes it again.
+        """Free the memory of the models, above all on a GPU; the next call takes it again.
 
-        For scoring now and then beside a training. Vectors that are kept stay: they lie in main memory.
+        Meant for scoring now and then during a training. Vectors in main memory are not freed.
         """
         self.embedder.release()
         self.segmenter.release()
 
     def close(self) -> None:
-        """Give the sessions and their memory back."""
+        """Close the sessions and free their memory. The scorer cannot be used afterwards."""
         self._store.close()
         self.embedder.close()
         self.segmenter.close()
@@ -228,42 +249,38 @@ class Scorer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _one(self, reference: Reference, generated: str, options: Options) -> Result:
-        result, _ = self._single((reference, generated), options)
-        if result.error:
-            raise TextError(result.error)
-        return result
-
-    def _single(self, pair: Pair, options: Options) -> tuple[Result, Evidence | None]:
-        [block] = self._preparation.blocks([pair], _itself, options)
+    def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
+        [block] = self._preparation.blocks([(reference, generated)], _itself, options)
         [(_, result, evidence)] = self._score_block(block, options)
+        if evidence is None:
+            raise TextError(result.error)
         return result, evidence
 
     def _score_block(self, block: Block[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
-        good = [pair for _, pair in block if isinstance(pair, PreparedPair)]
-        signature = self.signature_for(options)
         try:
-            vectors = self._store.get(text for pair in good for text in pair.all_texts())
+            vectors = self._store.get(
+                text for _, pair in block if isinstance(pair, PreparedPair) for text in pair.all_texts()
+            )
         except TextError as error:
             # One text that the model refuses must not take the others with it.
             if len(block) > 1:
-                return [scored for item in block for scored in self._score_block([item], options)]
-            return [(block[0][0], Result(None, 0, 0, signature, error=str(error)), None)]
-        grids = [_cosines(chunks, pair.chunks[-1], vectors) for pair in good for chunks in pair.chunks[:-1]]
-        gas = [_cosines([text], pair.texts[-1:], vectors)[0, 0] for pair in good for text in pair.texts[:-1]]
-        rows = score_batch(grids, gas, options.params) if grids else np.empty(0)
+                return [scored for entry in block for scored in self._score_block([entry], options)]
+            block, vectors = [(block[0][0], error)], {}
+        compared = [(item, pair, _compare(pair, vectors)) for item, pair in block]
+        every = [evidence for _, _, candidates in compared for evidence in candidates]
+        rows = score_batch(
+            [evidence.similarity for evidence in every], [evidence.gas for evidence in every], options.params
+        )
+        signature = self.signature_for(options)
         scored: list[tuple[T, Result, Evidence | None]] = []
-        row = 0
-        for item, pair in block:
+        first = 0
+        for item, pair, candidates in compared:
             if isinstance(pair, TextError):
                 scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
                 continue
-            count = len(pair.texts) - 1
-            result = _result(pair, rows[row : row + count], options, signature)
-            won = row + result.reference_index
-            chunks = (pair.chunks[result.reference_index], pair.chunks[-1])
-            scored.append((item, result, Evidence(chunks, grids[won], float(gas[won]))))
-            row += count
+            result = _result(pair, rows[first : first + len(candidates)], options, signature)
+            scored.append((item, result, candidates[result.reference_index]))
+            first += len(candidates)
         return scored
 
 
@@ -272,19 +289,19 @@ def _itself(pair: Pair) -> Pair:
 
 
 def _segmenter_bundle(segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle) -> tuple[Bundle, str]:
-    """The bundle whose segmenter cuts, and which of its segmenters."""
+    """Return the bundle whose segmenter splits texts, and which of its segmenters to use."""
     if isinstance(segmenter, str) and segmenter in CHOICES:
         return bundle, segmenter
     return segmenter if isinstance(segmenter, Bundle) else open_bundle(segmenter), "auto"
 
 
 def _shares(
-    bundle: Bundle, cutting: Bundle, use: str, gpu_mem_gb: float | None
+    bundle: Bundle, segmenter_bundle: Bundle, use: str, gpu_mem_gb: float | None
 ) -> tuple[float | None, float | None]:
-    """What the embedder and the segmenter may take of `gpu_mem_gb`, in proportion to their weights."""
+    """Divide `gpu_mem_gb` between embedder and segmenter in proportion to their weights."""
     if gpu_mem_gb is None:
         return None, None
-    models = ((bundle, bundle.part("embedder")), (cutting, cutting.part("segmenter")))
+    models = ((bundle, bundle.part("embedder")), (segmenter_bundle, segmenter_bundle.part("segmenter")))
     sizes = [part.weights_size(spec) if spec else 0 for part, spec in models]
     if use == "rules" or not sizes[1]:
         return gpu_mem_gb, None
@@ -292,30 +309,46 @@ def _shares(
     return gpu_mem_gb - share, share
 
 
+def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list[Evidence]:
+    """Compute the evidence for each reference of a pair; none for a pair with an error."""
+    if isinstance(pair, TextError):
+        return []
+    *references, generated = pair.texts
+    *reference_chunks, generated_chunks = pair.chunks
+    return [
+        Evidence(
+            (chunks, generated_chunks),
+            _cosines(chunks, generated_chunks, vectors),
+            float(_cosines([reference], [generated], vectors)[0, 0]),
+        )
+        for reference, chunks in zip(references, reference_chunks, strict=True)
+    ]
+
+
 def _cosines(
     reference: list[str], generated: list[str], vectors: dict[str, Vector]
 ) -> npt.NDArray[np.float64]:
-    """The similarity matrix `(len(reference), len(generated))` (docs/vcs.md, section 1).
+    """Compute the similarity matrix (len(reference), len(generated)) (docs/vcs.md, section 1).
 
-    Clipped, because vectors rounded to float32 may be a hair longer than 1, and no score should exceed 1.
+    It is clipped, because vectors rounded to float32 may be slightly longer than 1, and no score may exceed
+    1.
     """
     left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
     return np.clip(cosine_similarity(left, right), -1.0, 1.0)
 
 
-def _result(item: PreparedPair, rows: npt.NDArray[Any], options: Options, signature: str) -> Result:
+def _result(pair: PreparedPair, rows: npt.NDArray[Any], options: Options, signature: str) -> Result:
     best = int(np.argmax(rows["vcs"]))
-    names = Scores._fields
     if options.aggregate == "mean":
-        scores = Scores(*(float(rows[name].mean()) for name in names))
+        values = [float(rows[name].mean()) for name in Scores._fields]
     else:
-        scores = Scores(*(float(value) for value in rows[best]))
+        values = rows[best].tolist()
     return Result(
-        scores,
-        len(item.chunks[best]),
-        len(item.chunks[-1]),
+        Scores._make(values),
+        len(pair.chunks[best]),
+        len(pair.chunks[-1]),
         signature,
         best,
-        len(item.texts) - 1,
-        segmenter=item.segmenter,
+        len(pair.texts) - 1,
+        segmenter=pair.segmenter,
     )

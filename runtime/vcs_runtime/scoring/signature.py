@@ -1,4 +1,4 @@
-"""The signature: one line that says how a score came about, so that it can be compared and reproduced."""
+"""The signature: one line that states how a score came about, so that it can be compared and reproduced."""
 
 from __future__ import annotations
 
@@ -9,16 +9,32 @@ from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.segmentation.segmenter import Segmenter
 
-DEFINITION = "1.0.0"  # whose formulas these are: the reference package's only release
+# Version of the formulas: that of the reference package.
+DEFINITION = "1.0.0"
 
 
 def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str:
-    """The signature of a score: fields `key:value` separated by "|".
+    """Build the signature of a score: fields `key:value` separated by "|".
 
-    Weights are named by the first four hex digits of the hash of the bytes that were loaded. What is not at
-    its default (penalty, regulariser, small_text, aggregate) has a field of its own after the context's.
-    An instruction before the texts has a field `instr` of its own, the same digits of its hash.
-    Where a boundary model may cut, `cut` says its threshold, stride and precision.
+    Weights are named by the first four hex digits of the hash of the bytes that were loaded. Penalty,
+    regulariser, small_text and aggregate have fields of their own if they are not at their defaults. So has
+    an instruction before the texts: `instr`, four digits of its hash. With a learned segmenter, `cut` holds
+    its threshold, stride and precision.
+
+    Parameters
+    ----------
+    options
+        How the pair is scored.
+    embedder
+        Computes the vectors.
+    segmenter
+        Splits the texts.
+
+    Returns
+    -------
+    str
+        For example
+        "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:...|emb:...|long:...|prec:fp32|engine:ort-cpu|v:0.1.0".
     """
     params = options.params
     fields = [
