@@ -214,7 +214,9 @@ def test_a_segmenter_of_another_bundle(
     assert "texts cut: 1 by tiny-sat, 1 by sentencex" in done.stdout
     done = vcs("score", source, "--json", "--segmenter", sat_bundle, *engine)
     assert "segmenters" not in json.loads(done.stdout)
-    assert_one_line(vcs("score", source, "--segmenter", "learned", *engine), 2, "rules alone, no model")
+    assert_one_line(
+        vcs("score", source, "--segmenter", "learned", *engine), 2, "rules only, no learned segmenter"
+    )
     assert_one_line(
         vcs("score", source, "--segmenter", "nowhere", *engine), 2, "bundle nowhere: no such folder"
     )

@@ -89,7 +89,7 @@ def test_a_probability_stands_at_its_character_and_the_last_token_wins() -> None
         ("a\r\nb\u2028c", [], ["a\r", "b\u2028c"]),
     ],
 )
-def test_cuts_behind_characters_and_at_newlines(text: str, ends: list[int], segments: list[str]) -> None:
+def test_cuts_after_characters_and_at_newlines(text: str, ends: list[int], segments: list[str]) -> None:
     assert cut(text, ends) == segments
 
 

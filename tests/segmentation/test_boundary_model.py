@@ -1,4 +1,4 @@
-"""Boundary models: probabilities from a tiny random SaT."""
+"""Learned segmenters: probabilities from a tiny random SaT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime import InferenceSession
 
+from support import stand_in
 from support.hub_sat import Substitute, write_hub_model
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
@@ -22,6 +24,7 @@ from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.tensorrt import open_part
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 ODD = [
@@ -34,11 +37,19 @@ ODD = [
 TEXTS = [*ODD, *(stripped(i, 1 + i % 12) for i in range(40)), stripped(50, 150), stripped(51, 90)]
 
 
-def model_of(path: Path) -> BoundaryModel:
+def model_of(path: Path, device: str = "cpu") -> BoundaryModel:
     bundle = open_bundle(path)
     assert bundle.manifest.segmenter is not None
     assert bundle.manifest.segmenter.model is not None
-    return BoundaryModel(bundle, bundle.manifest.segmenter.model, choose_device("cpu"))
+    return BoundaryModel(bundle, bundle.manifest.segmenter.model, choose_device(device))
+
+
+def model_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BoundaryModel, stand_in.Machine]:
+    """A model on the stand-in for a GPU, which records the shape of every run."""
+    machine = stand_in.put_in(monkeypatch)
+    model = model_of(path, "cuda:0")
+    machine.runs.clear()
+    return model, machine
 
 
 def with_manifest(source: Path, target: Path, **changes: Any) -> Path:
@@ -90,34 +101,31 @@ def test_probabilities_are_the_same_alone_batched_and_shuffled_to_the_bit(model:
         np.testing.assert_array_equal(shuffled[order.index(i)], alone)
 
 
-def test_padding_as_on_a_gpu_changes_nothing_but_rounding(
-    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+def test_padding_on_a_gpu_changes_nothing_but_rounding(
+    model: BoundaryModel, sat_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = model.probabilities(TEXTS)
-    monkeypatch.setattr(model, "_step", 16)
-    padded = model.probabilities(TEXTS)
+    gpu, machine = model_on_a_gpu(sat_bundle, monkeypatch)
+    padded = gpu.probabilities(TEXTS)
+    assert {length % 16 for (_, length), _ in machine.runs} == {0}
+    assert max(rows for (rows, _), _ in machine.runs) > 1
     for some, other in zip(bare, padded, strict=True):
         np.testing.assert_allclose(some, other, atol=1e-3)
     for text, values in zip(TEXTS, padded, strict=True):
-        np.testing.assert_array_equal(model.probabilities([text])[0], values)
+        np.testing.assert_array_equal(gpu.probabilities([text])[0], values)
+    gpu.close()
 
 
-def test_each_distinct_text_is_run_once(model: BoundaryModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[int] = []
-    run = model._session.run
-
-    def spy(inputs: dict[str, Any]) -> Any:
-        rows.append(len(inputs["input_ids"]))
-        return run(inputs)
-
-    monkeypatch.setattr(model._session, "run", spy)
-    first, second, third = model.probabilities(["a man walks", "a dog", "a man walks"])
-    assert sum(rows) == 2
+def test_each_distinct_text_is_run_once(sat_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, machine = model_on_a_gpu(sat_bundle, monkeypatch)
+    first, second, third = gpu.probabilities(["a man walks", "a dog", "a man walks"])
+    assert sum(rows for (rows, _), _ in machine.runs) == 2
     np.testing.assert_array_equal(first, third)
     assert len(second) == 5
+    gpu.close()
 
 
-def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel) -> None:
+def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle: Path) -> None:
     """Beyond the window, against the definition: each window on its own, half-precision sums and means."""
     text = stripped(7, 150)
     tokenizer = tiny_sat_tokenizer()
@@ -127,10 +135,11 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel) -> None:
     tokens = len(encoding.ids)
     starts = [*range(0, tokens - 510, 64), tokens - 510]
     assert len(starts) > 8
+    session = open_part(open_bundle(sat_bundle), "segmenter", choose_device("cpu"), what="the segmenter")
     sums, counts = np.zeros((2, tokens), np.float16)
     for start in starts:
         ids = np.array([[0, *encoding.ids[start : start + 510], 2]])
-        logits = model._session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        logits = session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
         sums[start : start + 510] += logits[0, 1:-1, 0]
         counts[start : start + 510] += np.float16(1)
     expected = np.zeros(len(text), np.float32)
@@ -156,8 +165,9 @@ def test_the_types_of_hub_files_are_taken_as_they_are(
     model: BoundaryModel, sat_bundle: Path, tmp_path: Path
 ) -> None:
     hub = write_hub_model(sat_bundle / "segmenter/model.onnx", tmp_path / "model_optimized.onnx")
+    types = {entry.name: entry.type for entry in InferenceSession(hub).get_inputs()}
+    assert types == {"input_ids": "tensor(int64)", "attention_mask": "tensor(float16)"}
     other = BoundaryModel(Substitute.of(sat_bundle, model=hub), model.spec, choose_device("cpu"))
-    assert other._types == {"input_ids": np.int64, "attention_mask": np.float16}
     for some, values in zip(other.probabilities(TEXTS), model.probabilities(TEXTS), strict=True):
         np.testing.assert_allclose(some, values, atol=1e-3)
 
@@ -166,14 +176,11 @@ def test_int8_runs_one_window_at_a_time(
     sat_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its activation ranges are those of the whole batch."""
-    model = model_of(with_manifest(sat_bundle, tmp_path / "int8", precision="int8"))
-    shapes: list[tuple[int, ...]] = []
-    run = model._session.run
-    monkeypatch.setattr(
-        model._session, "run", lambda inputs: (shapes.append(inputs["input_ids"].shape), run(inputs))[1]
-    )
-    model.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
-    assert [shape[0] for shape in shapes] == [1, 1, 1]
+    bundle = with_manifest(sat_bundle, tmp_path / "int8", precision="int8")
+    gpu, machine = model_on_a_gpu(bundle, monkeypatch)
+    gpu.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
+    assert [rows for (rows, _), _ in machine.runs] == [1, 1, 1]
+    gpu.close()
 
 
 def test_a_tokenizer_of_another_model_is_refused(
@@ -187,7 +194,7 @@ def test_a_tokenizer_of_another_model_is_refused(
         BoundaryModel(wrong, model.spec, choose_device("cpu"))
 
 
-def test_a_graph_that_is_no_boundary_model_is_refused(
+def test_a_graph_that_is_not_a_learned_segmenter_is_refused(
     model: BoundaryModel, sat_bundle: Path, tiny_bundle: Path
 ) -> None:
     wrong = Substitute.of(

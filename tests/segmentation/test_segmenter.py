@@ -1,7 +1,8 @@
-"""The facade: which of a bundle's segmenters cuts a text."""
+"""The `Segmenter`: which of a bundle's segmenters splits a text, and how."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.stories import story
-from vcs_runtime import (
-    BundleError,
-    DeviceError,
-    Segmenter,
-    TextError,
-)
+from vcs_runtime import BundleError, DeviceError, Segmenter, TextError
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.segmentation import segmenter
 from vcs_runtime.segmentation.boundaries import cut
 from vcs_runtime.segmentation.rules import MAX_WORDS
@@ -77,7 +75,7 @@ def test_a_model_cuts_where_its_probabilities_are_above_the_threshold(
 
 
 @pytest.mark.parametrize("text", ["\u200b\u200b", "\ufffd", " ", "👩‍👩‍👧", "x", "\0"])
-def test_a_text_that_is_hardly_one_is_one_segment(learned: Segmenter, text: str) -> None:
+def test_a_text_without_words_is_one_segment(learned: Segmenter, text: str) -> None:
     assert learned.split([text, PUNCTUATED], 1.0)[0] == [text]
 
 
@@ -106,19 +104,20 @@ def test_one_of_both_can_be_chosen(mixed_bundle: Path, rules: Segmenter, learned
 
 
 def test_what_a_bundle_lacks_cannot_be_chosen(tiny_bundle: Path, sat_bundle: Path) -> None:
-    with pytest.raises(BundleError, match="its segmenter has rules alone, no model"):
+    with pytest.raises(BundleError, match="it has rules only, no learned segmenter"):
         Segmenter.open(tiny_bundle, use="learned")
-    with pytest.raises(BundleError, match="its segmenter is a model, it has no rules"):
+    with pytest.raises(BundleError, match="it has a learned segmenter only, no rules"):
         Segmenter.open(sat_bundle, use="rules")
     with pytest.raises(ValueError, match="use must be one of 'auto', 'rules', 'learned', not 'sat'"):
         Segmenter.open(sat_bundle, use="sat")
 
 
 def test_the_identity_names_everything_that_may_cut(
-    rules: Segmenter, learned: Segmenter, mixed: Segmenter
+    sat_bundle: Path, rules: Segmenter, learned: Segmenter, mixed: Segmenter
 ) -> None:
+    assert learned.spec.model is not None
     assert rules.identity.startswith("sentencex@")
-    assert learned.identity == f"tiny-sat@{learned._bundle.weights_hash(learned.spec.model)[:4]}"  # type: ignore[arg-type]
+    assert learned.identity == f"tiny-sat@{open_bundle(sat_bundle).weights_hash(learned.spec.model)[:4]}"
     assert mixed.identity == f"{rules.identity}+{learned.identity}"
 
 
@@ -169,7 +168,7 @@ def test_a_closed_segmenter_says_so(mixed_bundle: Path) -> None:
 
 
 def test_bad_arguments_are_named(rules: Segmenter, learned: Segmenter) -> None:
-    with pytest.raises(ValueError, match="^threshold: a rule-based segmenter has none"):
+    with pytest.raises(ValueError, match="^threshold: the rule-based segmenter has no threshold"):
         rules.split(["a."], threshold=0.5)
     for threshold in (-0.1, 1.1, float("nan"), "0.5", True):
         with pytest.raises(ValueError, match=r"^threshold must be a number in \[0, 1\], not"):
@@ -185,19 +184,8 @@ def test_bad_arguments_are_named(rules: Segmenter, learned: Segmenter) -> None:
 
 
 def test_a_bundle_without_segmenter_is_refused(tiny_bundle: Path, tmp_path: Path) -> None:
-    import json
-
-    from vcs_runtime.bundle.manifest import MANIFEST
-
-    (tmp_path / MANIFEST).write_text(
-        json.dumps(
-            {
-                **json.loads((tiny_bundle / MANIFEST).read_text()),
-                "segmenter": None,
-                "embedder": None,
-                "files": [],
-            }
-        )
-    )
+    manifest = json.loads((tiny_bundle / MANIFEST).read_text())
+    manifest |= {"segmenter": None, "embedder": None, "files": []}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(BundleError, match="it holds no segmenter"):
         Segmenter.open(tmp_path)

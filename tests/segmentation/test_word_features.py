@@ -1,4 +1,4 @@
-"""Boundary models of the kind "words": what they see of a text, and where they cut it."""
+"""Learned segmenters of the kind "words": their features, and where they cut texts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_token_speaks_for_the_white_space_delimited_word_it_is_in() -> Non
         assert end + 1 == len(text) or text[end + 1].isspace()
 
 
-def test_cuts_fall_behind_words_only(segmenter: Segmenter) -> None:
+def test_cuts_fall_after_words_only(segmenter: Segmenter) -> None:
     text = " ".join(story(seed) for seed in range(3)).replace(".", "")
     [probabilities] = segmenter.boundary_probabilities([text])
     places = np.flatnonzero(probabilities)

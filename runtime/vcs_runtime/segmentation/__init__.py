@@ -1,1 +1,1 @@
-"""Texts to sentences: by rules, or by a learned segmenter."""
+"""From texts to sentences: by rules, or by a learned segmenter."""

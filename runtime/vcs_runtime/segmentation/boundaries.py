@@ -1,7 +1,7 @@
-"""From a model's logits to the segments of a text: windows, merging, probabilities, cuts.
+"""From a model's logits to the segments of a text: windows, averages, probabilities, cuts.
 
-Pure functions in the order in which `sat` uses them. Precisions and rounding are those of wtpsplit, whose
-thresholds were tuned with them: a probability is the same number here and there.
+Pure functions in the order in which `boundary_model` uses them. Precisions and rounding are those of
+wtpsplit, because its thresholds were tuned with them: both compute the same probabilities.
 """
 
 from __future__ import annotations
@@ -17,9 +17,23 @@ IntArray = npt.NDArray[np.int64]
 
 
 def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
-    """Where the windows of a text of `tokens` tokens start; each is `size` long, or the whole shorter text.
+    """Return where the windows over a text start.
 
-    They start `stride` apart; the last is moved back to end with the text. A text without tokens has none.
+    Windows start `stride` tokens apart. The last one is moved back to end with the text.
+
+    Parameters
+    ----------
+    tokens
+        Number of tokens of the text.
+    size
+        Number of tokens of a window; a shorter text is one window.
+    stride
+        Tokens between the starts of consecutive windows.
+
+    Returns
+    -------
+    sequence of int
+        Ascending; empty for a text without tokens.
     """
     if tokens <= size:
         return range(min(tokens, 1))
@@ -27,9 +41,9 @@ def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
 
 
 class Overlap:
-    """The mean logit of each token of a text over the windows that hold it, kept in half precision.
+    """The mean logit of each token of a text over all windows that hold it, in half precision.
 
-    Windows must be added in order: half-precision sums depend on it. Memory: four bytes a token.
+    Windows must be added in order, because sums in half precision depend on it. A token takes four bytes.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -37,40 +51,64 @@ class Overlap:
         self._counts = np.zeros(tokens, np.float16)
 
     def add(self, start: int, logits: npt.NDArray[Any]) -> None:
-        """Add the logits `(tokens of the window,)`, float16 or float32, of the window at `start`."""
+        """Add the logits of the window at `start`: (tokens of the window,), float16 or float32."""
         part = slice(start, start + len(logits))
-        # A float32 logit is added in float32 and the sum rounded; it is not rounded first.
+        # A float32 logit is added in float32 and only the sum is rounded.
         np.add(self._sums[part], logits, out=self._sums[part], casting="same_kind")
         self._counts[part] += np.float16(1)
 
     def mean(self) -> npt.NDArray[np.float16]:
-        """One logit a token. Every token must have been in a window."""
+        """Return one logit for each token. Every token must have been in a window."""
         return self._sums / self._counts
 
 
 def sigmoid(logits: npt.NDArray[Any]) -> FloatArray:
-    """Probabilities in float32, whatever the precision of the logits."""
-    with np.errstate(over="ignore"):  # exp(100) is infinity in float32, and the probability 0: right
+    """Return probabilities in float32, whatever the precision of the logits."""
+    with np.errstate(over="ignore"):  # exp(100) is infinity in float32, which gives the right probability 0
         return np.float32(1) / (np.float32(1) + np.exp(-logits.astype(np.float32)))
 
 
 def character_probabilities(length: int, places: IntArray, probabilities: FloatArray) -> FloatArray:
-    """Spread probabilities of tokens over a text: float32 `(length,)`.
+    """Assign the probabilities of tokens to the characters of a text.
 
-    `places` names the character that gets each token's probability: of several tokens on one character the
-    last counts. A token with the place -1 has none; a character without token gets 0.
+    Parameters
+    ----------
+    length
+        Number of characters.
+    places
+        int64 (tokens,): the character to which each token's probability belongs, or -1. If several tokens
+        belong to one character, the last one counts.
+    probabilities
+        float32 (tokens,).
+
+    Returns
+    -------
+    ndarray
+        float32 (length,), 0 for a character without token.
     """
     result = np.zeros(length, np.float32)
-    cutting = places >= 0
-    result[places[cutting]] = probabilities[cutting]
+    placed = places >= 0
+    result[places[placed]] = probabilities[placed]
     return result
 
 
 def cut(text: str, ends: Iterable[int]) -> list[str]:
-    """Cut behind the characters `ends` (ascending) and the white space after them; newlines always cut.
+    """Cut a text after certain characters and the white space that follows them, and at every newline.
 
-    White space stays with the segment before it, but the newlines at which a text is cut are in no segment:
-    empty lines give empty segments, as `str.split` does.
+    White space belongs to the segment before it. Only the newlines at which the text is cut are in no
+    segment, so empty lines give empty segments, as `str.split` does.
+
+    Parameters
+    ----------
+    text
+        The text.
+    ends
+        Ascending positions of the characters after which the text is cut.
+
+    Returns
+    -------
+    list of str
+        The segments, in order.
     """
     pieces: list[str] = []
     start = 0
@@ -83,6 +121,6 @@ def cut(text: str, ends: Iterable[int]) -> list[str]:
             start = stop
     if start < len(text):
         pieces.append(text[start:])
-    # A newline that ends a segment has done its work already; only the last segment keeps its own.
+    # A newline at the end of a segment is already the cut after it; only the last segment keeps its newline.
     lines = [piece.removesuffix("\n") for piece in pieces[:-1]] + pieces[-1:]
     return [line for piece in lines for line in piece.split("\n")]

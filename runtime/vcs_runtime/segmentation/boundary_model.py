@@ -1,4 +1,4 @@
-"""Boundary models: token classifiers, such as SaT, that say behind which character a segment ends."""
+"""Learned segmenters: token classifiers, such as SaT, that predict after which characters segments end."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from vcs_runtime.segmentation.boundaries import (
 )
 from vcs_runtime.segmentation.word_features import word_features
 
-# Characters that are tokenised at a time: many full batches, and encodings of bounded size.
+# Number of characters that are tokenised at a time: many full batches, and encodings of limited size.
 _PORTION_CHARACTERS = 1_000_000
-# Windows are padded to a multiple of this. On a CPU batches save little, and without padding the logits are
-# those of the window alone; a GPU wants company.
+# Windows are padded to a multiple of this. On a CPU batches save little time, and without padding the logits
+# depend on the window alone. A GPU needs larger batches.
 _STEP = {"ort-cpu": 1, "ort-cuda": 16, "ort-tensorrt": 16}
-# What the memory of a token is reckoned from (`session.Budget`): no boundary model is wider.
+# Hidden size from which the memory of a token is estimated (`session.Budget`); no learned segmenter is wider.
 _WIDTH = 1024
 _PAD_TOKENS = ("<pad>", "[PAD]")
 _TYPES = {
@@ -46,10 +46,14 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text as a boundary model sees it.
+    """A text as a learned segmenter sees it.
 
-    inputs  by the name of the graph's input one number a token: `input_ids`, and what else the kind needs
-    places  for each token the character that gets its probability, as `character_probabilities` takes them
+    Attributes
+    ----------
+    inputs
+        For each input of the graph by name, int64 (tokens,): `input_ids` and what else the kind needs.
+    places
+        int64 (tokens,): the character to which each token's probability belongs (`character_probabilities`).
     """
 
     inputs: dict[str, IntArray]
@@ -57,36 +61,36 @@ class Tokens:
 
 
 def _sat_tokens(text: str, encoding: Encoding) -> Tokens:
-    """SaT sees token ids alone; a segment may end behind the last character of any token."""
+    """Prepare a text for SaT: token ids alone; a segment may end after the last character of any token."""
     ends = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 1]
-    # A token that stands for no character counts for the last one, as in wtpsplit.
+    # A token without characters counts for the last character, as in wtpsplit.
     return Tokens({"input_ids": np.array(encoding.ids, np.int64)}, (ends - 1) % len(text))
 
 
 def _word_tokens(text: str, encoding: Encoding) -> Tokens:
-    """Beside ids, how words are written; of the tokens of a word the last speaks for it."""
+    """Prepare a text for the kind "words": ids and capitals; the last token of a word decides about it."""
     capitals, ends = word_features(text, encoding)
     return Tokens({"input_ids": np.array(encoding.ids, np.int64), "capitals": capitals}, ends)
 
 
-# All that distinguishes the kinds of models (`bundle.BOUNDARY_KINDS`).
+# The kinds of learned segmenters differ in nothing but this function (see `BoundarySpec.kind`).
 _KINDS: dict[str, Callable[[str, Encoding], Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
 
 
 class BoundaryModel:
-    """A boundary model on a device, for `Segmenter`. May be used from several threads."""
+    """A learned segmenter on a device, for `Segmenter`. Several threads may use it."""
 
     def __init__(
         self, bundle: Bundle, spec: BoundarySpec, device: Device, threads: int | None = None
     ) -> None:
-        """Open the model `spec` of `bundle`; raises BundleError, DeviceError."""
+        """Open the model `spec` of `bundle`. Raises BundleError or DeviceError."""
         self.spec = spec
         self.device = device
         self._tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
         self._pad = _pad_id(self._tokenizer)
         self._session = open_part(bundle, "segmenter", device, threads, spec=spec, what="the segmenter")
         self._types = _input_types(self._session.inputs, f"bundle {bundle.root}: {spec.model}")
-        # Dynamic int8 takes its ranges from the whole batch: windows are then run one at a time.
+        # Dynamic int8 takes its ranges from the whole batch, so windows are run one at a time.
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
         self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
@@ -94,13 +98,27 @@ class BoundaryModel:
         self._check_vocabulary(bundle)
 
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
-        """Per text float32 `(characters,)`: how probable it is that a segment ends behind each character.
+        """Compute for each character of each text the probability that a segment ends after it.
 
-        `texts` have passed `text.check_texts`.
-        They depend on the text alone, not on the texts beside it. A text without tokens (white space or
-        zero-width characters alone) has zeros. Memory grows with the longest text, not with their number.
+        The probabilities of a text do not depend on the other texts. Memory grows with the longest text, not
+        with the number of texts.
 
-        Raises DeviceError; BundleError for NaN from the model.
+        Parameters
+        ----------
+        texts
+            Texts that have passed `check_texts`.
+
+        Returns
+        -------
+        list of ndarray
+            float32 (characters,) for each text; zeros for a text without tokens, such as white space.
+
+        Raises
+        ------
+        DeviceError
+            The device has not enough memory.
+        BundleError
+            The model returned NaN or infinity.
         """
         distinct: dict[str, FloatArray] = {}
         for portion in _portions(dict.fromkeys(texts)):
@@ -110,17 +128,17 @@ class BoundaryModel:
     def _probabilities(self, texts: list[str]) -> list[FloatArray]:
         result = [np.zeros(len(text), np.float32) for text in texts]
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
-        # Not `encode_batch_fast`: that leaves the offsets out.
+        # Not `encode_batch_fast`, which leaves out the offsets.
         encodings = self._tokenizer.encode_batch([texts[row] for row in rows], add_special_tokens=False)
-        view = _KINDS[self.spec.kind]
-        tokens = [view(texts[row], encoding) for row, encoding in zip(rows, encodings, strict=True)]
+        as_tokens = _KINDS[self.spec.kind]
+        tokens = [as_tokens(texts[row], encoding) for row, encoding in zip(rows, encodings, strict=True)]
         del encodings
         for row, item, logits in zip(rows, tokens, self._logits(tokens), strict=True):
             result[row] = character_probabilities(len(texts[row]), item.places, sigmoid(logits))
         return result
 
     def _logits(self, texts: list[Tokens]) -> Iterator[npt.NDArray[np.float16]]:
-        """The mean logit of each token of each text, from batches of windows."""
+        """Compute the mean logit of each token of each text from batches of windows."""
         size = self.spec.max_tokens - 2
         lengths = [len(text.places) for text in texts]
         windows = [
@@ -131,10 +149,10 @@ class BoundaryModel:
         overlaps = [Overlap(length) for length in lengths]
         sizes = [min(size, lengths[owner]) + 2 for owner, _ in windows]
 
-        # The windows of one text are of one length and so keep their order, as `Overlap` demands.
+        # The windows of one text have equal lengths and so keep their order, which `Overlap` requires.
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], int]]:
-            for found, padded in groups([sizes[row] for row in rows], tokens, self._step, self._most_rows):
-                yield [rows[row] for row in found], padded
+            for group, padded in groups([sizes[row] for row in rows], tokens, self._step, self._most_rows):
+                yield [rows[i] for i in group], padded
 
         def run(rows: list[int], padded: int) -> None:
             parts = [(texts[owner], start, sizes[row] - 2) for row in rows for owner, start in [windows[row]]]
@@ -147,7 +165,7 @@ class BoundaryModel:
             yield overlap.mean()
 
     def _run(self, parts: list[tuple[Tokens, int, int]], padded: int) -> npt.NDArray[Any]:
-        """The logits `(windows, padded)` of label 0 for windows `(text, start, length)`, frame included."""
+        """Compute the logits (windows, padded) of label 0 for windows (text, start, length)."""
         inputs = {name: np.zeros((len(parts), padded), kind) for name, kind in self._types.items()}
         ids = inputs["input_ids"]
         ids.fill(self._pad)
@@ -163,7 +181,7 @@ class BoundaryModel:
         return first
 
     def _check_vocabulary(self, bundle: Bundle) -> None:
-        """Run the tokenizer's largest id once: a model of a smaller vocabulary refuses it on a CPU."""
+        """Run the tokenizer's largest id once, which a model with a smaller vocabulary refuses on a CPU."""
         largest = self._tokenizer.get_vocab_size() - 1
         inputs = {name: np.zeros(1, np.int64) for name in self._types if name != "attention_mask"}
         inputs["input_ids"][:] = largest
@@ -176,12 +194,12 @@ class BoundaryModel:
             ) from None
 
     def release(self) -> None:
-        """Give the session and its memory back for now; the next call takes them again."""
+        """Free the session and its memory; the next call opens it again."""
         self._session.release()
         self._budget.forget()
 
     def close(self) -> None:
-        """Give the session and its memory back. The model cannot be used afterwards."""
+        """Close the session and free its memory. The model cannot be used afterwards."""
         self._session.close()
 
 
@@ -198,15 +216,17 @@ def _portions(texts: Iterator[str] | dict[str, None]) -> Iterator[list[str]]:
         yield portion
 
 
-def _input_types(inputs: dict[str, str], what: str) -> dict[str, Any]:
-    """The graph's inputs with their types: what it was exported with, never what we would have chosen."""
+def _input_types(inputs: dict[str, str], graph: str) -> dict[str, Any]:
+    """Return the types of the graph's inputs, which depend on how it was exported."""
     types = {name: _TYPES.get(kind) for name, kind in inputs.items()}
     if not {"input_ids", "attention_mask"} <= set(types) or None in types.values():
-        found = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
-        raise BundleError(f"{what}: a boundary model takes input_ids and attention_mask, this one {found}")
+        actual = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
+        raise BundleError(
+            f"{graph}: a learned segmenter takes input_ids and attention_mask, this graph takes {actual}"
+        )
     return types
 
 
 def _pad_id(tokenizer: Tokenizer) -> int:
     ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
-    return next((found for found in ids if found is not None), 0)  # 0: under the mask any id would do
+    return next((pad for pad in ids if pad is not None), 0)  # under the mask any id gives the same logits

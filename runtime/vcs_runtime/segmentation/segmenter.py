@@ -1,4 +1,4 @@
-"""`Segmenter`: texts cut into segments, by rules where punctuation tells the sentences, else by a model."""
+"""`Segmenter`: splits texts by rules if they have sentence punctuation, else with the learned segmenter."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules, doubt
 from vcs_runtime.text.cleaning import check_texts
 
-# Which of a bundle's segmenters cut: as its punctuation decides for each text, or one of them for all.
+# Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
 CHOICES = ("auto", "rules", "learned")
 
 
 class Segmenter:
-    """The segmenter of a bundle. Open one with `Segmenter.open`; close it, or use it in `with`.
+    """The segmenter of a bundle. Open one with `Segmenter.open`; use it in `with`, or close it.
 
-    Rules cut text that has sentence punctuation, the model all other; where a bundle has one of the two, that
-    one cuts every text. May be used from several threads.
+    Rules split texts with sentence punctuation, the learned segmenter splits all others. If a bundle has only
+    one of the two, it splits every text. Several threads may use one segmenter.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Segmenter:
         use: str = "auto",
         gpu_mem_gb: float | None = None,
     ) -> None:
+        """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
         self.spec = _chosen(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None
         self._bundle = bundle
@@ -49,8 +50,8 @@ class Segmenter:
         if model := self.spec.model:
             names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
             self._device = choose_for(bundle, "segmenter", device, gpu_mem_gb)
-            # Beside rules the model may never be needed: it is loaded at its first text. But only a session
-            # shows whether a GPU really starts, and a device that does not must fail here.
+            # With rules the model may never be needed, so it is loaded at its first text. But only a session
+            # shows whether a GPU really starts, and a GPU that does not start must fail here.
             if not self._rules or self._device.is_gpu:
                 self._boundary_model()
         self.identity = "+".join(names)
@@ -65,70 +66,147 @@ class Segmenter:
         use: str = "auto",
         gpu_mem_gb: float | None = None,
     ) -> Segmenter:
-        """Open the segmenter of a bundle (a folder, or "default") on a device; nothing is downloaded.
+        """Open the segmenter of a bundle; nothing is downloaded.
 
-        use  "auto": rules for text with sentence punctuation, the model for all other, as far as the bundle
-             has them; "rules" or "learned" (the model): that one alone
-        gpu_mem_gb  GB (10^9 bytes) of a GPU's memory that the model may take; default: no limit
+        Rules always run on the CPU. If a bundle has rules, its learned segmenter is loaded when the first
+        text needs it, on a GPU at once.
 
-        Rules run on the CPU whatever `device` says, and a model beside rules is loaded when the first text
-        needs it (on a GPU at once). Raises BundleError, DeviceError; ValueError for a bad `device` or `use`.
+        Parameters
+        ----------
+        bundle
+            Folder of the bundle, "default", or an opened `Bundle`.
+        device
+            Where the learned segmenter runs, as for `ScorerConfig`.
+        threads
+            CPU threads of the learned segmenter. None: all cores that this process may use.
+        use
+            "auto" (rules for texts with sentence punctuation, the learned segmenter for all others, as far as
+            the bundle has them), "rules" or "learned".
+        gpu_mem_gb
+            GB (10^9 bytes) of GPU memory for the learned segmenter. None: no limit.
+
+        Returns
+        -------
+        Segmenter
+            Ready to split texts.
+
+        Raises
+        ------
+        BundleError
+            The bundle cannot be used, or lacks the segmenter that `use` names.
+        DeviceError
+            The device is not available.
+        ValueError
+            `device` or `use` is not one of the possible values.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         return cls(opened, device, threads, use, gpu_mem_gb)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
-        """Cut each text into segments, white space kept.
+        """Split each text into segments with their white space.
 
-        Rules: the segments join to the text again. Model: cut behind each character whose probability is
-        above `threshold` (default: the bundle's) and at every newline, which is in no segment then, as
-        wtpsplit's `split` does. Without a model a `threshold` is refused (ValueError).
+        Segments found by rules join to the text again. The learned segmenter cuts after each character whose
+        probability is above the threshold, and at every newline, which is then in no segment. wtpsplit's
+        `split` does the same.
+
+        Parameters
+        ----------
+        texts
+            Any strings, empty ones included.
+        threshold
+            Probability in [0, 1] above which the learned segmenter cuts. None: the bundle's threshold.
+
+        Returns
+        -------
+        list of list of str
+            The segments of each text.
+
+        Raises
+        ------
+        TypeError
+            `texts` is one string.
+        TextError
+            An item is not a string, or holds a lone surrogate.
+        ValueError
+            `threshold` is not in [0, 1], or the bundle has no learned segmenter.
         """
         check_texts(texts)
         if threshold is not None:
             threshold = self._checked(threshold)
-        found = [self._by_rules(text) for text in texts]
-        others = [text for text, pieces in zip(texts, found, strict=True) if pieces is None]
+        by_rules = [self._by_rules(text) for text in texts]
+        others = [text for text, pieces in zip(texts, by_rules, strict=True) if pieces is None]
         learned = iter(self.split_learned(others, threshold))
-        return [next(learned) if pieces is None else pieces for pieces in found]
+        return [next(learned) if pieces is None else pieces for pieces in by_rules]
 
     def boundary_probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
-        """Per text float32 `(characters,)`: the model's probability that a segment ends behind the character;
-        where rules cut, 1 where a segment ends, else 0."""
+        """Return for each character of each text the probability that a segment ends after it.
+
+        Parameters
+        ----------
+        texts
+            Any strings, as for `split`.
+
+        Returns
+        -------
+        list of ndarray
+            float32 (characters,) for each text: from the learned segmenter, or 0 and 1 if rules split the
+            text.
+
+        Raises
+        ------
+        TypeError
+            `texts` is one string.
+        TextError
+            An item is not a string, or holds a lone surrogate.
+        """
         check_texts(texts)
-        found = [self._by_rules(text) for text in texts]
-        others = [text for text, pieces in zip(texts, found, strict=True) if pieces is None]
+        by_rules = [self._by_rules(text) for text in texts]
+        others = [text for text, pieces in zip(texts, by_rules, strict=True) if pieces is None]
         learned = iter(self._boundary_model().probabilities(others) if others else [])
-        return [next(learned) if pieces is None else _ends(pieces) for pieces in found]
+        return [next(learned) if pieces is None else _ends(pieces) for pieces in by_rules]
 
     def split_learned(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
-        """`split` by the model, whatever punctuation the texts have; BundleError where there is no model."""
+        """Split texts with the learned segmenter despite punctuation; BundleError if there is none."""
         if not texts:
             return []
         model = self._boundary_model()
         limit = model.spec.threshold if threshold is None else threshold
-        found = model.probabilities(texts)
         return [
             cut(text, np.flatnonzero(probabilities > limit).tolist())
-            for text, probabilities in zip(texts, found, strict=True)
+            for text, probabilities in zip(texts, model.probabilities(texts), strict=True)
         ]
 
-    def sentences(self, text: str, what: str) -> list[str] | None:
-        """The sentences of a text that is to be scored, found by rules; None where the model must cut it.
+    def sentences(self, text: str, name: str) -> list[str] | None:
+        """Find the sentences of a text to be scored by rules.
 
-        What rules cannot cut at all, and there is no model, is refused: a TextError that begins with `what`.
+        Parameters
+        ----------
+        text
+            The text, with its punctuation.
+        name
+            Name of the text in errors.
+
+        Returns
+        -------
+        list of str or None
+            None if the learned segmenter must split the text.
+
+        Raises
+        ------
+        TextError
+            Rules cannot split the text, and there is no learned segmenter. The message starts with `name`.
         """
         pieces = self._by_rules(text)
         if pieces is None:
             return None
         pieces = [piece for piece in pieces if not piece.isspace()]
-        # Empty lines and half of the punctuation are better than nothing: one piece is nothing.
+        # Empty lines and half of the punctuation are better than nothing, but one piece is useless.
         if self.spec.model is None and len(pieces) < 2 and (reason := doubt(text, pieces)):
-            raise TextError(f"{what}: {reason}")
+            raise TextError(f"{name}: {reason}")
         return pieces
 
     def _by_rules(self, text: str) -> list[str] | None:
-        """What rules make of a text; None where there is a model, and the text's punctuation is in doubt."""
+        """Split a text by rules; None if the learned segmenter must split it."""
         if self._rules is None:
             return None
         pieces = self._rules.split(text)
@@ -136,7 +214,7 @@ class Segmenter:
 
     def _checked(self, threshold: object) -> float:
         if self.spec.model is None:
-            raise ValueError("threshold: a rule-based segmenter has none")
+            raise ValueError("threshold: the rule-based segmenter has no threshold")
         number = float(threshold) if isinstance(threshold, int | float | np.floating) else math.nan
         if isinstance(threshold, bool) or not 0 <= number <= 1:
             raise ValueError(f"threshold must be a number in [0, 1], not {threshold!r}")
@@ -144,7 +222,7 @@ class Segmenter:
 
     def _boundary_model(self) -> BoundaryModel:
         if self.spec.model is None:
-            raise BundleError(f"bundle {self._bundle.root}: its segmenter has rules alone, no model")
+            raise _no_learned_segmenter(self._bundle)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the segmenter is closed")
@@ -154,22 +232,22 @@ class Segmenter:
 
     @property
     def rules_name(self) -> str | None:
-        """The name of the rules, if there are any."""
+        """The name of the rules; None if there are no rules."""
         return self.spec.rules.name if self.spec.rules else None
 
     @property
     def model_name(self) -> str | None:
-        """The name of the model, if there is one."""
+        """The name of the learned segmenter; None if there is none."""
         return self.spec.model.name if self.spec.model else None
 
     def release(self) -> None:
-        """Give the model's memory back for now; the next text that it cuts takes it again."""
+        """Free the memory of the learned segmenter; its next text takes it again."""
         with self._lock:
             if self._opened is not None:
                 self._opened.release()
 
     def close(self) -> None:
-        """Give the model and its memory back. The model cannot be used afterwards."""
+        """Close the learned segmenter and free its memory. The segmenter cannot be used afterwards."""
         with self._lock:
             self._closed = True
             if self._opened is not None:
@@ -184,7 +262,7 @@ class Segmenter:
 
 
 def _chosen(bundle: Bundle, use: str) -> SegmenterSpec:
-    """The part of the bundle's segmenter that `use` names."""
+    """Return the part of the bundle's segmenter that `use` names."""
     if use not in CHOICES:
         raise unknown_choice("use", use, CHOICES)
     spec = bundle.manifest.segmenter
@@ -192,13 +270,17 @@ def _chosen(bundle: Bundle, use: str) -> SegmenterSpec:
         raise BundleError(f"bundle {bundle.root}: it holds no segmenter")
     if use == "rules":
         if spec.rules is None:
-            raise BundleError(f"bundle {bundle.root}: its segmenter is a model, it has no rules")
+            raise BundleError(f"bundle {bundle.root}: it has a learned segmenter only, no rules")
         return replace(spec, model=None)
     if use == "learned":
         if spec.model is None:
-            raise BundleError(f"bundle {bundle.root}: its segmenter has rules alone, no model")
+            raise _no_learned_segmenter(bundle)
         return replace(spec, rules=None)
     return spec
+
+
+def _no_learned_segmenter(bundle: Bundle) -> BundleError:
+    return BundleError(f"bundle {bundle.root}: it has rules only, no learned segmenter")
 
 
 def _ends(pieces: list[str]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The features of boundary models of the kind "words": how words are written, and where they end."""
+"""Features for learned segmenters of the kind "words": how words are written, and where they end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,31 @@ from vcs_runtime.bundle.layouts import WORD_SHAPES
 IntArray = npt.NDArray[np.int64]
 
 _WORD = re.compile(r"\S+")
-# How a word is written. In a text without capitals a small letter says nothing; in any other it says that no
-# sentence starts there.
+# How a word is written. A small letter shows that no sentence starts there, except in a text without
+# capitals.
 CASELESS, CAPITAL, CAPITALS, SMALL = range(WORD_SHAPES)
-# A text is taken to have capitals if one word in so many has one: an acronym in lower-cased text is rarer.
+# A text counts as one with capitals if at least one word in so many has one. Acronyms in lower-cased text are
+# rarer.
 _WORDS_A_CAPITAL = 40
 
 
 def word_features(text: str, encoding: Encoding) -> tuple[IntArray, IntArray]:
-    """How the word of each token of `text` is written, and its last character; both int64 `(tokens,)`.
+    """Return how the word of each token is written, and where it ends.
 
-    A word is what stands between white space. It is written with a CAPITAL (1), all in CAPITALS (2: at least
-    two letters), or neither: SMALL (3), in a text that hardly has capitals CASELESS (0). `text` has at least
-    one word.
+    Words are separated by white space. A word starts with a CAPITAL (1), is written in CAPITALS (2, at least
+    two letters), or is SMALL (3). In a text with hardly any capitals, small words are CASELESS (0).
+
+    Parameters
+    ----------
+    text
+        A text with at least one word.
+    encoding
+        Its tokens.
+
+    Returns
+    -------
+    tuple of ndarray
+        Two int64 (tokens,): how the word is written, and the position of its last character.
     """
     spans = [match.span() for match in _WORD.finditer(text)]
     starts, ends = (np.array(side, np.int64) for side in zip(*spans, strict=True))

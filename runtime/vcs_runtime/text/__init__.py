@@ -1,1 +1,1 @@
-"""Plain text work: validation, cleaning, contractions, stop words."""
+"""Plain text processing: validation, cleaning, contractions, stop words."""

@@ -9,60 +9,82 @@ from collections.abc import Sequence
 from vcs_runtime.errors import TextError
 from vcs_runtime.text.stopwords import STOP_WORDS
 
-# A description has some thousand characters. A million (about 200,000 words) is no description but a file
-# taken for one, and its similarity matrix would fill the memory.
+# A description has some thousand characters. A million (about 200,000 words) is a file passed by mistake, and
+# its similarity matrix would fill the memory.
 MAX_CHARACTERS = 1_000_000
 
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def check_text(text: object, what: str) -> str:
-    """Return `text` if it can be scored; else raise TextError that begins with `what` ("reference", ...)."""
+def check_text(text: object, name: str) -> str:
+    """Check that a text can be scored.
+
+    Parameters
+    ----------
+    text
+        The text.
+    name
+        Name of the text in errors, such as "reference".
+
+    Returns
+    -------
+    str
+        The same text.
+
+    Raises
+    ------
+    TextError
+        The text is not a string, is empty or too long, or holds a NUL or a lone surrogate.
+    """
     if not isinstance(text, str):
-        raise TextError(f"{what}: must be a string, not {type(text).__name__}")
+        raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:
-        raise TextError(f"{what}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
+        raise TextError(f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
     if (at := text.find("\0")) >= 0:
-        raise TextError(f"{what}: the text holds a NUL character (at position {at})")
-    _refuse_surrogates(text, what)
+        raise TextError(f"{name}: the text holds a NUL character (at position {at})")
+    _refuse_surrogates(text, name)
+    # Blanks, control and zero-width characters alone count as empty, too.
     if not any(map(str.isalnum, text)) and all(unicodedata.category(c)[0] in "CZ" for c in text):
-        raise TextError(f"{what}: the text is empty")  # or blanks, controls, zero-width characters alone
+        raise TextError(f"{name}: the text is empty")
     return text
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuse what no engine takes: one string in place of a sequence (TypeError); what is no string, or holds
-    a lone surrogate (TextError naming `texts[3]`). Empty texts are texts."""
+    """Check texts for a model; empty texts are allowed.
+
+    Raises TypeError for one string instead of a sequence, and TextError that names the item, such as
+    `texts[3]`, if it is not a string or holds a lone surrogate.
+    """
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")
     for i, text in enumerate(texts):
         check_string(text, f"texts[{i}]")
 
 
-def check_string(text: object, what: str) -> None:
-    """Refuse what is no string, or holds a lone surrogate: a TextError that begins with `what`."""
+def check_string(text: object, name: str) -> None:
+    """Raise TextError that starts with `name` if `text` is not a string or holds a lone surrogate."""
     if not isinstance(text, str):
-        raise TextError(f"{what}: must be a string, not {type(text).__name__}")
-    _refuse_surrogates(text, what)
+        raise TextError(f"{name}: must be a string, not {type(text).__name__}")
+    _refuse_surrogates(text, name)
 
 
-def _refuse_surrogates(text: str, what: str) -> None:
+def _refuse_surrogates(text: str, name: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         raise TextError(
-            f"{what}: the text holds a lone surrogate U+{code:04X} (at position {error.start})"
+            f"{name}: the text holds a lone surrogate U+{code:04X} (at position {error.start})"
         ) from None
 
 
 def strip_punctuation(text: str) -> str:
-    """Delete every character of Python's `string.punctuation` (docs/vcs.md, section 1), nothing else."""
+    """Delete the characters of Python's `string.punctuation` and no others (docs/vcs.md, section 1)."""
     return text.translate(_DELETE_PUNCTUATION)
 
 
 def clean_segments(segments: Sequence[str]) -> list[str]:
-    """Strip punctuation and white space off each segment; drop those that come out empty."""
+    """Strip punctuation and white space from each segment, and drop empty segments."""
     stripped = (strip_punctuation(segment).strip() for segment in segments)
     return [segment for segment in stripped if segment]
 
@@ -73,5 +95,5 @@ def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
 
 
 def short_words(text: str) -> list[str]:
-    """The chunks of a short text (docs/vcs.md, section 10): its words without punctuation and stop words."""
+    """Return the words of a short text without punctuation and stop words (docs/vcs.md, section 10)."""
     return [word for word in strip_punctuation(text).split() if word.lower() not in STOP_WORDS]

@@ -1,9 +1,9 @@
 """English contractions, written out: "can't" becomes "cannot", "they've" becomes "they have".
 
-The authors run the PyPI package `contractions` here. We do not: its last release is of 2022, it installs a
-top-level package called `data`, and it also rewrites words without an apostrophe ("shell" becomes "she
-will", "U.S." "YOU.S.", "lets" "let us"). Only what is written with an apostrophe is expanded here; on those
-forms the two agree (a parity test compares them). A possessive ("the man's hat") stays as it is.
+The authors use the PyPI package `contractions`, which has three faults: its last release is from 2022, it
+installs a top-level package called `data`, and it also rewrites words without an apostrophe ("shell" becomes
+"she will", "U.S." becomes "YOU.S."). This module expands only forms with an apostrophe; there it agrees with
+the package, which a parity test checks. A possessive ("the man's hat") is not changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IRREGULAR = {
     "daren't": "dare not",
 }
 _NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"  # + n't
-# Words after which 's is "is": after any other it may be a possessive.
+# Words after which 's is "is"; after any other word it may be a possessive.
 _IS = (
     "he|she|it|that|this|there|here|what|when|where|which|who|why|how|everyone|somebody|someone|something|so"
 )
@@ -54,9 +54,10 @@ _PATTERN = re.compile(
 
 
 def expand_contractions(text: str) -> str:
-    """Write out the contractions in `text`. Capitals stay: "It's" becomes "It is", "IT'S" "IT IS".
+    """Write out the contractions in a text.
 
-    Typographic apostrophes count as plain ones; every other character is left alone.
+    Capitals are preserved: "It's" becomes "It is", and "IT'S" becomes "IT IS". Typographic apostrophes count
+    as plain ones. No other character changes.
     """
     if "'" not in text and "’" not in text:
         return text

@@ -1,8 +1,8 @@
-"""The English stop words that short texts lose (docs/vcs.md, section 10).
+"""The English stop words that are removed from short texts (docs/vcs.md, section 10).
 
 These are the 179 entries of NLTK's `stopwords` corpus for English, which its documentation credits to
-Martin Porter and others. Punctuation is deleted before words are looked up, so the entries with an
-apostrophe ("don't") can never match and are left out here; their halves ("don", "t") are entries themselves.
+Martin Porter and others. Punctuation is deleted before words are looked up, so entries with an apostrophe
+("don't") can never match and are left out here. Their halves ("don", "t") are entries of the list, too.
 """
 
 from __future__ import annotations
