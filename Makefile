@@ -38,6 +38,7 @@ test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compili
 lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pydoclint vcs_numba runtime/vcs_runtime export/vcs_export
 	$(BIN)/lint-imports --no-cache --no-logo
 
 fix: $(VENV)/develop  ## format, and mend what ruff can mend
