@@ -26,7 +26,7 @@ SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
 DATA = {".css", ".data", ".html", ".json", ".jsonl", ".npz", ".onnx", ".pc", ".safetensors"}
 DEFINITION = "docs/vcs.md"
 # Files of bundles, model repositories, checkpoints and users: named in the documents, not of the repository.
-OTHER_FILES = {"model.py", "build.py", "train.py", "config.toml"}
+OTHER_FILES = {"Python.h", "docs/operators.md", "model.py"}
 WORD = r"[A-Za-z_]\w*"
 
 
@@ -126,18 +126,17 @@ def files() -> Iterator[tuple[Text, int, str]]:
         if text.message:
             continue
         for match in re.finditer(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*\w", text.text):
-            if not (ROOT / re.split(r"/(?:[^/]*\*|[A-Z]+$)", match[0])[0]).exists():
+            if match[0] not in OTHER_FILES and not (ROOT / re.split(r"/(?:[^/]*\*|[A-Z]+$)", match[0])[0]).exists():
                 yield text, match.start(), f"no file {match[0]}"
         for match in re.finditer(rf"`({WORD}\.(?:py|c|h|md|toml|js))`", text.text):
             if match[1] not in base | OTHER_FILES and not (ROOT / match[1]).exists():
                 yield text, match.start(), f"no file {match[1]}"
-        if text.path.parent.name in FOLDERS and (
-            row := re.match(r"\| *((?:`\w+/?`(?:, )?)+) *\|", text.text)
-        ):
+        if text.path.name == "README.md" and text.path.parent.name in ("vcs_numba", "runtime", "export"):
             here = {path.stem for path in text.path.parent.rglob("*")}
-            yield from (
-                (text, 0, f"no module {name}") for name in re.findall(r"\w+", row[1]) if name not in here
-            )
+            row = re.match(r"\| *((?:`\w+/?`(?:, )?)+) *\|", text.text)
+            for name in re.findall(r"\w+", row[1] if row else ""):
+                if name not in here:
+                    yield text, 0, f"no module {name}"
 
 
 def links() -> Iterator[tuple[Text, int, str]]:
@@ -172,7 +171,7 @@ def sections() -> Iterator[tuple[Text, int, str]]:
 def commands() -> Iterator[tuple[Text, int, str]]:
     context = click.Context(cli)
     for text in texts():
-        for match in re.finditer(r"(?:^ {4,}|[`'\"]|: )vcs-runtime((?: +[^\s|;&#`()]+)+)", text.text, re.M):
+        for match in re.finditer(r"(?:^ {4,}|`|: )vcs-runtime((?: +[^\s|;&#`()]+)+)", text.text, re.M):
             command: click.Command = cli
             for word in match[1].replace("'", "").replace('"', "").split():
                 word = word.strip("[],.:").partition("=")[0]

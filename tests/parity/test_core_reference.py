@@ -1,4 +1,4 @@
-"""The core against the live reference package, on thousands of drawn cases (docs/vcs.md, section 13)."""
+"""The core against the live reference package, on thousands of drawn cases."""
 
 from __future__ import annotations
 

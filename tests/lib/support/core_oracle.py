@@ -1,4 +1,4 @@
-"""The reference package as an oracle for the core: any similarity matrix pushed through it (section 13)."""
+"""The reference package as an oracle for the core: any similarity matrix pushed through it."""
 
 from __future__ import annotations
 
