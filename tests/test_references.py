@@ -126,7 +126,10 @@ def files() -> Iterator[tuple[Text, int, str]]:
         if text.message:
             continue
         for match in re.finditer(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*\w", text.text):
-            if match[0] not in OTHER_FILES and not (ROOT / re.split(r"/(?:[^/]*\*|[A-Z]+$)", match[0])[0]).exists():
+            if (
+                match[0] not in OTHER_FILES
+                and not (ROOT / re.split(r"/(?:[^/]*\*|[A-Z]+$)", match[0])[0]).exists()
+            ):
                 yield text, match.start(), f"no file {match[0]}"
         for match in re.finditer(rf"`({WORD}\.(?:py|c|h|md|toml|js))`", text.text):
             if match[1] not in base | OTHER_FILES and not (ROOT / match[1]).exists():
