@@ -306,13 +306,11 @@ def test_another_models_record_is_refused(text_model: Path, vision_model: Path, 
 
 
 def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
-    done = run(
-        "frames", folder / "a.mp4", "--out", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07"
-    )
+    done = run("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07")
     assert done.exit_code == 0, done.output
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
     assert "000028.png  00:00:01:03" in done.stdout
-    late = run("frames", folder / "a.mp4", "--out", tmp_path / "f", "--at", "00:00:02:00")
+    late = run("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:02:00")
     assert "past the end of 50 frames" in str(late.exception)
 
 

@@ -1,4 +1,4 @@
-"""`vcs-runtime visil`: information that multimodal summaries lose (docs/visil.md)."""
+"""`vcs-runtime visil`: the information of a video that summaries lose (docs/visil.md)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from vcs_runtime.visil import job, plots, probing
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, uniform
 from vcs_runtime.visil.items import read_items
+from vcs_runtime.visil.masking import COUNTS
 from vcs_runtime.visil.prompts import Prompts
 from vcs_runtime.visil.recorded import Recorded
 from vcs_runtime.visil.score import METHODS, Options
@@ -45,9 +46,10 @@ _PATH = click.Path(path_type=Path)
 
 @click.group()
 def visil() -> None:
-    """How much of a video's caption a summary loses, by a vision-language model's own probabilities.
+    """Score how much information a summary of a video loses.
 
-    The model runs in this process (--genai) or behind a server that you name; no other is asked.
+    A vision-language model gives the probability of the video's caption, given the video and given the
+    summary. The model runs in this process (--genai) or on a server that you name; no other server is asked.
     """
 
 
@@ -62,20 +64,29 @@ def visil() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Times to ask; log-probabilities are averaged. A model that always answers alike needs one.",
+    help="Number of times to ask, averaged; 1 is enough for a deterministic model.",
 )
-@click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default=METHODS[0],
+    show_default=True,
+    help="How keywords are asked for: all in one answer, or one mask at a time.",
+)
 @click.option(
     "--count",
-    type=click.Choice(["first", "all"]),
-    default="first",
+    type=click.Choice(COUNTS),
+    default=COUNTS[0],
     show_default=True,
-    help="Which occurrences of a keyword count.",
+    help="Which occurrences of a keyword are scored.",
 )
 @click.option("--drop-missing", is_flag=True, help="Leave out keywords that are not in the caption.")
-@click.option("--builtin-keywords", is_flag=True, help="Choose keywords where a line has none.")
+@click.option("--builtin-keywords", is_flag=True, help="Choose keywords for videos without them.")
 @click.option(
-    "--record", type=_PATH, metavar="FILE", help="Keep every answer in FILE; asked again, it is there."
+    "--record",
+    type=_PATH,
+    metavar="FILE",
+    help="File that stores every answer of the model; none is asked for twice.",
 )
 @prompts_option
 @tolerance_option
@@ -87,10 +98,13 @@ def score(
     builtin_keywords: bool, record: Path | None, folder: Path | None, tolerance: float, resume: bool,
     overwrite: bool, as_json: bool, **model: Any,
 ) -> None:  # fmt: skip
-    """Score the summaries of the videos in ITEMS (JSONL). The model is probed first."""
+    """Score the summaries of the videos in ITEMS.
+
+    ITEMS is a JSONL file with one video per line (docs/visil.md). The model is probed first.
+    """
     exclusive(resume, overwrite)
     options = Options(samples, method, count, Prompts.read(folder) if folder else None)
-    for _ in read_items(items):  # what is wrong with the file is told before a model is loaded and probed
+    for _ in read_items(items):  # errors of the file are reported before a model is loaded and probed
         pass
     opened = open_model(model)
     if isinstance(opened, Recorded):
@@ -98,49 +112,58 @@ def score(
     else:
         for check in probing.require(opened, tolerance=tolerance):
             warn(f"probe: {check.name}: {check.detail}")
-    with recording(opened, record) as asked:
+    with recording(opened, record) as recorded:
         done = job.run(
-            asked, items, output, options, frames=frames, drop_missing=drop_missing,
+            recorded, items, output, options, frames=frames, drop_missing=drop_missing,
             choose_keywords=builtin_keywords, resume=resume, overwrite=overwrite, report=warn,
         )  # fmt: skip
-    line = options.signature(opened.fingerprint, frames)
+    signature = options.signature(opened.fingerprint, frames)
     if as_json:
-        click.echo(json.dumps({**vars(done), "signature": line}))
+        click.echo(json.dumps({**vars(done), "signature": signature}))
     else:
         before = f", {done.resumed} of them before" if done.resumed else ""
-        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{line}")
+        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{signature}")
     exit_with(done.failed)
 
 
 @visil.command()
 @model_options
-@click.option("--no-images", is_flag=True, help="Of a model that will be given none.")
+@click.option("--no-images", is_flag=True, help="Skip the check of images, for a model that receives none.")
 @tolerance_option
 def probe(no_images: bool, tolerance: float, **model: Any) -> None:
-    """Check that a model's numbers are what they are taken for. Exit code 1: they are not."""
+    """Check that a model's log-probabilities can be trusted.
+
+    The exit code is 1 if a check fails.
+    """
     opened = open_model(model)
-    found = probing.probe(opened, images=not no_images, tolerance=tolerance)
+    checks = probing.probe(opened, images=not no_images, tolerance=tolerance)
     click.echo(opened.fingerprint)
-    for check in found:
+    for check in checks:
         click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}")
-    exit_with(not found[-1].passed)
+    exit_with(not checks[-1].passed)
 
 
 @visil.command()
 @click.argument("video", type=_PATH)
-@click.option("--out", type=_PATH, required=True, metavar="DIR", help="Where the PNG files go.")
-@click.option("--at", "timecodes", multiple=True, metavar="HH:MM:SS:FF", help="May be given several times.")
+@click.option("-o", "--output", type=_PATH, required=True, metavar="DIR", help="Folder for the PNG files.")
+@click.option(
+    "--at",
+    "timecodes",
+    multiple=True,
+    metavar="HH:MM:SS:FF",
+    help="SMPTE timecode of a frame, instead of --frames; may be repeated.",
+)
 @frames_option
-def frames(video: Path, out: Path, timecodes: tuple[str, ...], frames: int) -> None:
-    """Take frames of VIDEO: at SMPTE timecodes, or uniformly."""
+def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -> None:
+    """Save frames of VIDEO, by timecode or uniformly sampled."""
     file = VideoFile(video)
     if timecodes:
         numbers = [parse_timecode(text, file.fps, frames=file.frames) for text in timecodes]
     else:
         numbers = uniform(file.frames, frames)
-    out.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     for number, image in zip(numbers, file.read(numbers), strict=True):
-        path = out / f"{number:06}.png"
+        path = output / f"{number:06}.png"
         path.write_bytes(image.data)
         click.echo(f"{path}  {timecode(number, file.fps)}")
 
@@ -153,21 +176,22 @@ def frames(video: Path, out: Path, timecodes: tuple[str, ...], frames: int) -> N
     multiple=True,
     metavar="X",
     required=True,
-    help="Nats that a token is worth; may be given several times.",
+    help="Price of a token in nats; may be repeated.",
 )
-@click.option("--plot", type=_PATH, metavar="FILE", help="Draw summaries and choices as PNG.")
+@click.option("--plot", type=_PATH, metavar="FILE", help="PNG file with a plot of summaries and choices.")
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: bool) -> None:
     """Choose a summary of each video in SCORES.
 
-    By the least score + alpha * tokens; and the frontier: what is chosen as alpha grows.
+    SCORES is an output of `visil score`. The chosen summary has the least score + alpha * tokens. The
+    frontier is also printed: the choices as alpha grows from 0.
     """
     if plot:
         require_matplotlib()
     candidates = {}
     for name, parts in job.read_scores(scores).items():
         if any(part["tokens"] is None for part in parts):
-            raise InputError(f"{scores}: {name}: tokens of a summary are not known; give them in the items")
+            raise InputError(f"{scores}: {name}: the tokens of a summary are unknown; add them to the items")
         candidates[name] = [(part["name"], part["visil"], part["tokens"]) for part in parts]
     fronts = {name: frontier(listed) for name, listed in candidates.items()}
     if plot:
@@ -189,19 +213,31 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
     type=_PATH,
     required=True,
     metavar="FILE",
-    help="JSONL: id, name (of the summary), correct (0 or 1).",
+    help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1).",
 )
 @click.option("--trim", is_flag=True, help="Leave out one largest and one smallest score.")
 @click.option("--by-video", is_flag=True, help="Shuffle answers within a video only.")
-@click.option("--shuffles", type=click.IntRange(min=100), default=SHUFFLES, show_default=True)
-@click.option("--seed", type=int, default=SEED, show_default=True)
-@click.option("--plot", type=_PATH, metavar="FILE", help="Draw answers and the logistic curve as PNG.")
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=100),
+    default=SHUFFLES,
+    show_default=True,
+    metavar="N",
+    help="Number of shuffles of the permutation test.",
+)
+@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Seed of the shuffles.")
+@click.option(
+    "--plot", type=_PATH, metavar="FILE", help="PNG file with a plot of answers and the logistic curve."
+)
 @json_option
 def correlate_command(
     scores: Path, answers: Path, trim: bool, by_video: bool, shuffles: int, seed: int, plot: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Correlate SCORES with answers to questions. Needs `vcs-runtime[experiments]`."""
+    """Correlate SCORES with answers to questions.
+
+    SCORES is an output of `visil score`. This command needs the extra `experiments`.
+    """
     need("scipy")
     if plot:
         require_matplotlib()
@@ -228,18 +264,18 @@ def correlate_command(
         videos.append(key[0])
     if failed:
         warn(f"{answers}: {failed} lines with an error are left out")
-    found = correlate(x, y, groups=videos if by_video else None, trim=trim, shuffles=shuffles, seed=seed)
+    result = correlate(x, y, groups=videos if by_video else None, trim=trim, shuffles=shuffles, seed=seed)
     if plot:
-        plots.correlation(x, y, found, plot)
+        plots.correlation(x, y, result, plot)
     if as_json:
-        click.echo(json.dumps(found.to_dict()))
+        click.echo(json.dumps(result.to_dict()))
         return
     out = console()
-    out.print(f"{found.n} answers, {found.correct} correct")
-    how = "exact" if found.exact else f"{shuffles} shuffles{', within videos' if by_video else ''}"
-    out.print(f"Pearson's r {found.r:.6f}, p {found.p:.6f} (two-sided, {how})")
-    if found.logit:
-        b = found.logit
+    out.print(f"{result.n} answers, {result.correct} correct")
+    how = "exact" if result.exact else f"{shuffles} shuffles{', within videos' if by_video else ''}"
+    out.print(f"Pearson's r {result.r:.6f}, p {result.p:.6f} (two-sided, {how})")
+    if result.logit:
+        b = result.logit
         out.print(
             f"logit: b0 {b.b0:.6f} (se {b.se0:.6f}, p {b.p0:.6f}), "
             f"b1 {b.b1:.6f} (se {b.se1:.6f}, p {b.p1:.6f})"

@@ -1,4 +1,4 @@
-"""What the commands of `vcs-runtime visil` share: the options that name a model, and how they end."""
+"""Options that the commands of `vcs-runtime visil` share, and the model that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.visil.frames import FRAMES
-from vcs_runtime.visil.genai import GenAI
+from vcs_runtime.visil.genai import DEVICES, GenAI
 from vcs_runtime.visil.logprobs import LogProbs
 from vcs_runtime.visil.probing import TOLERANCE
 from vcs_runtime.visil.recorded import Recorded, Recorder
@@ -21,11 +21,9 @@ _PATH = click.Path(path_type=Path)
 _Decorated = Callable[..., Any]
 
 
-def warn(message: str) -> None:
-    click.echo(f"vcs-runtime: {message}", err=True)
-
-
 def together(*options: Any) -> Callable[[_Decorated], _Decorated]:
+    """Return one decorator for several options, which the help lists in this order."""
+
     def decorate(function: _Decorated) -> _Decorated:
         for option in reversed(options):
             function = option(function)
@@ -35,71 +33,87 @@ def together(*options: Any) -> Callable[[_Decorated], _Decorated]:
 
 
 writer_options = together(
-    click.option("--genai", type=_PATH, metavar="DIR", help="A model's folder, for onnxruntime-genai."),
-    click.option("--vllm", metavar="URL", help="A vLLM server, such as http://gpu7:8000."),
-    click.option("--sglang", metavar="URL", help="An SGLang server; with --template and --image-token."),
-    click.option("--stepping", metavar="URL", help="An OpenAI-style server that returns likeliest tokens."),
-    click.option("--model", metavar="NAME", help="Of a server that has several."),
-    click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True,
-                 help="For --genai."),
-    click.option("--template", type=_PATH, metavar="FILE", help="A user's turn, with {prompt} (SGLang)."),
-    click.option("--image-token", default="<image>", show_default=True, help="An image in it (SGLang)."),
+    click.option("--genai", type=_PATH, metavar="DIR", help="Folder of a model for onnxruntime-genai."),
+    click.option("--vllm", metavar="URL", help="Address of a vLLM server, such as http://gpu7:8000."),
+    click.option("--sglang", metavar="URL", help="Address of an SGLang server; needs --template."),
+    click.option("--stepping", metavar="URL",
+                 help="Address of an OpenAI-style server that returns the likeliest tokens."),
+    click.option("--model", metavar="NAME", help="Name of the model on the server. [default: its only one]"),
+    click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
+                 help="Device for --genai; auto is what the model's configuration says."),
+    click.option("--template", type=_PATH, metavar="FILE",
+                 help="Chat template of one user's turn with {prompt}, for --sglang."),
+    click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
+                 help="Text that stands for an image in the prompt, for --sglang."),
     click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-                 metavar="S", help="Seconds that a server may take for an answer."),
+                 metavar="S", help="Seconds to wait for an answer of the server."),
 )  # fmt: skip
 model_options = together(
     writer_options,
-    click.option("--recorded", type=_PATH, metavar="FILE", help="Answers that --record has kept."),
-    click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True,
-                 help="Likeliest tokens to ask for (stepping); more find rarer words."),
+    click.option("--recorded", type=_PATH, metavar="FILE",
+                 help="File of answers from an earlier run with --record, instead of a model."),
+    click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, metavar="N",
+                 help="Number of likeliest tokens to request per step, for --stepping."),
 )  # fmt: skip
 frames_option = click.option(
     "--frames", type=click.IntRange(min=1), default=FRAMES, show_default=True, metavar="N",
-    help="Of a video file, taken uniformly.",
+    help="Number of frames of a video file, uniformly sampled.",
 )  # fmt: skip
 prompts_option = click.option(
-    "--prompts", "folder", type=_PATH, metavar="DIR", help="Prompts of your own (docs/visil.md)."
+    "--prompts", "folder", type=_PATH, metavar="DIR",
+    help="Folder with prompts of your own (docs/visil.md). [default: built-in prompts]",
+)  # fmt: skip
+tolerance_option = click.option(
+    "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE, show_default=True,
+    metavar="NATS", help="Largest difference in the probe between two ways to the same number.",
+)  # fmt: skip
+output_option = click.option(
+    "-o", "--output", type=_PATH, required=True, metavar="FILE", help="JSONL file to write."
 )
-tolerance_option = click.option("--tolerance", type=click.FloatRange(min=0, min_open=True),
-                          default=TOLERANCE, show_default=True, metavar="NATS",
-                          help="By which two ways to one number may differ in the probe.")  # fmt: skip
-output_option = click.option("-o", "--output", type=_PATH, required=True, metavar="FILE")
-resume_option = click.option("--resume", is_flag=True, help="Go on behind the last whole line of the output.")
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
+resume_option = click.option(
+    "--resume", is_flag=True, help="Continue an interrupted job after the last complete output line."
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 items_argument = click.argument("items", type=_PATH)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def warn(message: str) -> None:
+    """Print a message on standard error."""
+    click.echo(f"vcs-runtime: {message}", err=True)
 
 
 def named(options: Mapping[str, Any]) -> list[str]:
-    """The kinds of model that the options name."""
+    """Return the kinds of model that the options name."""
     return [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
 
 
 def exclusive(resume: bool, overwrite: bool) -> None:
+    """Raise UsageError if both flags are set."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other")
 
 
 def open_model(options: Mapping[str, Any]) -> Any:
-    """The one model that the options name."""
+    """Open the one model that the options name; raise UsageError if they name none or several."""
     kinds = named(options)
     if len(kinds) != 1:
         recorded = " and --recorded" if "recorded" in options else ""
         raise click.UsageError(f"give one of --genai, --vllm, --sglang, --stepping{recorded}")
-    where, name, timeout = options[kinds[0]], options["model"], options["timeout"]
+    [kind] = kinds
+    source, name, timeout = options[kind], options["model"], options["timeout"]
     try:
-        if kinds[0] == "genai":
-            return GenAI(where, options["device"])
-        if kinds[0] == "vllm":
-            return VLLM(where, name, timeout=timeout)
-        if kinds[0] == "stepping":
-            return Stepping(where, name, timeout=timeout, top=options.get("top", TOP))
-        if kinds[0] == "recorded":
-            return Recorded.open(where)
+        if kind == "genai":
+            return GenAI(source, options["device"])
+        if kind == "vllm":
+            return VLLM(source, name, timeout=timeout)
+        if kind == "stepping":
+            return Stepping(source, name, timeout=timeout, top=options.get("top", TOP))
+        if kind == "recorded":
+            return Recorded.open(source)
         if options["template"] is None:
             raise click.UsageError("--sglang needs --template")
-        text = _read(options["template"])
-        return SGLang(where, text, options["image_token"], timeout=timeout)
+        return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)
     except ValueError as error:
         if type(error) is not ValueError:
             raise
@@ -117,6 +131,7 @@ def _read(path: Path) -> str:
 
 @contextmanager
 def recording(model: LogProbs, record: Path | None) -> Iterator[LogProbs]:
+    """Yield the model, with its answers written to the file `record` if there is one."""
     if record is None:
         yield model
     else:
@@ -125,5 +140,6 @@ def recording(model: LogProbs, record: Path | None) -> Iterator[LogProbs]:
 
 
 def exit_with(failed: object) -> None:
+    """End the command with exit code 1 if something failed."""
     if failed:
         raise click.exceptions.Exit(1)

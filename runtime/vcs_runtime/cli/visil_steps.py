@@ -1,4 +1,4 @@
-"""`vcs-runtime visil caption | keywords | keyframes | summarize | correspond | answer`."""
+"""Commands of `vcs-runtime visil` in which a model writes: captions, keywords, summaries, answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from vcs_runtime.visil.timecode import timecode
 def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -> None:
     if output.resolve().parent != items.resolve().parent:
         raise click.UsageError(
-            "write the output beside the input: the paths in it are relative to its folder"
+            "the output must be in the folder of the input, because the paths in it are relative to it"
         )
     exclusive(resume, overwrite)
     exit_with(step_job.run(step, items, output, resume=resume, overwrite=overwrite, report=warn))
@@ -47,7 +47,7 @@ _step = together(
 
 
 def _open(model: Mapping[str, Any], folder: Path | None) -> tuple[Any, Prompts, str]:
-    """The model that writes, its prompts, and what a signature says of both."""
+    """Return the model that writes, its prompts, and the fields of both in a signature."""
     writer, prompts = open_model(model), Prompts.read(folder) if folder else builtin()
     return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
 
@@ -58,7 +58,7 @@ def _open(model: Mapping[str, Any], folder: Path | None) -> tuple[Any, Prompts, 
 def caption(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
-    """Write a caption for every line of ITEMS that has none."""
+    """Write a caption for every video in ITEMS without one."""
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> str:
@@ -70,15 +70,16 @@ def caption(
 @click.command()
 @_step
 @click.option(
-    "--builtin", "offline", is_flag=True, help="Without a model: rare words, spread over the caption."
-)
+    "--builtin", "offline", is_flag=True,
+    help="Choose rare words, spread over the caption, without a model.",
+)  # fmt: skip
 def keywords(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, offline: bool, **model: Any
 ) -> None:
-    """Choose keywords for every line of ITEMS that has none."""
+    """Choose keywords for every video in ITEMS without them."""
     if offline:
         if named(model):
-            raise click.UsageError("--builtin asks no model")
+            raise click.UsageError("--builtin chooses without a model")
         step = Step("keywords", "builtin", lambda item: builtin_keywords(item.text("caption")), "keywords")
     else:
         writer, prompts, by = _open(model, folder)
@@ -96,17 +97,18 @@ def keywords(
 def keyframes(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
 ) -> None:
-    """Choose three keyframes of every video in ITEMS that has none.
+    """Choose keyframes for every video in ITEMS without them.
 
-    The video must be a file; keyframes are SMPTE timecodes with descriptions.
+    The model chooses three keyframes of a video file. A keyframe is an SMPTE timecode with a description.
     """
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, str]]:
         file = item.file
         numbers = uniform(file.frames, frames)
-        shown = [(timecode(n, file.fps), image) for n, image in zip(numbers, file.read(numbers), strict=True)]
-        return steps.choose_keyframes(writer, prompts, shown, file.fps, file.frames)
+        images = file.read(numbers)
+        timed = [(timecode(n, file.fps), image) for n, image in zip(numbers, images, strict=True)]
+        return steps.choose_keyframes(writer, prompts, timed, file.fps, file.frames)
 
     _run(Step("keyframes", by, take, "keyframes", frames), items, output, resume, overwrite)
 
@@ -121,15 +123,16 @@ def keyframes(
     multiple=True,
     default=(0, 1, 3),
     show_default=True,
-    help="Summaries to write: with so many of the item's keyframes, the first ones.",
+    metavar="N",
+    help="Number of keyframes in a summary, the first ones of the video; may be repeated.",
 )
 def summarize(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int,
     counts: tuple[int, ...], **model: Any,
 ) -> None:  # fmt: skip
-    """Write summaries for every line of ITEMS that has none.
+    """Write summaries for every video in ITEMS without them.
 
-    They are named "text", "1-image", "2-image" and "3-image".
+    Their names are "text", "1-image", "2-image" and "3-image", by the number of keyframes.
     """
     writer, prompts, by = _open(model, folder)
 
@@ -153,8 +156,8 @@ def correspond(
 ) -> None:
     """Judge which summaries in ITEMS correspond to their videos.
 
-    A line a summary, with a confidence from 1 to 5. Where a summary of ITEMS says whether it does
-    (`corresponds`, true or false), the line has `correct`.
+    The output has one line per summary, with a confidence from 1 to 5. If a summary in ITEMS has the field
+    `corresponds` (true or false), the line also has `correct` (1 or 0).
     """
     writer, prompts, by = _open(model, folder)
 
@@ -162,9 +165,9 @@ def correspond(
         truths, summaries = item.correspondences(), item.summaries()
         judged = steps.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
         return [
-            {"name": summary.name, "corresponds": found.corresponds, "confidence": found.confidence,
-             **({} if truth is None else {"correct": int(found.corresponds == truth)})}
-            for summary, truth, found in zip(summaries, truths, judged, strict=True)
+            {"name": summary.name, "corresponds": judgement.corresponds, "confidence": judgement.confidence,
+             **({} if truth is None else {"correct": int(judgement.corresponds == truth)})}
+            for summary, truth, judgement in zip(summaries, truths, judged, strict=True)
         ]  # fmt: skip
 
     _run(Step("correspond", by, take, None, frames), items, output, resume, overwrite)
@@ -175,21 +178,22 @@ def correspond(
 def answer(
     items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, **model: Any
 ) -> None:
-    """Answer the questions in ITEMS from each summary.
+    """Answer the questions in ITEMS from each summary alone.
 
-    A line each, for `correlate`. `questions` are objects with `question`, `options` (a list of texts) and
-    `answer` (a letter).
+    The output has one line per question and summary, for `visil correlate`. ITEMS needs the field
+    `questions`: objects with `question`, `options` (a list of texts) and `answer` (a letter).
     """
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> list[dict[str, Any]]:
-        made, summaries = [], item.summaries()
+        lines, summaries = [], item.summaries()
         for question, options, right in item.questions():
             for summary in summaries:
-                given = steps.answer_question(writer, prompts, summary, question, options)
-                made.append({
-                    "name": summary.name, "question": question, "given": given, "correct": int(given == right)
+                letter = steps.answer_question(writer, prompts, summary, question, options)
+                lines.append({
+                    "name": summary.name, "question": question, "given": letter,
+                    "correct": int(letter == right),
                 })  # fmt: skip
-        return made
+        return lines
 
     _run(Step("answer", by, take), items, output, resume, overwrite)

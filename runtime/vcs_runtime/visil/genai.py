@@ -19,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.errors import ModelError, TextError, unknown_choice
 from vcs_runtime.inference.device import refuse_telemetry
 from vcs_runtime.util.extras import require
 from vcs_runtime.visil.logprobs import Forced, Image, Part
+
+DEVICES = ("auto", "cpu", "cuda")
+"""Devices of a model."""
 
 Ids = npt.NDArray[np.int32]
 _CONFIG = "genai_config.json"
@@ -66,8 +69,8 @@ class GenAI:
         """
         refuse_telemetry()
         og = require("onnxruntime_genai", "visil", "a model in this process")
-        if device not in ("auto", "cpu", "cuda"):
-            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
+        if device not in DEVICES:
+            raise unknown_choice("device", device, DEVICES)
         try:
             settings = json.loads((folder / _CONFIG).read_text("utf-8"))["model"]
             self._context = int(settings["context_length"])
