@@ -33,11 +33,10 @@ from sides import measure, peak_mb
 
 from vcs_runtime.visil import Image, Summary, Video, frontier, mask_caption, probe, select_summary, visil
 from vcs_runtime.visil.correlation import correlate
-from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.genai import GenAI
-from vcs_runtime.visil.keywords import builtin_keywords
+from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
+from vcs_runtime.visil.masking import builtin_keywords
+from vcs_runtime.visil.models.genai import GenAI
 from vcs_runtime.visil.prompts import builtin
-from vcs_runtime.visil.timecode import parse_timecode, timecode
 
 _IN_NAMESPACE = "VISIL_BENCHMARK_WITHOUT_NETWORK"
 RATE = Fraction(30000, 1001)
@@ -91,7 +90,7 @@ def chain(work: dict[str, Any]) -> dict[str, Any]:
             file = VideoFile(Path(path))
             frames = file.read(uniform(file.frames, work["frames"]))
         with step("keyframes by timecode"):
-            codes = [timecode(file.frames * i // 4, file.fps) for i in (1, 2, 3)]
+            codes = [format_timecode(file.frames * i // 4, file.fps) for i in (1, 2, 3)]
             keyframes = file.read([parse_timecode(code, file.fps, frames=file.frames) for code in codes])
         frames_of.append((frames, keyframes))
         bytes_ += sum(len(image.data) for image in frames)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.tiny_genai import write_model
-from vcs_runtime.visil import Image, png
+from vcs_runtime.visil import Image
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +25,4 @@ def vision_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pictures() -> list[Image]:
     """Four images, as large as the tiny vision model sees them."""
     draw = np.random.default_rng(5)
-    return [Image(png.encode(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8))) for _ in range(4)]
+    return [Image.from_pixels(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(4)]

@@ -20,9 +20,9 @@ from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError
 from vcs_runtime.visil import Image
 from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.genai import GenAI
-from vcs_runtime.visil.job import read_scores
-from vcs_runtime.visil.recorded import Recorder
+from vcs_runtime.visil.jobs.scores import read_scores
+from vcs_runtime.visil.models.genai import GenAI
+from vcs_runtime.visil.models.recorded import Recorder
 
 CAPTION = "A man drives a black sedan down the street. The dog runs near the river."
 KEYWORDS = ["man", "sedan", "street", "dog", "river"]
@@ -301,7 +301,7 @@ def test_a_model_is_named_once(folder: Path, tmp_path: Path) -> None:
 
 def test_another_models_record_is_refused(text_model: Path, vision_model: Path, tmp_path: Path) -> None:
     Recorder(GenAI(text_model), tmp_path / "r.jsonl").close()
-    with pytest.raises(InputError, match=r"it is the record of genai:text@\w+, and this is genai:vision@"):
+    with pytest.raises(InputError, match=r"it is the record of genai:text@\w+, not of genai:vision@"):
         Recorder(GenAI(vision_model), tmp_path / "r.jsonl")
 
 

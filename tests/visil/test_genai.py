@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 
 from support.tiny_genai import HEADS, HIDDEN, IMAGE_TOKENS
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.visil import Image, Summary, Video, png, probe, visil
-from vcs_runtime.visil.genai import GenAI
-from vcs_runtime.visil.logprobs import Part
+from vcs_runtime.visil import Image, Summary, Video, probe, visil
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.models.genai import GenAI
 
 ANSWER = "man drives sedan 7é"  # words of one token and of several, and a character of two
 
@@ -175,7 +175,7 @@ def test_what_the_model_cannot_take_is_refused(
 
 
 def test_an_image_that_is_none_is_refused(vision_model: Path) -> None:
-    broken = Image(png.encode(np.zeros((8, 8, 3), np.uint8))[:40])
+    broken = Image(Image.from_pixels(np.zeros((8, 8, 3), np.uint8)).data[:40])
     with pytest.raises(ModelError, match="genai:vision@"):
         GenAI(vision_model).force([broken, "Which?"], "man")
 
@@ -212,7 +212,7 @@ def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> 
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     scripts = (
-        "from vcs_runtime.visil.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
+        "from vcs_runtime.visil.models.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
         "from vcs_runtime.inference.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
     )
     environment = {**os.environ, "LD_PRELOAD": str(library)}

@@ -18,12 +18,11 @@ from vcs_runtime.visil import (
     frontier,
     mask_caption,
     parse_timecode,
-    png,
     select_summary,
     visil,
 )
 from vcs_runtime.visil.correlation import correlate, fit_logit
-from vcs_runtime.visil.logprobs import Part
+from vcs_runtime.visil.images import Part
 
 CAPTION = "A man drives a black sedan down the street."
 # Token probabilities of the words "man", "sed|an", "street" on each side.
@@ -53,7 +52,7 @@ class Table:
 
 
 def a_video() -> Video:
-    return Video([Image(png.encode(np.full((4, 4, 3), i, np.uint8))) for i in range(2)])
+    return Video([Image.from_pixels(np.full((4, 4, 3), i, np.uint8)) for i in range(2)])
 
 
 def test_the_score() -> None:

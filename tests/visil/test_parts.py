@@ -25,11 +25,12 @@ from vcs_runtime.visil import (
     visil,
 )
 from vcs_runtime.visil.correlation import correlate
-from vcs_runtime.visil.keywords import builtin_keywords
-from vcs_runtime.visil.logprobs import Part, by_word, check, tail
+from vcs_runtime.visil.frames import format_timecode
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.masking import builtin_keywords
+from vcs_runtime.visil.models.logprobs import answer_length, by_word, check_forced
+from vcs_runtime.visil.models.recorded import Recorded, Recorder, question_key
 from vcs_runtime.visil.prompts import Prompts, builtin
-from vcs_runtime.visil.recorded import Recorded, Recorder, question_key
-from vcs_runtime.visil.timecode import timecode
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_drop_frame_numbers_follow_each_other_without_a_gap(fps: Fraction | floa
 @pytest.mark.parametrize("fps", [25, Fraction(30000, 1001), 60])
 def test_a_frames_timecode_is_that_frames(fps: Fraction | float) -> None:
     for frame in (0, 1, 24, 25, 29, 30, 59, 1800, 107_999, 108_000):
-        assert parse_timecode(timecode(frame, fps), fps) == frame
+        assert parse_timecode(format_timecode(frame, fps), fps) == frame
 
 
 def test_ties_go_to_the_shorter_and_then_to_the_first_name() -> None:
@@ -225,10 +226,10 @@ def test_tokens_belong_to_the_word_of_their_first_character() -> None:
 
 
 def test_the_answers_tokens_are_found_from_the_end() -> None:
-    assert tail(["<turn>", "man", "\n", "man", " dri", "ves"], "man drives") == 3
+    assert answer_length(["<turn>", "man", "\n", "man", " dri", "ves"], "man drives") == 3
     for tokens in (["\nman", " drives"], ["man", " drives", "<end>"], ["man", " drive"], []):
         with pytest.raises(ModelError, match="the last tokens of the prompt do not join to"):
-            tail(tokens, "man drives")
+            answer_length(tokens, "man drives")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_the_answers_tokens_are_found_from_the_end() -> None:
 )  # fmt: skip
 def test_numbers_that_are_no_log_probabilities_are_refused(forced: Forced) -> None:
     with pytest.raises(ModelError):
-        check(forced, "man")
+        check_forced(forced, "man")
 
 
 def test_builtin_keywords_are_words_of_the_caption_spread_over_it() -> None:
@@ -363,16 +364,16 @@ def test_a_record_is_bound_to_every_byte_and_run_and_survives_a_cut_line(
     assert len(model.asked) == 1
     recorder.force([pictures[0], "x"], "man", 2)
     recorder.close()
-    table = Recorded.open(path)
+    table = Recorded(path)
     assert table.force([pictures[0], "x"], "man", 1) == first
     assert table.next(["x"], "man") == ("man", math.log(0.5))
     for parts, answer, run in (([pictures[1], "x"], "man", 1), ([pictures[0], "y"], "man", 1),
                                ([pictures[0], "x"], "men", 1), ([pictures[0], "x"], "man", 0)):  # fmt: skip
-        with pytest.raises(ModelError, match="no answer to this question"):
+        with pytest.raises(ModelError, match="no answer to this question is recorded"):
             table.force(parts, answer, run)
     path.write_bytes(whole.replace(b'"key"', b'"kex"'))
-    with pytest.raises(InputError, match="line 2: this is no record"):
-        Recorded.open(path)
+    with pytest.raises(InputError, match="line 2: this is not a recorded answer"):
+        Recorded(path)
 
 
 class Nan(Counting):

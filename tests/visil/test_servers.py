@@ -11,8 +11,8 @@ import pytest
 from support import fake_server as fake
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil import Image, LogProbs, probe
-from vcs_runtime.visil.logprobs import Part
-from vcs_runtime.visil.servers import VLLM, SGLang, Stepping
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.models.servers import VLLM, SGLang, Stepping
 
 ANSWER = "man drives sedan street"
 Open = Callable[[str], LogProbs]

@@ -19,13 +19,13 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_runtime.visil import Image, Summary, png, steps
-from vcs_runtime.visil.items import Item
-from vcs_runtime.visil.job import run
-from vcs_runtime.visil.logprobs import Part
+from vcs_runtime.visil import Image, Summary, writing
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.jobs.items import Item
+from vcs_runtime.visil.jobs.scores import score_videos
+from vcs_runtime.visil.models.servers import VLLM, Stepping
 from vcs_runtime.visil.prompts import builtin
-from vcs_runtime.visil.score import Options
-from vcs_runtime.visil.servers import VLLM, Stepping
+from vcs_runtime.visil.score import VisilOptions
 
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."
@@ -45,21 +45,23 @@ class Scripted:
 
 def test_what_can_be_used_is_taken(pictures: list[Image]) -> None:
     frames = [("00:00:00:00", pictures[0]), ("00:00:03:00", pictures[1])]
-    assert steps.write_caption(Scripted(" A man. \n"), PROMPTS, pictures) == "A man."
-    assert steps.choose_keywords(Scripted('```json\n["man", "sedan"]\n```'), PROMPTS, CAPTION) == [
+    assert writing.write_caption(Scripted(" A man. \n"), PROMPTS, pictures) == "A man."
+    assert writing.choose_keywords(Scripted('```json\n["man", "sedan"]\n```'), PROMPTS, CAPTION) == [
         "man",
         "sedan",
     ]
-    assert steps.choose_keyframes(Scripted(json.dumps(MOMENTS)), PROMPTS, frames, 25, 100) == MOMENTS
-    assert steps.write_summary(Scripted("A man."), PROMPTS, pictures) == "A man."
+    assert writing.choose_keyframes(Scripted(json.dumps(MOMENTS)), PROMPTS, frames, 25, 100) == MOMENTS
+    assert writing.write_summary(Scripted("A man."), PROMPTS, pictures) == "A man."
     text = "It begins, [KEYFRAME1], and ends in [KEYFRAME2]."
-    assert steps.write_summary(Scripted(text), PROMPTS, pictures, pictures[:2]) == text
-    assert steps.answer_question(Scripted(" b. "), PROMPTS, Summary("A man."), "Who?", ["dog", "man"]) == "B"
+    assert writing.write_summary(Scripted(text), PROMPTS, pictures, pictures[:2]) == text
+    assert (
+        writing.answer_question(Scripted(" b. "), PROMPTS, Summary("A man."), "Who?", ["dog", "man"]) == "B"
+    )
 
 
 def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:
     writer = Scripted('["man", "zebra"]', '["man"]')
-    assert steps.choose_keywords(writer, PROMPTS, CAPTION) == ["man"]
+    assert writing.choose_keywords(writer, PROMPTS, CAPTION) == ["man"]
     first, second = ("".join(map(str, parts)) for parts in writer.asked)
     assert CAPTION in first
     assert second.startswith(first)
@@ -76,7 +78,7 @@ def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:
 )  # fmt: skip
 def test_keywords_that_cannot_be_used_are_refused(wrong: str, says: str) -> None:
     with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        steps.choose_keywords(Scripted(wrong, wrong), PROMPTS, CAPTION)
+        writing.choose_keywords(Scripted(wrong, wrong), PROMPTS, CAPTION)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_keyframes_that_cannot_be_used_are_refused(
 ) -> None:
     text = json.dumps(wrong)
     with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        steps.choose_keyframes(Scripted(text, text), PROMPTS, [("00:00:00:00", pictures[0])], 25, 100)
+        writing.choose_keyframes(Scripted(text, text), PROMPTS, [("00:00:00:00", pictures[0])], 25, 100)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +102,13 @@ def test_keyframes_that_cannot_be_used_are_refused(
 )
 def test_summaries_that_name_other_keyframes_are_refused(wrong: str, pictures: list[Image]) -> None:
     with pytest.raises(TextError, match="asked twice"):
-        steps.write_summary(Scripted(wrong, wrong), PROMPTS, pictures, pictures[:2])
+        writing.write_summary(Scripted(wrong, wrong), PROMPTS, pictures, pictures[:2])
 
 
 @pytest.mark.parametrize("wrong", ["", "C", "The man", "AB"])
 def test_answers_that_are_no_option_are_refused(wrong: str) -> None:
     with pytest.raises(TextError, match="none of A, B.*asked twice"):
-        steps.answer_question(Scripted(wrong, wrong), PROMPTS, Summary("A man."), "Who?", ["dog", "man"])
+        writing.answer_question(Scripted(wrong, wrong), PROMPTS, Summary("A man."), "Who?", ["dog", "man"])
 
 
 JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confidence": 1}]
@@ -115,7 +117,7 @@ JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confid
 def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: list[Image]) -> None:
     summaries = [Summary("A man.", name="true"), Summary("[KEYFRAME1], a dog.", pictures[1:2], "confused")]
     writer = Scripted(json.dumps(JUDGED))
-    judged = steps.judge_summaries(writer, PROMPTS, pictures[:1], summaries)
+    judged = writing.judge_summaries(writer, PROMPTS, pictures[:1], summaries)
     assert [(j.corresponds, j.confidence) for j in judged] == [(True, 5), (False, 1)]
     [parts] = writer.asked
     assert [part for part in parts if isinstance(part, Image)] == pictures[:2]
@@ -137,7 +139,7 @@ def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: 
 def test_judgements_that_cannot_be_used_are_refused(wrong: list[Any], says: str) -> None:
     text = json.dumps(wrong)
     with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        steps.judge_summaries(Scripted(text, text), PROMPTS, [], [Summary("A man."), Summary("A dog.")])
+        writing.judge_summaries(Scripted(text, text), PROMPTS, [], [Summary("A man."), Summary("A dog.")])
 
 
 class Writing(fake.VLLMHandler):
@@ -214,7 +216,7 @@ class BreaksAfterThree(Writing):
 
 
 def a_job(folder: Path) -> Path:
-    (folder / "f.png").write_bytes(png.encode(np.zeros((8, 8, 3), np.uint8)))
+    (folder / "f.png").write_bytes(Image.from_pixels(np.zeros((8, 8, 3), np.uint8)).data)
     rows = [{"id": i, "frames": ["f.png"], "caption": CAPTION, "questions": QUESTIONS,
              "summaries": [{"name": "text", "text": "A man."}, {"name": "other", "text": "A car."}]}
             for i in range(5)]  # fmt: skip
@@ -285,7 +287,7 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
         item(keyframes=["00:00:01:00", {"timestamp": "00:00:02:00"}]).chosen_keyframes(2)[1] == "00:00:02:00"
     )
     for keyframes, says in (
-        (["a.png"], "1 keyframes, 2"),
+        (["a.png"], "1 keyframes, but 2"),
         ([{}, {}], "a text was expected"),
         ([1, 2], "a text"),
     ):
@@ -307,7 +309,7 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
     told: list[str] = []
     for handler, model in ((fake.VLLMHandler, VLLM), (fake.SteppingHandler, partial(Stepping, top=200))):
         with fake.serve(handler) as (url, _):
-            run(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", Options(), frames=1,
+            score_videos(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", VisilOptions(), frames=1,
                 choose_keywords=True, report=told.append)  # fmt: skip
     assert [line for line in told if "made by" in line] == [
         f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/visil.md)"

@@ -27,19 +27,20 @@ from vcs_runtime.cli.visil_model import (
 )
 from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.lexical import need
 from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
-from vcs_runtime.visil import job, plots, probing
+from vcs_runtime.visil import plots
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
-from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.items import read_items
+from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
+from vcs_runtime.visil.jobs.items import read_items
+from vcs_runtime.visil.jobs.scores import read_scores, score_videos
 from vcs_runtime.visil.masking import COUNTS
+from vcs_runtime.visil.models import probing
+from vcs_runtime.visil.models.recorded import Recorded
 from vcs_runtime.visil.prompts import Prompts
-from vcs_runtime.visil.recorded import Recorded
-from vcs_runtime.visil.score import METHODS, Options
+from vcs_runtime.visil.score import METHODS, VisilOptions
 from vcs_runtime.visil.selection import frontier, select_summary
-from vcs_runtime.visil.timecode import parse_timecode, timecode
 
 _PATH = click.Path(path_type=Path)
 
@@ -103,17 +104,17 @@ def score(
     ITEMS is a JSONL file with one video per line (docs/visil.md). The model is probed first.
     """
     exclusive(resume, overwrite)
-    options = Options(samples, method, count, Prompts.read(folder) if folder else None)
+    options = VisilOptions(samples, method, count, Prompts.read(folder) if folder else None)
     for _ in read_items(items):  # errors of the file are reported before a model is loaded and probed
         pass
     opened = open_model(model)
     if isinstance(opened, Recorded):
         warn("recorded answers: the model that gave them is not probed")
     else:
-        for check in probing.require(opened, tolerance=tolerance):
+        for check in probing.require_passed(opened, tolerance=tolerance):
             warn(f"probe: {check.name}: {check.detail}")
     with recording(opened, record) as recorded:
-        done = job.run(
+        done = score_videos(
             recorded, items, output, options, frames=frames, drop_missing=drop_missing,
             choose_keywords=builtin_keywords, resume=resume, overwrite=overwrite, report=warn,
         )  # fmt: skip
@@ -165,7 +166,7 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
     for number, image in zip(numbers, file.read(numbers), strict=True):
         path = output / f"{number:06}.png"
         path.write_bytes(image.data)
-        click.echo(f"{path}  {timecode(number, file.fps)}")
+        click.echo(f"{path}  {format_timecode(number, file.fps)}")
 
 
 @visil.command()
@@ -189,7 +190,7 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
     if plot:
         require_matplotlib()
     candidates = {}
-    for name, parts in job.read_scores(scores).items():
+    for name, parts in read_scores(scores).items():
         if any(part["tokens"] is None for part in parts):
             raise InputError(f"{scores}: {name}: the tokens of a summary are unknown; add them to the items")
         candidates[name] = [(part["name"], part["visil"], part["tokens"]) for part in parts]
@@ -238,13 +239,11 @@ def correlate_command(
 
     SCORES is an output of `visil score`. This command needs the extra `experiments`.
     """
-    need("scipy")
+    require("scipy", "experiments", "correlating scores")
     if plot:
         require_matplotlib()
     by_name = {
-        (video, part["name"]): part["visil"]
-        for video, parts in job.read_scores(scores).items()
-        for part in parts
+        (video, part["name"]): part["visil"] for video, parts in read_scores(scores).items() for part in parts
     }
     x, y, videos, failed = [], [], [], 0
     for number, row in read_jsonl(answers):

@@ -1,4 +1,4 @@
-"""Options that the commands of `vcs-runtime visil` share, and the model that they name."""
+"""VisilOptions that the commands of `vcs-runtime visil` share, and the model that they name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.visil.frames import FRAMES
-from vcs_runtime.visil.genai import DEVICES, GenAI
-from vcs_runtime.visil.logprobs import LogProbs
-from vcs_runtime.visil.probing import TOLERANCE
-from vcs_runtime.visil.recorded import Recorded, Recorder
-from vcs_runtime.visil.servers import TIMEOUT, TOP, VLLM, SGLang, Stepping
+from vcs_runtime.visil.models.genai import DEVICES, GenAI
+from vcs_runtime.visil.models.logprobs import LogProbs
+from vcs_runtime.visil.models.probing import TOLERANCE
+from vcs_runtime.visil.models.recorded import Recorded, Recorder
+from vcs_runtime.visil.models.servers import TIMEOUT, TOP, VLLM, SGLang, Stepping
 
 _PATH = click.Path(path_type=Path)
 _Decorated = Callable[..., Any]
@@ -110,7 +110,7 @@ def open_model(options: Mapping[str, Any]) -> Any:
         if kind == "stepping":
             return Stepping(source, name, timeout=timeout, top=options.get("top", TOP))
         if kind == "recorded":
-            return Recorded.open(source)
+            return Recorded(source)
         if options["template"] is None:
             raise click.UsageError("--sglang needs --template")
         return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)

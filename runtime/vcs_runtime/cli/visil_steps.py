@@ -23,13 +23,12 @@ from vcs_runtime.cli.visil_model import (
     warn,
     writer_options,
 )
-from vcs_runtime.visil import step_job, steps
-from vcs_runtime.visil.frames import uniform
-from vcs_runtime.visil.items import Item
-from vcs_runtime.visil.keywords import builtin_keywords
+from vcs_runtime.visil import writing
+from vcs_runtime.visil.frames import format_timecode, uniform
+from vcs_runtime.visil.jobs.items import Item
+from vcs_runtime.visil.jobs.steps import Step, run_step
+from vcs_runtime.visil.masking import builtin_keywords
 from vcs_runtime.visil.prompts import Prompts, builtin
-from vcs_runtime.visil.step_job import Step
-from vcs_runtime.visil.timecode import timecode
 
 
 def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -> None:
@@ -38,7 +37,7 @@ def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -
             "the output must be in the folder of the input, because the paths in it are relative to it"
         )
     exclusive(resume, overwrite)
-    exit_with(step_job.run(step, items, output, resume=resume, overwrite=overwrite, report=warn))
+    exit_with(run_step(step, items, output, resume=resume, overwrite=overwrite, report=warn))
 
 
 _step = together(
@@ -62,7 +61,7 @@ def caption(
     writer, prompts, by = _open(model, folder)
 
     def take(item: Item) -> str:
-        return steps.write_caption(writer, prompts, item.video(frames).frames)
+        return writing.write_caption(writer, prompts, item.video(frames).frames)
 
     _run(Step("caption", by, take, "caption", frames), items, output, resume, overwrite)
 
@@ -85,7 +84,7 @@ def keywords(
         writer, prompts, by = _open(model, folder)
 
         def take(item: Item) -> list[str]:
-            return steps.choose_keywords(writer, prompts, item.text("caption"))
+            return writing.choose_keywords(writer, prompts, item.text("caption"))
 
         step = Step("keywords", by, take, "keywords")
     _run(step, items, output, resume, overwrite)
@@ -107,8 +106,8 @@ def keyframes(
         file = item.file
         numbers = uniform(file.frames, frames)
         images = file.read(numbers)
-        timed = [(timecode(n, file.fps), image) for n, image in zip(numbers, images, strict=True)]
-        return steps.choose_keyframes(writer, prompts, timed, file.fps, file.frames)
+        timed = [(format_timecode(n, file.fps), image) for n, image in zip(numbers, images, strict=True)]
+        return writing.choose_keyframes(writer, prompts, timed, file.fps, file.frames)
 
     _run(Step("keyframes", by, take, "keyframes", frames), items, output, resume, overwrite)
 
@@ -119,7 +118,7 @@ def keyframes(
 @click.option(
     "--keyframes",
     "counts",
-    type=click.IntRange(0, steps.KEYFRAMES),
+    type=click.IntRange(0, writing.KEYFRAMES),
     multiple=True,
     default=(0, 1, 3),
     show_default=True,
@@ -141,7 +140,7 @@ def summarize(
         for count in dict.fromkeys(counts):
             chosen = item.chosen_keyframes(count)
             images = [item.keyframe(name) for name in chosen]
-            text = steps.write_summary(writer, prompts, video.frames, images)
+            text = writing.write_summary(writer, prompts, video.frames, images)
             written.append({"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen})
         return written
 
@@ -163,7 +162,7 @@ def correspond(
 
     def take(item: Item) -> list[dict[str, Any]]:
         truths, summaries = item.correspondences(), item.summaries()
-        judged = steps.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
+        judged = writing.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
         return [
             {"name": summary.name, "corresponds": judgement.corresponds, "confidence": judgement.confidence,
              **({} if truth is None else {"correct": int(judgement.corresponds == truth)})}
@@ -189,7 +188,7 @@ def answer(
         lines, summaries = [], item.summaries()
         for question, options, right in item.questions():
             for summary in summaries:
-                letter = steps.answer_question(writer, prompts, summary, question, options)
+                letter = writing.answer_question(writer, prompts, summary, question, options)
                 lines.append({
                     "name": summary.name, "question": question, "given": letter,
                     "correct": int(letter == right),

@@ -4,24 +4,25 @@ from vcs_runtime.visil import Image, Summary, Video, visil
 results = visil(Video(frames), caption, keywords, [Summary("A man parks.")], model)
 """
 
-from vcs_runtime.visil.logprobs import Forced, Image, LogProbs
+from vcs_runtime.visil.frames import parse_timecode
+from vcs_runtime.visil.images import Image
 from vcs_runtime.visil.masking import MaskedCaption, mask_caption
-from vcs_runtime.visil.probing import probe
-from vcs_runtime.visil.recorded import Recorded, Recorder
-from vcs_runtime.visil.score import Options, Summary, Video, VisilResult, visil
+from vcs_runtime.visil.models.logprobs import Forced, LogProbs
+from vcs_runtime.visil.models.probing import probe
+from vcs_runtime.visil.models.recorded import Recorded, Recorder
+from vcs_runtime.visil.score import Summary, Video, VisilOptions, VisilResult, visil
 from vcs_runtime.visil.selection import frontier, select_summary
-from vcs_runtime.visil.timecode import parse_timecode
 
 __all__ = [
     "Forced",
     "Image",
     "LogProbs",
     "MaskedCaption",
-    "Options",
     "Recorded",
     "Recorder",
     "Summary",
     "Video",
+    "VisilOptions",
     "VisilResult",
     "frontier",
     "mask_caption",

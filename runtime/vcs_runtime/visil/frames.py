@@ -1,22 +1,28 @@
-"""Frames of video files, by number or uniformly sampled. Decoding needs PyAV (extra `video`)."""
+"""Frames of video files, by number, timecode or uniformly sampled. Decoding needs PyAV (extra `video`)."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.util.extras import require
-from vcs_runtime.visil import png
-from vcs_runtime.visil.logprobs import Image
+from vcs_runtime.visil.images import Image
 
 FRAMES = 16
 """Default number of frames of a video."""
 LONG_SIDE = 768
 """Largest length of a frame's longer side in pixels; larger frames are scaled down."""
+_TIMECODE = re.compile(r"(\d\d):(\d\d):(\d\d)([:;])(\d\d)", re.ASCII)
+# Numbers that drop-frame timecode skips each minute, by rounded rate. 29.97 means 30000/1001.
+_DROP = {30: 2, 60: 4}
+_NTSC = Fraction(1000, 1001)
 
 
 def uniform(count: int, samples: int) -> list[int]:
@@ -39,6 +45,73 @@ def uniform(count: int, samples: int) -> list[int]:
     if count <= samples:
         return list(range(count))
     return [(2 * i + 1) * count // (2 * samples) for i in range(samples)]
+
+
+def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = None) -> int:
+    """Convert a timecode to a frame number.
+
+    Parameters
+    ----------
+    text
+        "HH:MM:SS:FF", or "HH:MM:SS;FF" for drop-frame timecode (29.97 and 59.94 frames per second only).
+    fps
+        Frames per second.
+    frames
+        Number of frames in the video, if known.
+
+    Returns
+    -------
+    int
+        Frame number, counted from 0.
+
+    Raises
+    ------
+    TextError
+        The text is not a timecode of this frame rate, or the frame is past the end.
+    ValueError
+        `fps` is not a frame rate.
+    """
+    rate = check_rate(fps)
+    number = round(rate)
+    match = _TIMECODE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise TextError(f"timecode: {text!r} is not of the form HH:MM:SS:FF (or HH:MM:SS;FF)")
+    hours, minutes, seconds, frame = (int(match[i]) for i in (1, 2, 3, 5))
+    if minutes > 59 or seconds > 59:
+        raise TextError(f"timecode: {text!r} has more than 59 minutes or seconds")
+    if frame >= number:
+        raise TextError(
+            f"timecode: {text!r}: at {float(rate):g} frames a second there is no frame {frame:02}"
+        )
+    minutes += 60 * hours
+    at = (60 * minutes + seconds) * number + frame
+    if match[4] == ";":
+        dropped = _DROP.get(number)
+        if dropped is None or not math.isclose(rate, number * _NTSC, rel_tol=1e-4):
+            raise TextError(f"timecode: {text!r} drops frames, which {float(rate):g} frames a second do not")
+        if minutes % 10 and not seconds and frame < dropped:
+            raise TextError(f"timecode: {text!r}: drop-frame timecode leaves this number out")
+        at -= dropped * (minutes - minutes // 10)
+    if frames is not None and at >= frames:
+        raise TextError(f"timecode: {text!r} is frame {at}, past the end of {frames} frames")
+    return at
+
+
+def check_rate(fps: Fraction | float) -> Fraction:
+    """Return the frame rate as a fraction; raise ValueError if it is not a number of at least 1."""
+    if isinstance(fps, bool) or not isinstance(fps, Real) or not math.isfinite(fps):
+        raise ValueError(f"fps must be a number of frames a second, not {fps!r}")
+    rate = fps if isinstance(fps, Fraction) else Fraction(float(fps))
+    if round(rate) < 1:
+        raise ValueError(f"fps must be at least 1, not {fps!r}")
+    return rate
+
+
+def format_timecode(frame: int, fps: Fraction | float) -> str:
+    """Return the timecode HH:MM:SS:FF (without drop frames) of a frame counted from 0."""
+    seconds, rest = divmod(frame, round(check_rate(fps)))
+    minutes, seconds = divmod(seconds, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}:{rest:02}"
 
 
 class VideoFile:
@@ -128,4 +201,4 @@ class VideoFile:
 def _image(frame: Any) -> Image:
     scale = min(1.0, LONG_SIDE / max(frame.width, frame.height))
     width, height = (max(1, round(side * scale)) for side in (frame.width, frame.height))
-    return Image(png.encode(frame.reformat(width, height, format="rgb24").to_ndarray()))
+    return Image.from_pixels(frame.reformat(width, height, format="rgb24").to_ndarray())

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.visil.logprobs import Image, Part
+from vcs_runtime.visil.images import Image, Part
 
 VERSION = "1"
 # The fields of every prompt: each must occur once, and no others.

@@ -16,8 +16,9 @@ from typing import Any
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import TextError, unknown_choice
 from vcs_runtime.text.cleaning import check_string
-from vcs_runtime.visil.logprobs import Image, LogProbs, Part, by_word, check
+from vcs_runtime.visil.images import Image, Part
 from vcs_runtime.visil.masking import COUNTS, MASK, MaskedCaption, mask_caption
+from vcs_runtime.visil.models.logprobs import LogProbs, by_word, check_forced
 from vcs_runtime.visil.prompts import Prompts, builtin
 
 DEFINITION = "1"
@@ -83,7 +84,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class VisilOptions:
     """How ViSIL is computed.
 
     Attributes
@@ -246,7 +247,7 @@ def visil(
     samples
         Number of times that the model is asked.
     method
-        "forced" or "sequential", as in `Options`.
+        "forced" or "sequential", as in `VisilOptions`.
     count
         Which occurrences of a keyword are scored: "first" or "all".
     drop_missing
@@ -266,14 +267,14 @@ def visil(
     ModelError
         The model fails.
     """
-    options = Options(samples, method, count, prompts)
+    options = VisilOptions(samples, method, count, prompts)
     masked = mask_caption(caption, keywords, count=count, drop_missing=drop_missing)
     return score(video, masked, summaries, logprobs, options)
 
 
 def score(
     video: Video, masked: MaskedCaption, summaries: Sequence[Summary | Video], logprobs: LogProbs,
-    options: Options,
+    options: VisilOptions,
 ) -> list[VisilResult]:  # fmt: skip
     """Score summaries as `visil` does, for a caption that is masked already."""
     names = [summary.name for summary in summaries]
@@ -337,7 +338,7 @@ def count_tokens(summary: Summary | Video, logprobs: LogProbs) -> int | None:
     return None if whole is None or rest is None else whole - rest
 
 
-def _side(given: list[Part], masked: MaskedCaption, logprobs: LogProbs, options: Options) -> Side:
+def _side(given: list[Part], masked: MaskedCaption, logprobs: LogProbs, options: VisilOptions) -> Side:
     prompts = options.wording
     ask = _FORCE[options.method]
     runs, tokens = [], None
@@ -357,7 +358,7 @@ def _forced(
     prompt: Prompt, masked: MaskedCaption, logprobs: LogProbs, run: int
 ) -> tuple[list[float], int | None]:
     forced = logprobs.force(prompt(masked.text), masked.answer, run)
-    check(forced, masked.answer)
+    check_forced(forced, masked.answer)
     words = by_word(forced, masked.answer)
     return [words[i] for i in masked.scored], forced.prompt_tokens
 
@@ -368,7 +369,7 @@ def _sequential(
     values, tokens = [], None
     for i in masked.scored:
         forced = logprobs.force(prompt(masked.revealed(i)), masked.words[i], run)
-        check(forced, masked.words[i])
+        check_forced(forced, masked.words[i])
         values.append(math.fsum(forced.logprobs))
         tokens = forced.prompt_tokens if tokens is None else tokens
     return values, tokens

@@ -1,4 +1,4 @@
-"""A job: videos from a JSONL file, one line a video to another, resumable; and scores, read again."""
+"""Scoring the videos of a JSONL file, resumable; and reading the scores."""
 
 from __future__ import annotations
 
@@ -14,28 +14,37 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record, read_records, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.frames import uniform
-from vcs_runtime.visil.items import Item, read_items
-from vcs_runtime.visil.keywords import builtin_keywords
-from vcs_runtime.visil.logprobs import LogProbs
-from vcs_runtime.visil.masking import mask_caption
-from vcs_runtime.visil.score import Options, score
+from vcs_runtime.visil.jobs.items import Item, read_items
+from vcs_runtime.visil.masking import builtin_keywords, mask_caption
+from vcs_runtime.visil.models.logprobs import LogProbs
+from vcs_runtime.visil.score import VisilOptions, score
 
 
 @dataclass
-class Summary:
-    """What a job did: videos scored and failed, and how many of both were there before."""
+class Counts:
+    """Numbers of videos in a job.
+
+    Attributes
+    ----------
+    scored
+        Videos with scores.
+    failed
+        Videos that could not be scored.
+    resumed
+        Videos of both kinds from an earlier run.
+    """
 
     scored: int = 0
     failed: int = 0
     resumed: int = 0
 
 
-def run(
-    model: LogProbs, source: Path, output: Path, options: Options, *, frames: int, drop_missing: bool = False,
-    choose_keywords: bool = False, resume: bool = False, overwrite: bool = False,
+def score_videos(
+    model: LogProbs, source: Path, output: Path, options: VisilOptions, *, frames: int,
+    drop_missing: bool = False, choose_keywords: bool = False, resume: bool = False, overwrite: bool = False,
     report: Callable[[str], None] = lambda message: None, progress: bool = True,
-) -> Summary:  # fmt: skip
-    """Score the summaries of every video of a file, and append a line of JSON a video to an output.
+) -> Counts:  # fmt: skip
+    """Score the summaries of every video of a file, and append one line per video to an output.
 
     A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
     input is checked before the first video is scored.
@@ -51,29 +60,31 @@ def run(
     options
         How summaries are scored.
     frames
-        Number of frames of a video file, taken uniformly.
+        Number of frames of a video file, uniformly sampled.
     drop_missing
         Leave out keywords that are not in the caption, with a message to `report`.
     choose_keywords
-        Choose keywords without a model where a line has none.
-    resume, overwrite
-        As for `jobs.jsonl.OutputFile`.
+        Choose keywords without a model for videos without them.
+    resume
+        Continue after the complete lines of the output.
+    overwrite
+        Replace the output.
     report
-        Is called with a message for every video that cannot be scored, and every word that is left out.
+        Receives a message for every video that cannot be scored, and for every word that is left out.
     progress
         Whether a terminal shows a progress bar.
 
     Returns
     -------
-    Summary
-        How many videos were scored.
+    Counts
+        Numbers of scored and failed videos.
 
     Raises
     ------
     InputError
         The input or the output cannot be used. The message names the file and the line.
     ModelError
-        The model fails. What was written stays.
+        The model fails. The lines written so far stay.
     """
     total, own = 0, ""
     for item in read_items(source):  # the whole file is checked first
@@ -84,17 +95,17 @@ def run(
         report(f"{own}: made by the model that scores, which favours it: take another (docs/visil.md)")
     if not total:
         raise InputError(f"{source}: it holds no videos")
-    summary = Summary()
+    counts = Counts()
 
-    def count(item: Item, record: Record, resumed: bool) -> None:
-        summary.resumed += resumed
+    def add(item: Item, record: Record, resumed: bool) -> None:
+        counts.resumed += resumed
         for word in record.get("dropped", ()):
             report(f"{item.place}: keyword {word!r} is not in the caption: left out")
         if "error" in record:
-            summary.failed += 1
+            counts.failed += 1
             report(f"{item.place}: {record['error']}")
         else:
-            summary.scored += 1
+            counts.scored += 1
 
     def signatures(item: Item, record: Record) -> tuple[Any, str]:
         return record.get("signature"), options.signature(
@@ -106,14 +117,14 @@ def run(
         lambda items: (
             [(item, _record(item, model, options, frames, drop_missing, choose_keywords))] for item in items
         ),
-        count, identify=attrgetter("id"), signatures=signatures, resume=resume, overwrite=overwrite,
+        add, identify=attrgetter("id"), signatures=signatures, resume=resume, overwrite=overwrite,
         bar=partial(progress_bar, enabled=progress, unit="videos"),
     )  # fmt: skip
-    return summary
+    return counts
 
 
 def _record(
-    item: Item, model: LogProbs, options: Options, frames: int, drop_missing: bool, choose_keywords: bool
+    item: Item, model: LogProbs, options: VisilOptions, frames: int, drop_missing: bool, choose_keywords: bool
 ) -> dict[str, Any]:
     try:
         caption = item.text("caption")
@@ -136,7 +147,7 @@ def _record(
 
 
 def _frames_again(item: Item, record: Record, frames: int) -> int:
-    """Number of frames that this run would score an item with, given its line in the output."""
+    """Return the number of frames that this run would take, given the line of an earlier run."""
     earlier: int = record.get("frames", 0)
     if "error" in record or "frames" in item.row or earlier == frames:
         return earlier
@@ -144,9 +155,22 @@ def _frames_again(item: Item, record: Record, frames: int) -> int:
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The summaries of each scored video of a job's output, by id.
+    """Read the scores of a job.
 
-    Raises InputError: no such file, no scores, or scores of several models or options.
+    Parameters
+    ----------
+    path
+        Output of `score_videos`.
+
+    Returns
+    -------
+    dict
+        Summaries of each scored video, by id.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, holds no scores, or holds scores of several models or options.
     """
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()

@@ -1,4 +1,4 @@
-"""The lines of a job: a video with its caption, keywords and summaries, read from JSONL (docs/visil.md)."""
+"""Items of a job: videos with captions, keywords and summaries, read from JSONL (docs/visil.md)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.logprobs import Image
+from vcs_runtime.visil.frames import VideoFile, parse_timecode, uniform
+from vcs_runtime.visil.images import Image
 from vcs_runtime.visil.score import Summary, Video
-from vcs_runtime.visil.timecode import parse_timecode
 
 MADE = "made"
-"""The field of a line that says which step, model and prompt made which of its fields."""
+"""Field of a line that contains the signature of each field that a step has made."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line. `place`: file and line, for errors; paths in it are relative to the file's `folder`."""
+    """One line of a JSONL file of videos.
+
+    Attributes
+    ----------
+    place
+        File and line, for errors.
+    folder
+        Folder of the file; paths in the line are relative to it.
+    row
+        The line.
+    """
 
     place: str
     folder: Path
@@ -30,18 +39,18 @@ class Item:
 
     @property
     def id(self) -> str | int:
-        """What the line calls itself."""
+        """The id of the line."""
         return self.row["id"]  # type: ignore[no-any-return]
 
     def text(self, name: str) -> str:
-        """A field that must be a text."""
+        """Return a field that must be a text."""
         value = self.row.get(name)
         if not isinstance(value, str):
             raise InputError(f"{self.place}: {name!r} must be a text, not {_kind(value)}")
         return value
 
     def several(self, name: str) -> list[Any]:
-        """A field that must be a list of at least one value."""
+        """Return a field that must be a list of at least one value."""
         value = self.row.get(name)
         if not isinstance(value, list) or not value:
             raise InputError(f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}")
@@ -61,7 +70,7 @@ class Item:
         return VideoFile(self.folder / self.text("video"))
 
     def video(self, frames: int) -> Video:
-        """Its "frames" as image files; without them, so many of its "video" file, uniformly."""
+        """Return the images of the field "frames", or that many frames of the file in the field "video"."""
         if "frames" in self.row:
             return Video(
                 [Image.read(self.folder / _text(path, self.place)) for path in self.several("frames")]
@@ -69,7 +78,7 @@ class Item:
         return Video(self.file.read(uniform(self.file.frames, frames)))
 
     def summaries(self) -> list[Summary]:
-        """Its summaries, with their keyframes read."""
+        """Return the summaries with their keyframes."""
         return [self._summary(value) for value in self.several("summaries")]
 
     def _summary(self, value: Any) -> Summary:
@@ -87,25 +96,25 @@ class Item:
         return Summary(text, [self.keyframe(name) for name in keyframes], value["name"], tokens)
 
     def chosen_keyframes(self, count: int) -> list[str]:
-        """The first `count` of its keyframes: timecodes, or image files."""
+        """Return the first `count` keyframes: timecodes or image files."""
         listed = self.several("keyframes")[:count] if count else []
         if len(listed) < count:
-            raise InputError(f"{self.place}: {len(listed)} keyframes, {count} are wanted")
+            raise InputError(f"{self.place}: {len(listed)} keyframes, but {count} are needed")
         return [_text(k.get("timestamp") if isinstance(k, dict) else k, self.place) for k in listed]
 
     def correspondences(self) -> list[bool | None]:
-        """What each summary says of itself: whether it corresponds to the video; None: nothing."""
-        said = [value.get("corresponds") for value in self.several("summaries") if isinstance(value, dict)]
-        if not all(isinstance(value, bool | None) for value in said):
+        """Return for each summary whether it corresponds to the video; None if the item does not say."""
+        truths = [value.get("corresponds") for value in self.several("summaries") if isinstance(value, dict)]
+        if not all(isinstance(value, bool | None) for value in truths):
             raise InputError(f"{self.place}: a summary's 'corresponds' must be true or false")
-        return said
+        return truths
 
     def questions(self) -> list[tuple[str, list[str], str]]:
-        """Its questions: text, options, and the letter of the right one."""
-        found = []
+        """Return the questions: text, options, and the letter of the right option."""
+        questions = []
         for value in self.several("questions"):
-            asked = value if isinstance(value, dict) else {}
-            question, options, right = (asked.get(name) for name in ("question", "options", "answer"))
+            fields = value if isinstance(value, dict) else {}
+            question, options, right = (fields.get(name) for name in ("question", "options", "answer"))
             if (
                 not isinstance(question, str)
                 or not isinstance(options, list)
@@ -119,11 +128,11 @@ class Item:
             letters = string.ascii_uppercase[: len(options)]
             if not isinstance(right, str) or len(right) != 1 or right not in letters:
                 raise InputError(f"{self.place}: 'answer' must be one of {', '.join(letters)}, not {right!r}")
-            found.append((question, options, right))
-        return found
+            questions.append((question, options, right))
+        return questions
 
     def keyframe(self, name: Any) -> Image:
-        """A keyframe: an image file; or a timecode of the video file."""
+        """Read a keyframe: an image file, or the frame at a timecode of the video file."""
         text = _text(name, self.place)
         if text.count(":") + text.count(";") == 3 and "/" not in text:
             return self.file.read([parse_timecode(text, self.file.fps, frames=self.file.frames)])[0]
@@ -131,7 +140,7 @@ class Item:
 
 
 def read_items(path: Path) -> Iterator[Item]:
-    """The lines of a JSONL file, one at a time. Raises InputError naming the line."""
+    """Read the items of a JSONL file one at a time; raise InputError naming the line."""
     seen = set()
     for number, row in read_jsonl(path):
         place = f"{path} line {number}"

@@ -5,48 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from vcs_runtime.errors import InputError, ModelError
+from vcs_runtime.errors import ModelError
+from vcs_runtime.visil.images import Part
 
 _MINUS_INFINITY = -9999.0  # as vLLM writes it
-_KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Image:
-    """An image as the model receives it.
-
-    Attributes
-    ----------
-    data
-        Bytes of a PNG or JPEG file.
-    """
-
-    data: bytes
-
-    def __post_init__(self) -> None:
-        if not any(self.data.startswith(magic) for magic, _ in _KINDS):
-            raise InputError("image: neither PNG nor JPEG")
-
-    @property
-    def media_type(self) -> str:
-        """The media type, `image/png` or `image/jpeg`."""
-        return next(name for magic, name in _KINDS if self.data.startswith(magic))
-
-    @classmethod
-    def read(cls, path: Path) -> Image:
-        """Read a PNG or JPEG file; raise InputError naming the file if that fails."""
-        try:
-            return cls(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
-        except InputError:
-            raise InputError(f"{path}: neither PNG nor JPEG") from None
-
-
-Part = str | Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +75,7 @@ class LogProbs(Protocol):
         """
 
 
-def check(forced: Forced, answer: str) -> None:
+def check_forced(forced: Forced, answer: str) -> None:
     """Raise ModelError unless the tokens spell the answer and the numbers can be log-probabilities."""
     if len(forced.tokens) != len(forced.logprobs):
         raise ModelError(f"{len(forced.tokens)} tokens, but {len(forced.logprobs)} log-probabilities")
@@ -124,7 +88,7 @@ def check(forced: Forced, answer: str) -> None:
         raise ModelError(f"all log-probabilities of {answer!r} are zero")
 
 
-def tail(tokens: Sequence[str], answer: str) -> int:
+def answer_length(tokens: Sequence[str], answer: str) -> int:
     """Find an answer at the end of a prompt's tokens.
 
     Parameters

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.visil import png
-from vcs_runtime.visil.logprobs import Forced, Image, LogProbs, Part, check
+from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.logprobs import Forced, LogProbs, check_forced
 
 TOLERANCE = 0.05
 """Default tolerance in nats: servers with half precision differ by hundredths between two ways of asking."""
@@ -23,7 +23,7 @@ _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to yo
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProbeCheck:
     """The outcome of one check.
 
     Attributes
@@ -41,7 +41,7 @@ class Check:
     detail: str
 
 
-def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
+def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[ProbeCheck]:
     """Check a model, up to the first check that fails.
 
     Parameters
@@ -55,7 +55,7 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
 
     Returns
     -------
-    list of Check
+    list of ProbeCheck
         Outcomes of the checks. Only the last one can be a failure.
 
     Raises
@@ -65,17 +65,17 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
-    checks: list[Check] = []
+    checks: list[ProbeCheck] = []
     for name, examine in _CHECKS:
         if images or examine is not _images:
             try:
-                checks.append(Check(name, True, examine(model, tolerance)))
+                checks.append(ProbeCheck(name, True, examine(model, tolerance)))
             except _Failed as failure:
-                return [*checks, Check(name, False, str(failure))]
+                return [*checks, ProbeCheck(name, False, str(failure))]
     return checks
 
 
-def require(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[Check]:
+def require_passed(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[ProbeCheck]:
     """Check a model as `probe` does, and raise ModelError if a check fails."""
     checks = probe(model, images=images, tolerance=tolerance)
     if not checks[-1].passed:
@@ -180,7 +180,7 @@ def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -
     except TextError as error:  # the model cannot give this answer, or takes no images
         raise _Failed(str(error)) from None
     try:
-        check(forced, answer)
+        check_forced(forced, answer)
     except ModelError as error:
         raise _Failed(str(error)) from None
     return forced
@@ -200,13 +200,13 @@ def _difference(first: Forced, second: Forced) -> float:
 def _image(colour: tuple[int, int, int]) -> Image:
     pixels = np.full((112, 112, 3), colour, np.uint8)
     pixels[28:56, 28:84] = 255 - np.array(colour, np.uint8)
-    return Image(png.encode(pixels))
+    return Image.from_pixels(pixels)
 
 
 def _busy() -> Image:
     """Return an image of the size of `_image`, with a file several times as large."""
     blocks = np.random.default_rng(0).integers(0, 256, (14, 14, 3), dtype=np.uint8)
-    return Image(png.encode(np.kron(blocks, np.ones((8, 8, 1), np.uint8))))
+    return Image.from_pixels(np.kron(blocks, np.ones((8, 8, 1), np.uint8)))
 
 
 def _tokens(forced: Forced) -> str:

@@ -1,4 +1,4 @@
-"""A step for every video of a JSONL file: one more field of its line, or lines about it; resumable."""
+"""Steps for the videos of a JSONL file, resumable: each adds a field to a line, or writes lines about it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record, run_resumable
 from vcs_runtime.util.progress import progress_bar
-from vcs_runtime.visil.items import MADE, Item, read_items
+from vcs_runtime.visil.jobs.items import MADE, Item, read_items
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is done with each video.
+    """A step that is done with each video.
 
-    name       what the step is called
-    by         who does it: "model:...|prompt:...", for the signature
-    take       the value of the field, or the lines (objects), for a video
-    field      the field that is added to the video's line where it is missing; None: the step makes lines
-    frames     how many frames of a video file it looks at; None: it looks at none
+    Attributes
+    ----------
+    name
+        Name of the step.
+    by
+        Model and prompt for the signature, as "model:...|prompt:...".
+    take
+        Function of an item that returns the value of the field, or the lines.
+    field
+        Field that the step adds to lines without it; None if the step writes lines of its own.
+    frames
+        Number of frames of a video file that the step looks at; None if it looks at none.
     """
 
     name: str
@@ -34,12 +41,12 @@ class Step:
     frames: int | None = None
 
     def signature(self, row: Mapping[str, Any]) -> str:
-        """What the result depends on besides the line, in fields `key:value` separated by "|"."""
-        shown = "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
-        return f"visil|step:{self.name}|{self.by}{shown}|v:{__version__}"
+        """Return what the result depends on besides the line: fields `key:value`, separated by "|"."""
+        frames = "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
+        return f"visil|step:{self.name}|{self.by}{frames}|v:{__version__}"
 
     def lines(self, item: Item) -> list[dict[str, Any]]:
-        """The output's lines for a video."""
+        """Return the lines of the output for a video."""
         signature = self.signature(item.row)
         if self.field is None:
             return [{"id": item.id, **line, "signature": signature} for line in self.take(item)]
@@ -49,19 +56,19 @@ class Step:
         return [{**item.row, self.field: self.take(item), MADE: made}]
 
     def failed(self, item: Item, message: str) -> list[dict[str, Any]]:
-        """The same for a video that cannot be used: its line as it was, or a line with an `error`."""
+        """Return the lines for a video that cannot be used: the unchanged line, or a line with an `error`."""
         if self.field is not None:
             return [dict(item.row)]
         return [{"id": item.id, "error": message, "signature": self.signature(item.row)}]
 
     def succeeded(self, row: Mapping[str, Any]) -> bool:
-        """Whether an output's line holds what the step makes."""
+        """Return whether a line of the output has the result of the step."""
         return "error" not in row if self.field is None else self.field in row
 
     def signatures(self, item: Item, record: Record) -> tuple[Any, Any]:
-        """The signature that an output's line bears, and the one that this step would give it.
+        """Return the signature of a line of the output, and the one that this step would give it.
 
-        They are the same where the line needed no step, or the step failed.
+        Both are the same if the line needed no step, or the step failed.
         """
         expected = self.signature(item.row)
         if self.field is None:
@@ -73,41 +80,42 @@ class Step:
         return signature, expected
 
 
-def run(
+def run_step(
     step: Step, source: Path, output: Path, *, resume: bool = False, overwrite: bool = False,
     report: Callable[[str], None] = lambda message: None, progress: bool = True,
 ) -> int:  # fmt: skip
-    """Do a step for every video of a file, and append what it makes to an output.
+    """Do a step for every video of a file, and append the results to an output.
 
-    The whole input is checked before the first video. A video that cannot be used is named to `report`; the
-    others go on.
+    The whole input is checked before the first video. If a video cannot be used, the others are still done.
 
     Parameters
     ----------
     step
-        What is done with each video.
+        The step.
     source
         The videos, as JSONL (docs/visil.md).
     output
         The output, as JSONL.
-    resume, overwrite
-        As for `jobs.jsonl.OutputFile`.
+    resume
+        Continue after the complete lines of the output.
+    overwrite
+        Replace the output.
     report
-        Is called with a message for every video that cannot be used.
+        Receives a message for every video that cannot be used.
     progress
         Whether a terminal shows a progress bar.
 
     Returns
     -------
     int
-        How many videos failed, those of earlier runs included.
+        Number of failed videos, including those of earlier runs.
 
     Raises
     ------
     InputError
         The input or the output cannot be used. The message names the file and the line.
     ModelError
-        The model fails. What was written stays.
+        The model fails. The lines written so far stay.
     """
     total = sum(1 for _ in read_items(source))  # the whole file is checked first
     if not total:

@@ -18,12 +18,11 @@ from typing import Any, Protocol, TypeVar
 
 from vcs_runtime.errors import TextError
 from vcs_runtime.text.cleaning import check_text
-from vcs_runtime.visil.keywords import LIMIT
-from vcs_runtime.visil.logprobs import Image, Part
-from vcs_runtime.visil.masking import MASK, mask_caption
+from vcs_runtime.visil.frames import parse_timecode
+from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.masking import MASK, MAX_KEYWORDS, mask_caption
 from vcs_runtime.visil.prompts import Prompts, named, placeholder
 from vcs_runtime.visil.score import Summary
-from vcs_runtime.visil.timecode import parse_timecode
 
 T = TypeVar("T")
 KEYFRAMES = 3
@@ -58,8 +57,8 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
 
     def checked(text: str) -> list[str]:
         words = _json_list(text, str, "keywords")
-        if len(words) > LIMIT:
-            raise TextError(f"keywords: {len(words)} words, more than {LIMIT}")
+        if len(words) > MAX_KEYWORDS:
+            raise TextError(f"keywords: {len(words)} words, more than {MAX_KEYWORDS}")
         if "video" in words:
             raise TextError("keywords: 'video' is none")
         mask_caption(caption, words)

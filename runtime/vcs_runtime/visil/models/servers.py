@@ -13,8 +13,9 @@ from pathlib import PurePath
 from typing import Any
 
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_runtime.visil.http import Client
-from vcs_runtime.visil.logprobs import Forced, Image, Part, tail
+from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.http import Client
+from vcs_runtime.visil.models.logprobs import Forced, answer_length
 
 TIMEOUT = 600.0
 """Default time in seconds to wait for an answer."""
@@ -102,7 +103,7 @@ class VLLM(_Chat):
         pairs = zip(ids, entries, strict=True)
         own = [_get(entry, dict, str(token)) if entry else {} for token, entry in pairs]
         texts = [entry.get("decoded_token") or "" for entry in own]
-        count = tail(texts, answer)
+        count = answer_length(texts, answer)
         values = tuple(_number(entry.get("logprob")) for entry in own[-count:])
         return Forced(tuple(texts[-count:]), values, len(ids) - count)
 
@@ -249,7 +250,7 @@ class SGLang:
         about = self._ask(parts, answer, 1, logprob_start_len=0)
         listed = _get(about, list, "input_token_logprobs")
         texts = [_get(entry, (str, type(None)), 2) or "" for entry in listed]
-        count = tail(texts, answer)
+        count = answer_length(texts, answer)
         values = tuple(_number(_get(entry, (int, float), 0)) for entry in listed[-count:])
         return Forced(tuple(texts[-count:]), values, len(listed) - count)
 

@@ -1,0 +1,1 @@
+"""Jobs over JSONL files of videos: scoring, and the steps in which a model writes."""
