@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from vcs_runtime.errors import CacheError, InputError, ModelError, TextError
-from vcs_runtime.jobs.jsonl import OutputFile
 from vcs_runtime.visil import (
     Forced,
     Image,
@@ -405,9 +404,14 @@ def test_a_key_tells_where_a_text_ends_and_what_it_is(pictures: list[Image]) -> 
 
 
 def test_a_record_that_cannot_be_written_stops_the_job(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
     recorder = Recorder(Counting(), tmp_path / "r.jsonl")
+    size, limits = (tmp_path / "r.jsonl").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(CacheError, match="File too large"):
+            recorder.force(["x"], "man")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     recorder.close()
-    recorder._lines = OutputFile(Path("/dev/full"))
-    with pytest.raises(CacheError, match="No space left"):
-        recorder.force(["x"], "man")
-    recorder.close()
+    assert (tmp_path / "r.jsonl").stat().st_size == size

@@ -15,17 +15,20 @@ from vcs_runtime.visil.images import Part
 from vcs_runtime.visil.models.servers import VLLM, SGLang, Stepping
 
 ANSWER = "man drives sedan street"
-Open = Callable[[str], LogProbs]
+Open = Callable[..., LogProbs]
 
 
-def sglang(url: str) -> SGLang:
-    return SGLang(url, "<turn>{prompt}<reply>", "<image>", timeout=1)
+def sglang(url: str, timeout: float = 1) -> SGLang:
+    return SGLang(url, "<turn>{prompt}<reply>", "<image>", timeout=timeout)
 
 
 KINDS: dict[str, tuple[type[fake.Handler], Open]] = {
-    "vllm": (fake.VLLMHandler, lambda url: VLLM(url, timeout=1)),
+    "vllm": (fake.VLLMHandler, lambda url, timeout=1: VLLM(url, timeout=timeout)),
     "sglang": (fake.SGLangHandler, sglang),
-    "stepping": (fake.SteppingHandler, lambda url: Stepping(url, timeout=1, top=len(fake.VOCABULARY))),
+    "stepping": (
+        fake.SteppingHandler,
+        lambda url, timeout=1: Stepping(url, timeout=timeout, top=len(fake.VOCABULARY)),
+    ),
 }
 
 
@@ -158,11 +161,14 @@ def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("fault", "says"), [(fake.Broken, "HTTP 500"), (fake.Slow, "no answer within 1 s")])
-def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], says: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "timeout", "says"),
+    [(fake.Broken, 1, "HTTP 500"), (fake.Slow, 0.25, r"no answer within 0\.25 s")],
+)
+def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], timeout: float, says: str) -> None:
     handler, open_ = KINDS[kind]
     with fake.serve(handler, fault()) as (url, _), pytest.raises(ModelError, match=says) as caught:
-        probe(open_(url))
+        probe(open_(url, timeout))
     assert url in str(caught.value)
 
 
