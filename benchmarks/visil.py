@@ -2,13 +2,14 @@
 
     python benchmarks/visil.py [--videos 8] [--frames 16] [--size 1280x720] [--seconds 20] [--rounds 3]
 
-Needs the extras `visil`, `video` and `experiments`. The model is drawn (tests/lib/support/tiny_genai.py): its scores mean
-nothing and its time is none of a real model's, so what is shown is what goes on around a model, and ratios of the
-ways to ask one. Where the system allows it, the whole run is in a network namespace without a network (`unshare -rn`).
+This needs the extras `visil`, `video` and `experiments`. The model is random (tests/lib/support/tiny_genai.py), so its
+scores mean nothing, and its time is not the time of a real model. The benchmark shows the work around a model, and the
+ratios between the ways of asking one. Where the system allows it, everything runs in a network namespace without a
+network (`unshare -rn`).
 
-Times are of the processor, summed over its cores: other work on the machine hardly changes them. The chain runs in a
-process of its own; a step's memory is the process's peak behind it. The ratios take turns in one process, and the median
-is shown.
+Times are processor times, summed over all cores, so other work on the machine hardly changes them. The chain runs in a
+process of its own. The memory of a step is the peak of the process after it. The ratios are medians over rounds in
+which all ways take turns in one process.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ TEXT = "A man stops his car for a dog and goes on by foot."
 
 
 def write_video(path: Path, size: tuple[int, int], seconds: int, seed: int) -> None:
-    """Coloured noise in large blocks that drifts, with a keyframe every two seconds."""
+    """Write a video of drifting blocks of coloured noise, with a keyframe every two seconds."""
     import av
 
     width, height = size
@@ -66,7 +67,7 @@ def write_video(path: Path, size: tuple[int, int], seconds: int, seed: int) -> N
 
 
 class Steps:
-    """Processor seconds of each step, summed over videos, and the process's peak behind it."""
+    """Processor seconds of each step, summed over videos, and the peak of the process after it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -81,7 +82,7 @@ class Steps:
 
 
 def chain(work: dict[str, Any]) -> dict[str, Any]:
-    """Every step for every video."""
+    """Run every step for every video."""
     step, bytes_, scores = Steps(), 0, []
     loaded = peak_mb()
     frames_of: list[tuple[list[Image], list[Image]]] = []
@@ -106,14 +107,14 @@ def chain(work: dict[str, Any]) -> dict[str, Any]:
     before = 0.0
     for i, (frames, keyframes) in enumerate(frames_of):
         with step("model: score of 3 summaries"):
-            found = visil(Video(frames), CAPTION, keywords, summaries(keyframes), model)
-        scores.append([(result.name, result.visil, result.tokens) for result in found])
-        before = before or peak_mb() * (i > 0)  # behind the second video
+            results = visil(Video(frames), CAPTION, keywords, summaries(keyframes), model)
+        scores.append([(result.name, result.visil, result.tokens) for result in results])
+        before = before or peak_mb() * (i > 0)  # after the second video
     growth = peak_mb() - before
     with step("selection and frontier"):
         chosen = [select_summary(listed, alpha) for listed in scores for alpha in (0.0, 0.001, 0.002, 0.01)]
         assert all(frontier(listed)[0].name == chosen[4 * i] for i, listed in enumerate(scores))
-    with step("correlation, 160 made answers"):
+    with step("correlation, 160 made-up answers"):
         draw = np.random.default_rng(0)
         x = draw.normal(0, 2, 160)
         right = (draw.random(160) < 1 / (1 + np.exp(0.4 * x))).astype(int)
@@ -123,7 +124,7 @@ def chain(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def summaries(keyframes: list[Image]) -> list[Summary]:
-    """As in the paper: text, one image, three images."""
+    """Return summaries as in the paper: text, one image, three images."""
     return [
         Summary(TEXT, name="text"), Summary(f"[KEYFRAME1] {TEXT}", keyframes[:1], "1-image"),
         Summary(f"[KEYFRAME1] [KEYFRAME2] [KEYFRAME3] {TEXT}", keyframes, "3-image"),
@@ -131,7 +132,7 @@ def summaries(keyframes: list[Image]) -> list[Summary]:
 
 
 def ratios(work: dict[str, Any]) -> dict[str, Any]:
-    """The ways to ask, in turns, on the first video: processor seconds, medians."""
+    """Measure the ways of asking on the first video, in turns: medians of processor seconds."""
     file = VideoFile(Path(work["videos"][0]))
     frames = file.read(uniform(file.frames, work["frames"]))
     three, model = summaries(frames[:3]), GenAI(Path(work["model"]), "cpu")
@@ -141,24 +142,24 @@ def ratios(work: dict[str, Any]) -> dict[str, Any]:
         "one by one": lambda: [visil(Video(frames), CAPTION, keywords, [s], model) for s in three],
         "sequential": lambda: visil(Video(frames), CAPTION, keywords, three, model, method="sequential"),
     }
-    taken: dict[str, list[float]] = {name: [] for name in ask}
+    seconds: dict[str, list[float]] = {name: [] for name in ask}
     for _ in range(work["rounds"]):
         for name, call in ask.items():
             start = time.process_time()
             call()
-            taken[name].append(time.process_time() - start)
-    return {name: statistics.median(values) for name, values in taken.items()}
+            seconds[name].append(time.process_time() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def without_network() -> str:
-    """Run this script again where there is no network; what can be said of it."""
+    """Run this script again without a network if possible; return a note for the output."""
     if os.environ.get(_IN_NAMESPACE):
         return "no network (unshare -rn)"
     tool = shutil.which("unshare")
     if tool and not subprocess.run([tool, "-rn", "true"], capture_output=True, check=False).returncode:
         os.environ[_IN_NAMESPACE] = "1"
         os.execv(tool, [tool, "-rn", sys.executable, *sys.argv])
-    return "the network was there: this system has no unshare"
+    return "with a network: this system has no unshare"
 
 
 def main() -> None:
@@ -187,21 +188,21 @@ def main() -> None:
             write_video(Path(path), (width, height), arguments.seconds, seed)
         model = write_model(folder / "model", vision=True, context=16384)
         work = {"videos": videos, "model": str(model), "frames": arguments.frames, "rounds": arguments.rounds}
-        found = measure(__file__, folder, what="chain", **work)
-        asked = measure(__file__, folder, what="ratios", **work)
+        steps = measure(__file__, folder, what="chain", **work)
+        ways = measure(__file__, folder, what="ratios", **work)
     print(f"{arguments.videos} videos of {arguments.size}, {arguments.seconds} s; {arguments.frames} frames of "
-          f"{found['png'] / 1e3:.0f} kB; {found['keywords']} keywords; {network}")  # fmt: skip
-    print(f"modules loaded: peak {found['loaded']:.0f} MB")
+          f"{steps['png'] / 1e3:.0f} kB; {steps['keywords']} keywords; {network}")  # fmt: skip
+    print(f"modules loaded: peak {steps['loaded']:.0f} MB")
     per_video = ("frames", "keyframes by timecode", "model: score of 3 summaries")
-    for step, seconds in found["seconds"].items():
+    for step, seconds in steps["seconds"].items():
         count = arguments.videos if step in per_video else 1
         print(
-            f"{step}: {seconds / count * 1e3:.1f} ms of processor{' a video' if count > 1 else ''}, peak {found['peaks'][step]:.0f} MB"
+            f"{step}: {seconds / count * 1e3:.1f} ms of processor{' a video' if count > 1 else ''}, peak {steps['peaks'][step]:.0f} MB"
         )
-    print(f"peak grew by {found['growth']:.1f} MB from the second video to the last")
-    whole = asked["three summaries in one call"]
+    print(f"peak grew by {steps['growth']:.1f} MB from the second video to the last")
+    whole = ways["three summaries in one call"]
     for way in ("one by one", "sequential"):
-        print(f"{way}: {asked[way] / whole:.2f} times the time of three summaries in one call")
+        print(f"{way}: {ways[way] / whole:.2f} times the time of three summaries in one call")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError
 from vcs_runtime.visil import Image
 from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.jobs.scores import read_scores
+from vcs_runtime.visil.jobs.scores import read_answers, read_scores
 from vcs_runtime.visil.models.genai import GenAI
 from vcs_runtime.visil.models.recorded import Recorder
 
@@ -353,3 +353,26 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
         else:
             with pytest.raises(InputError, match=says):
                 read_scores(tmp_path / "s.jsonl")
+
+
+def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) -> None:
+    scores, answers = tmp_path / "s.jsonl", tmp_path / "a.jsonl"
+    signature = "visil|def:1|model:m|frames:2"
+    summaries = [{"name": name, "visil": value, "tokens": 3} for name, value in (("x", 1.0), ("y", -2.0))]
+    write_pairs(scores, [{"id": 7, "summaries": summaries, "signature": signature}])
+    good = [
+        {"id": 7, "name": "y", "correct": 1},
+        {"id": 8, "error": "e"},
+        {"id": 7, "name": "x", "correct": 0},
+    ]
+    write_pairs(answers, good)
+    read = read_answers(answers, scores)
+    assert (read.scores, read.correct, read.videos, read.skipped) == ([-2.0, 1.0], [1, 0], ["7", "7"], 1)
+    for row, says in (
+        ({"id": 7, "name": "x"}, "line 4: an object with"), (3, "line 4: an object with"),
+        ({"id": 7, "name": "x", "correct": 2}, "line 4: 'correct' must be 0 or 1, not 2"),
+        ({"id": 7, "name": "z", "correct": 1}, "line 4: .* has no score of summary 'z' of '7'"),
+    ):  # fmt: skip
+        write_pairs(answers, [*good, row])
+        with pytest.raises(InputError, match=says):
+            read_answers(answers, scores)

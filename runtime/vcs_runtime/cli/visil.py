@@ -27,14 +27,13 @@ from vcs_runtime.cli.visil_model import (
 )
 from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.visil import plots
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
 from vcs_runtime.visil.jobs.items import read_items
-from vcs_runtime.visil.jobs.scores import read_scores, score_videos
+from vcs_runtime.visil.jobs.scores import read_answers, read_scores, score_videos
 from vcs_runtime.visil.masking import COUNTS
 from vcs_runtime.visil.models import probing
 from vcs_runtime.visil.models.recorded import Recorded
@@ -242,30 +241,13 @@ def correlate_command(
     require("scipy", "experiments", "correlating scores")
     if plot:
         require_matplotlib()
-    by_name = {
-        (video, part["name"]): part["visil"] for video, parts in read_scores(scores).items() for part in parts
-    }
-    x, y, videos, failed = [], [], [], 0
-    for number, row in read_jsonl(answers):
-        place = f"{answers} line {number}"
-        if isinstance(row, dict) and "error" in row:  # a video that `visil answer` could not use
-            failed += 1
-            continue
-        if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
-            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
-        if row["correct"] not in (0, 1):
-            raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
-        key = (str(row["id"]), row["name"])
-        if key not in by_name:
-            raise InputError(f"{place}: {scores} has no score of summary {key[1]!r} of {key[0]!r}")
-        x.append(by_name[key])
-        y.append(int(row["correct"]))
-        videos.append(key[0])
-    if failed:
-        warn(f"{answers}: {failed} lines with an error are left out")
-    result = correlate(x, y, groups=videos if by_video else None, trim=trim, shuffles=shuffles, seed=seed)
+    listed = read_answers(answers, scores)
+    if listed.skipped:
+        warn(f"{answers}: {listed.skipped} lines with an error are left out")
+    groups = listed.videos if by_video else None
+    result = correlate(listed.scores, listed.correct, groups=groups, trim=trim, shuffles=shuffles, seed=seed)
     if plot:
-        plots.correlation(x, y, result, plot)
+        plots.correlation(listed.scores, listed.correct, result, plot)
     if as_json:
         click.echo(json.dumps(result.to_dict()))
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs.jsonl import Record, read_records, run_resumable
+from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.jobs.items import Item, read_items
@@ -192,3 +192,67 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
         ):
             return scores
     raise InputError(f"{path}: it holds no scores")
+
+
+@dataclass
+class Answers:
+    """Answers to questions with the scores of their summaries, for `correlate`.
+
+    Attributes
+    ----------
+    scores
+        ViSIL score of the summary of each answer, in nats.
+    correct
+        1 for a correct answer, 0 for a wrong one.
+    videos
+        Id of the video of each answer.
+    skipped
+        Number of lines with an error.
+    """
+
+    scores: list[float] = field(default_factory=list)
+    correct: list[int] = field(default_factory=list)
+    videos: list[str] = field(default_factory=list)
+    skipped: int = 0
+
+
+def read_answers(path: Path, scores: Path) -> Answers:
+    """Read answers to questions, each with the score of its summary.
+
+    Parameters
+    ----------
+    path
+        JSONL file with `id`, `name` (of the summary) and `correct` (0 or 1), such as `visil answer` writes.
+    scores
+        Output of `score_videos`.
+
+    Returns
+    -------
+    Answers
+        The answers. Lines with an `error` are skipped.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or an answer has no score. The message names the file and the line.
+    """
+    by_name = {
+        (video, part["name"]): part["visil"] for video, parts in read_scores(scores).items() for part in parts
+    }
+    answers = Answers()
+    for number, row in read_jsonl(path):
+        place = f"{path} line {number}"
+        if isinstance(row, dict) and "error" in row:
+            answers.skipped += 1
+            continue
+        if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
+            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
+        if row["correct"] not in (0, 1):
+            raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
+        video, name = str(row["id"]), row["name"]
+        if (video, name) not in by_name:
+            raise InputError(f"{place}: {scores} has no score of summary {name!r} of {video!r}")
+        answers.scores.append(by_name[video, name])
+        answers.correct.append(int(row["correct"]))
+        answers.videos.append(video)
+    return answers
