@@ -94,7 +94,7 @@ def score_videos(
     if own:
         report(f"{own}: made by the model that scores, which favours it: take another (docs/visil.md)")
     if not total:
-        raise InputError(f"{source}: it holds no videos")
+        raise InputError(f"{source}: the file holds no videos")
     counts = Counts()
 
     def add(item: Item, record: Record, resumed: bool) -> None:
@@ -191,7 +191,7 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
             {"name", "visil", "tokens"} <= part.keys() for parts in scores.values() for part in parts
         ):
             return scores
-    raise InputError(f"{path}: it holds no scores")
+    raise InputError(f"{path}: the file holds no scores")
 
 
 @dataclass

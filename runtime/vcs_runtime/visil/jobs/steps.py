@@ -119,7 +119,7 @@ def run_step(
     """
     total = sum(1 for _ in read_items(source))  # the whole file is checked first
     if not total:
-        raise InputError(f"{source}: it holds no videos")
+        raise InputError(f"{source}: the file holds no videos")
     failed = set()
 
     def work(items: Iterator[Item]) -> Iterator[list[tuple[Item, Record]]]:
