@@ -3,7 +3,9 @@ computes on the CPU; NVIDIA's libraries answer what a test has them answer. Abov
 
 from __future__ import annotations
 
+import ctypes
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +16,6 @@ import onnx
 import onnxruntime as real
 import pytest
 from onnx import helper
-
-from vcs_runtime.inference import nvidia
 
 PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand", "cudnn", "nvinfer", "nvonnxparser")
@@ -85,8 +85,6 @@ class _Binding:
 
 def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
     """Put the stand-in in the place of ONNX Runtime and of NVIDIA's libraries for one test."""
-    import weakref
-
     machine = Machine(**shows)
 
     class Session:
@@ -145,8 +143,21 @@ def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
         preload_dlls=lambda: print("Failed to load libnonsense.so"),
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    monkeypatch.setattr(nvidia, "_load", lambda name: _library(machine, name))
+    _answer_for_nvidia(monkeypatch, machine)
     return machine
+
+
+def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    load = ctypes.CDLL
+
+    def load_library(name: str, *arguments: Any, **options: Any) -> Any:
+        if not str(name).startswith(("libcu", "libnv")):
+            return load(name, *arguments, **options)
+        if (library := _library(machine, name)) is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return library
+
+    monkeypatch.setattr(ctypes, "CDLL", load_library)
 
 
 def write_engine(context: Path, graph: Path, pieces: int = 1, **attributes: Any) -> None:
