@@ -1,11 +1,11 @@
-"""What a call through the C API costs beside the same call from Python; and what several threads bring.
+"""The cost of a call through the C API compared with the same call from Python, and the gain of several threads.
 
     python benchmarks/capi.py pairs.jsonl [--rounds 40] [--threads 8] [--pairs 200]
 
-Both sides of the first table run in one process and in turns, on the same open bundle and the same pairs, whose vectors
-are known by then: what remains is cutting, looking up and aligning, so that the difference between the sides, the way
-into Python and back, can be seen. It is timed in C, in a thread that Python has not made. The threads are those of the
-example `score_threads.c`, on texts that no model has seen: `--pairs` for each thread, the first sentences of the file's.
+Both sides of the first table run in one process and in turns, on the same pairs, whose vectors are already known. The
+remaining work is splitting, looking up and aligning, so that the difference between the sides shows the way into Python
+and back. The C side is timed in C, in a thread that Python has not started. The second part runs the example
+`score_threads.c` on new texts: `--pairs` for each thread, made of the first sentences of the file's texts.
 Needs the `capi` extra and a C compiler.
 """
 
@@ -33,7 +33,7 @@ from vcs_runtime.capi import build as building
 
 
 class Loop(ctypes.Structure):
-    """`loop` of capi_loop.c."""
+    """The struct `loop` of capi_loop.c."""
 
     _fields_ = (
         ("scorer", c_void_p), ("reference", c_char_p), ("generated", c_char_p),
@@ -97,7 +97,7 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> Table:
                     assert python.score(reference, generated).scores == Scores(
                         *(getattr(loop.result, name) for name in Scores._fields)
                     )
-                    if round_:  # in the first, the model runs
+                    if round_:  # the model runs in the first round
                         times.append((first, second))
             add(f"vcs_score, {name}, vectors known", times)
     for size in (20, 200):
@@ -141,13 +141,13 @@ def main() -> int:
     arguments = parser.parse_args()
     rows = [json.loads(line) for line in arguments.pairs_file.read_text("utf-8").splitlines()]
     texts = [(row["reference"], row["generated"]) for row in rows]
-    # Every pair has texts of its own: the number makes them so.
+    # The number makes the texts of every pair different.
     short = [
         tuple(f"Clip {i}. {text}" for text in shortened(pair))
         for i, pair in enumerate(islice(cycle(texts), arguments.pairs * arguments.threads))
     ]
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         building.build(folder)
         Console(width=130).print(overhead(folder, texts[:5], arguments.rounds))
         print(json.dumps(throughput(folder, short, arguments.threads)))

@@ -1,16 +1,16 @@
-"""What `--engine ray` costs beside one process: its start, and every 1,000 pairs.
+"""The cost of `--runner ray` compared with one process: its start, and every 1,000 pairs.
 
     python benchmarks/ray_engine.py pairs.jsonl [--distinct 60] [--pairs 1000] [--rounds 3]
 
-Both sides are the command `vcs-runtime score`, one thread, one actor, in turns, on the same file: `--pairs` lines made
-of `--distinct` pairs of `pairs.jsonl`, whose vectors are in a `--cache` folder by then. So the model has nothing to do,
-and what is left (cutting, looking up, aligning, writing) lets the difference be seen. `seconds` is the job's own count,
-from the first pair on; `start` is the rest of the command: Python, the bundle, and with Ray its cluster. The outputs
-must be the same bytes. (Not called ray.py: who imports Ray from this folder would get that.)
+Both sides run the command `vcs-runtime score` with one thread or one actor, in turns, on the same file. It has `--pairs`
+lines made of `--distinct` pairs of `pairs.jsonl`, whose vectors are already in a `--cache` folder. So the model has
+nothing to do, and the remaining work (splitting, looking up, aligning, writing) shows the difference. `seconds` is the
+job's own time from the first pair on. `start` is the rest of the command: Python, the bundle, and the cluster of Ray.
+The outputs must be the same bytes. (A file called ray.py would hide Ray from all scripts in this folder.)
 
     python benchmarks/ray_engine.py equal ONE.jsonl OTHER.jsonl
 
-compares two score files: the same ids in the same order, and every number to the last bit.
+compares two score files: the ids and their order, and every number to the last bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vcs_numba import Scores
 
 
 def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, float]:
-    """Seconds before the first pair, and after it."""
+    """Run the command: seconds before the first pair, and from the first pair on."""
     command = [sys.executable, "-m", "vcs_runtime", "score", source, "-o", output, "--overwrite", "--json"]
     command += ["--device", "cpu", "--threads", "1", "--cache", cache, *engine]
     begun = time.perf_counter()
@@ -45,10 +45,10 @@ def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, f
 
 
 def overhead(arguments: argparse.Namespace) -> None:
-    sides = {"one process": (), "ray, one actor": ("--engine", "ray", "--actors", "1")}
+    sides = {"one process": (), "ray, one actor": ("--runner", "ray", "--actors", "1")}
     times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         source, few = folder / "pairs.jsonl", folder / "few.jsonl"
         lines = arguments.pairs_file.read_text("utf-8").splitlines(keepends=True)[: arguments.distinct]
         few.write_text("".join(lines), "utf-8")
@@ -62,20 +62,20 @@ def overhead(arguments: argparse.Namespace) -> None:
             if len(outputs) > 1:
                 sys.exit("the sides gave different outputs")
     table = Table("side", "start, s", f"{arguments.pairs} pairs, s", "least", "most", box=None)
-    for side, found in times.items():
-        start, seconds = (sorted(column) for column in zip(*found, strict=True))
+    for side, runs in times.items():
+        start, seconds = (sorted(column) for column in zip(*runs, strict=True))
         table.add_row(
             side, f"{statistics.median(start):.1f}", f"{statistics.median(seconds):.2f}", f"{seconds[0]:.2f}", f"{seconds[-1]:.2f}"
         )  # fmt: skip
     Console(width=120).print(table)
-    plain, ray = (statistics.median(seconds for _, seconds in found) for found in times.values())
+    plain, ray = (statistics.median(seconds for _, seconds in runs) for runs in times.values())
     print(
         f"overhead: {1000 * (ray - plain) / arguments.pairs:+.2f} s per 1,000 pairs, ratio {ray / plain:.2f}; outputs equal"
     )
 
 
 def equal(one: Path, other: Path) -> None:
-    """Compare the scores of pairs that both files have scored by the same segmenter, and the ids of all."""
+    """Compare the ids of all lines, and the scores of all pairs without an error."""
     rows = [[json.loads(line) for line in path.read_text("utf-8").splitlines()] for path in (one, other)]
     same = different = skipped = 0
     if [row["id"] for row in rows[0]] != [row["id"] for row in rows[1]]:

@@ -8,7 +8,7 @@
 
 #include "vcs_runtime.h"
 
-/* A name, and its offset in vcs_result. */
+/* The names of the scores and their offsets in vcs_result. */
 static const struct {
     const char *name;
     size_t offset;
@@ -20,14 +20,14 @@ static const struct {
     SCORE(window_regularizer),
 };
 
-static int explain(const char *what) {
+static int explain(const char *function) {
     char message[1024];
     vcs_last_error(message, sizeof message);
-    fprintf(stderr, "%s: %s\n", what, message);
+    fprintf(stderr, "%s: %s\n", function, message);
     return 1;
 }
 
-/* The whole of a file, to be freed; NULL if it cannot be read. */
+/* The contents of a file, which the caller frees; NULL if the file cannot be read. */
 static char *read_file(const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");
     if (!file)

@@ -1,4 +1,4 @@
-/* Scores the pairs of a file with one thread, then with several, each with a scorer of its own, and compares:
+/* Scores the pairs of a file with one thread, then with several threads and scorers, and compares the results:
  *     cc -pthread score_threads.c $(pkg-config --cflags --libs vcs_runtime) -o score_threads
  *     ./score_threads pairs.tsv 8 [bundle [device]]
  * A line of the file is a reference, a tab, and a generated text. The exit code is 0 if all scores are equal.
@@ -16,7 +16,7 @@ typedef struct {
     char *reference, *generated;
 } pair;
 
-/* A thread's share of the work: pairs first up to last. */
+/* The work of a thread: the pairs from first up to, but not including, last. */
 typedef struct {
     vcs_model *model;
     const pair *pairs;
@@ -25,14 +25,14 @@ typedef struct {
     int failed;
 } share;
 
-static void complain(const char *what) {
+static void complain(const char *function) {
     char message[1024];
     vcs_last_error(message, sizeof message);
-    fprintf(stderr, "%s: %s\n", what, message);
+    fprintf(stderr, "%s: %s\n", function, message);
 }
 
-static void *work(void *given) {
-    share *mine = (share *)given;
+static void *work(void *argument) {
+    share *mine = (share *)argument;
     vcs_params params;
     vcs_scorer *scorer;
     vcs_params_default(&params);
@@ -46,7 +46,7 @@ static void *work(void *given) {
         mine->results[i].struct_size = sizeof(vcs_result);
         if (vcs_score(scorer, one->reference, strlen(one->reference), one->generated, strlen(one->generated),
                       &mine->results[i]) != VCS_OK) {
-            complain("vcs_score"); /* the pair has its status; the others go on */
+            complain("vcs_score"); /* the pair keeps its status; the others continue */
             mine->failed = 1;
         }
     }
@@ -60,8 +60,8 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Scores all pairs on a model of their own (it remembers texts, so the next round would have less to do).
- * Returns pairs a second, or 0 if something failed. */
+/* Scores all pairs on a new model, because an old model remembers the vectors of texts.
+ * Returns pairs per second, or 0 after an error. */
 static double run(const char *bundle, const char *device, const pair *pairs, vcs_result *results, size_t n,
                   size_t threads) {
     vcs_model *model;
@@ -92,7 +92,7 @@ static double run(const char *bundle, const char *device, const pair *pairs, vcs
     return failed ? 0 : (double)n / taken;
 }
 
-/* Reads the file; every text has memory of its own, to be freed by the end of the process. */
+/* Reads the file. The memory of the texts is freed at the end of the process. */
 static pair *read_pairs(const char *path, size_t *n) {
     FILE *file = fopen(path, "r");
     pair *pairs = NULL;

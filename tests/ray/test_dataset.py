@@ -11,7 +11,7 @@ import pytest
 
 from support.ray_processes import kill_one
 from support.stories import read_lines, story
-from vcs_runtime import DeviceError, Options, Scorer, Scores
+from vcs_runtime import DeviceError, Options, Scorer, ScorerConfig, Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.ray import Needs, ScoreBatch, connected, score_dataset, score_shards
 from vcs_runtime.scoring.columns import NAMES, TEXTS
@@ -37,14 +37,14 @@ def dataset(cluster: str, pairs: list[dict[str, Any]]) -> Any:
 
 
 @pytest.fixture
-def engine(tiny_bundle: Path) -> dict[str, Any]:
-    return {"bundle": tiny_bundle, "device": "cpu", "actors": 2}
+def pool(tiny_bundle: Path) -> dict[str, Any]:
+    return {"config": ScorerConfig(tiny_bundle, "cpu"), "actors": 2}
 
 
 def test_a_data_set_keeps_its_order_and_gets_the_scores_of_one_process(
-    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, engine: dict[str, Any]
+    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, pool: dict[str, Any]
 ) -> None:
-    found = score_dataset(dataset, batch_size=3, **engine).take_all()
+    found = score_dataset(dataset, batch_size=3, **pool).take_all()
     assert [row["id"] for row in found] == [pair["id"] for pair in pairs]
     results = scorer.score_many((pair["reference"], pair["generated"]) for pair in pairs)
     for row, result in zip(found, results, strict=True):
@@ -59,12 +59,12 @@ def test_a_data_set_keeps_its_order_and_gets_the_scores_of_one_process(
     assert sum(row["error"] != "" for row in found) == 2
 
 
-def test_several_references_a_row(cluster: str, scorer: Scorer, engine: dict[str, Any]) -> None:
+def test_several_references_a_row(cluster: str, scorer: Scorer, pool: dict[str, Any]) -> None:
     import ray
 
     references = [[story(1), story(2)], [story(3)], [story(4), story(5), story(6)]]
     data = ray.data.from_items([{"reference": texts, "generated": story(7)} for texts in references])
-    found = score_dataset(data, options=Options(aggregate="mean"), **engine).take_all()
+    found = score_dataset(data, options=Options(aggregate="mean"), **pool).take_all()
     expected = scorer.score_many([(texts, story(7)) for texts in references], aggregate="mean")
     assert [(row["vcs"], row["n_references"], row["reference_index"]) for row in found] == [
         (result.vcs, result.n_references, result.reference_index) for result in expected
@@ -72,9 +72,9 @@ def test_several_references_a_row(cluster: str, scorer: Scorer, engine: dict[str
 
 
 def test_a_killed_actor_of_a_data_set_costs_nothing(
-    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, engine: dict[str, Any]
+    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, pool: dict[str, Any]
 ) -> None:
-    scored = score_dataset(dataset, batch_size=1, **engine)
+    scored = score_dataset(dataset, batch_size=1, **pool)
     found: list[float] = []
     for number, batch in enumerate(scored.iter_batches(batch_size=1)):
         if number == 1:
@@ -88,17 +88,18 @@ def test_the_actor_takes_and_gives_arrays(tiny_bundle: Path, scorer: Scorer) -> 
     several = np.empty(3, object)
     several[:] = [np.array([story(1), story(2)], object), story(1), None]
     batch = {"ref": several, "text": np.array([story(3), "", story(3)], object), "id": np.arange(3)}
-    actor = ScoreBatch(tiny_bundle, Options(chunk_size=2), device="cpu", reference="ref", generated="text")
-    found = actor(batch)
-    assert list(found) == ["ref", "text", "id", *NAMES]
-    assert found["vcs"][0] == scorer.score([story(1), story(2)], story(3), chunk_size=2).vcs
-    assert [bool(error) for error in found["error"]] == [False, True, True]
-    assert found["error"][2] == "reference: must be a string, not NoneType"
-    assert all("chunk:2" in line for line in found["signature"])
+    config = ScorerConfig(tiny_bundle, "cpu")
+    actor = ScoreBatch(config, Options(chunk_size=2), reference="ref", generated="text")
+    scored = actor(batch)
+    assert list(scored) == ["ref", "text", "id", *NAMES]
+    assert scored["vcs"][0] == scorer.score([story(1), story(2)], story(3), chunk_size=2).vcs
+    assert [bool(error) for error in scored["error"]] == [False, True, True]
+    assert scored["error"][2] == "reference: must be a string, not NoneType"
+    assert all("chunk:2" in signature for signature in scored["signature"])
     empty = actor({name: column[:0] for name, column in batch.items()})
     for name in NAMES:
-        assert (len(empty[name]), empty[name].dtype) == (0, found[name].dtype)
-        assert (found[name].dtype == object) == (name in TEXTS)
+        assert (len(empty[name]), empty[name].dtype) == (0, scored[name].dtype)
+        assert (scored[name].dtype == object) == (name in TEXTS)
     with pytest.raises(InputError, match=r"no column 'ref' \(there is 'reference'\)"):
         actor({"reference": np.array(["a"])})
 
@@ -110,52 +111,52 @@ def lines(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_shards_hold_every_digit_and_a_second_run_goes_on(
-    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, engine: dict[str, Any], tmp_path: Path
+    dataset: Any, pairs: list[dict[str, Any]], scorer: Scorer, pool: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = tmp_path / "scores"
-    first = score_shards(dataset.limit(15), folder, batch_size=4, **engine)
+    first = score_shards(dataset.limit(15), folder, batch_size=4, **pool)
     assert (first.scored + first.failed, first.resumed) == (15, 0)
     before = {path: path.stat().st_mtime_ns for path in folder.glob("*.jsonl")}
-    second = score_shards(dataset, folder, batch_size=4, **engine)
+    second = score_shards(dataset, folder, batch_size=4, **pool)
     assert (second.scored, second.failed, second.resumed) == (len(pairs) - 2, 2, 15)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not list(folder.glob(".*"))
     results = scorer.score_many((pair["reference"], pair["generated"]) for pair in pairs)
     expected = {pair["id"]: {"id": pair["id"], **r.to_dict()} for pair, r in zip(pairs, results, strict=True)}
     assert lines(folder) == expected
-    third = score_shards(dataset, folder, **engine)
+    third = score_shards(dataset, folder, **pool)
     assert (third.resumed, third.to_dict()["scores"].keys()) == (
         len(pairs),
         second.to_dict()["scores"].keys(),
     )
     assert third.signature == scorer.signature
     with pytest.raises(Exception, match="its signature is vcs.*chunk:1.*, and this run's is vcs.*chunk:2"):
-        score_shards(dataset, folder, Options(chunk_size=2), **engine)
+        score_shards(dataset, folder, options=Options(chunk_size=2), **pool)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
     with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
-        score_shards(dataset, folder, **engine)
+        score_shards(dataset, folder, **pool)
 
 
 @pytest.mark.parametrize(
-    ("needs", "says"),
+    ("actors", "needs", "says"),
     [
-        ({"actors": 5}, r"actors: 5 are asked for; with 1 CPUs each, and one CPU left free for reading"),
-        ({"actors": 2, "threads": 3}, r"\(3 CPUs; 2 CPUs\) has room for 1"),
-        ({"threads": 4}, "has room for 0"),
-        ({"device": "cuda:0"}, r"no machine of the Ray cluster \(3 CPUs; 2 CPUs\) offers a GPU"),
-        ({"device": "tensorrt:0", "actors": 1}, "offers a GPU"),
+        (5, {}, r"actors: 5 are asked for; with 1 CPUs each, and one CPU left free for reading"),
+        (2, {"threads": 3}, r"\(3 CPUs; 2 CPUs\) has room for 1"),
+        (None, {"threads": 4}, "has room for 0"),
+        (None, {"device": "cuda:0"}, r"no machine of the Ray cluster \(3 CPUs; 2 CPUs\) offers a GPU"),
+        (1, {"device": "tensorrt:0"}, "offers a GPU"),
     ],
 )
 def test_what_ray_would_wait_for_for_ever_is_refused(
-    dataset: Any, needs: dict[str, Any], says: str, tiny_bundle: Path, tmp_path: Path
+    dataset: Any, actors: int | None, needs: dict[str, Any], says: str, tiny_bundle: Path, tmp_path: Path
 ) -> None:
-    arguments = {"bundle": tiny_bundle, "device": "cpu", **needs}
+    config = ScorerConfig(tiny_bundle, **{"device": "cpu", **needs})
     with pytest.raises(DeviceError, match=says) as refusal:
-        score_dataset(dataset, **arguments)
+        score_dataset(dataset, config, actors=actors)
     assert "\n" not in str(refusal.value)
 
 
-def test_as_many_actors_as_fit_unless_said(cluster: str) -> None:
+def test_as_many_actors_as_fit_by_default(cluster: str) -> None:
     assert Needs.of("cpu") == Needs.of("auto") == Needs(4, 1, 0)
     assert Needs.of("cpu", threads=2) == Needs(2, 2, 0)
     assert Needs.of("cpu", 1, 3) == Needs(1, 3, 0)
@@ -163,9 +164,10 @@ def test_as_many_actors_as_fit_unless_said(cluster: str) -> None:
         Needs.of("cuda:3")
 
 
-def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = {"CPU": 16.0, "GPU": 2.0}
-    monkeypatch.setattr("vcs_runtime.ray.cluster._nodes", lambda: [machine, machine, {"CPU": 64.0}])
+def test_a_gpu_for_each_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}, {"CPU": 64.0}]
+    nodes = [{"Alive": True, "Resources": machine} for machine in machines]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
     assert Needs.of("cuda:0") == Needs.of("auto") == Needs(4, 1, 1)
     assert Needs.of("cuda:0", threads=16) == Needs(2, 16, 1)
     assert Needs.of("cpu", threads=16) == Needs(5, 16, 0)
@@ -175,7 +177,7 @@ def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_ray_client_is_refused() -> None:
     with (
-        pytest.raises(DeviceError, match="a Ray client is no part of the cluster"),
+        pytest.raises(DeviceError, match="a Ray client is not part of the cluster"),
         connected("ray://h:10001"),
     ):
         pass

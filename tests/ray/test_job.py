@@ -7,20 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.killed import kill_when_it_writes
-from support.ray_processes import kill_one
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime import (
-    BundleError,
-    DeviceError,
-    Options,
-    Scorer,
-)
+from vcs_runtime import BundleError, DeviceError, Options, Scorer, ScorerConfig
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.run import score_file as score_here
 from vcs_runtime.jobs.summary import Summary
@@ -29,54 +25,74 @@ from vcs_runtime.ray import job, score_file, shards
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "_SHARD_PAIRS", 3)
+    monkeypatch.setattr(shards, "BLOCK_PAIRS", 3)
 
 
 @pytest.fixture
 def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
-    def run(output: Path | None, source: Path = source, **options: Any) -> Summary:
-        arguments = {"actors": 4, "device": "cpu", "bundle": tiny_bundle, "progress": False, **options}
-        return score_file(source, output, **arguments)
+    """Score a file on the cluster, by one actor unless a test needs more: they take seconds to start."""
+
+    def run(
+        output: Path | None, source: Path = source, bundle: Path = tiny_bundle, threads: int | None = None,
+        **job: Any,
+    ) -> Summary:  # fmt: skip
+        config = ScorerConfig(bundle, "cpu", threads=threads)
+        return score_file(source, output, config, **{"actors": 1, "progress": False, **job})
 
     return run
 
 
-@pytest.fixture
-def replace_actor(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put a class of a test module into the place of the actor's."""
-    import ray
+class Logged(job.ShardScorer):
+    """Logs into a folder. Scores only when so many actors are open that every machine has its share."""
 
-    def replace(actor: type) -> None:
-        module = sys.modules[actor.__module__]
-        ray.cloudpickle.register_pickle_by_value(module)
-        monkeypatch.setattr(job, "_Actor", actor)
+    folder: Path
+    together = 1
 
-    return replace
+    def open(self) -> tuple[str, str, str]:
+        about = super().open()
+        (self.folder / f"opened-{os.getpid()}").touch()
+        return about
+
+    def score(self, pairs: Any) -> Any:
+        import ray
+
+        while len(list(self.folder.glob("opened-*"))) < self.together:
+            time.sleep(0.05)
+        line = [ray.get_runtime_context().get_node_id(), [str(generated) for _, generated in pairs]]
+        with (self.folder / f"scored-{os.getpid()}").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return super().score(pairs)
 
 
-class Traced(job._Actor):
-    """Says on which of Ray's machines it is."""
+class OnOtherMachine(Logged):
+    """Has another signature on every machine but the first."""
 
     def open(self) -> tuple[str, str, str]:
         import ray
 
-        line, _, device = super().open()
-        return line, ray.get_runtime_context().get_node_id(), device
-
-
-class OnOtherMachine(Traced):
-    """Scores otherwise, but for the first machine of the cluster."""
-
-    def open(self) -> tuple[str, str, str]:
-        import ray
-
-        line, host, device = super().open()
+        signature, _, device = super().open()
+        machine = ray.get_runtime_context().get_node_id()
         first = min(node["NodeID"] for node in ray.nodes())
-        return (line if host == first else line.replace("ort-cpu", "ort-cuda")), f"machine {host}", device
+        if machine != first:
+            signature = signature.replace("ort-cpu", "ort-cuda")
+        return signature, f"machine {machine}", device
 
 
-class Mortal(job._Actor):
-    """Dies of a text."""
+class DiesOnce(Logged):
+    """Is killed at its second shard, as the kernel would where memory is short; two actors in all."""
+
+    shards = 0
+
+    def score(self, pairs: Any) -> Any:
+        self.shards += 1
+        if self.shards == 2 and len(list(self.folder.glob("died-*"))) < 2:
+            (self.folder / f"died-{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().score(pairs)
+
+
+class DiesOfAText(Logged):
+    """Is killed by a text."""
 
     def score(self, pairs: Any) -> Any:
         if any("die of this" in str(pair) for pair in pairs):
@@ -84,44 +100,41 @@ class Mortal(job._Actor):
         return super().score(pairs)
 
 
-open_first = job._Pool.open
+Log = Callable[[], list[tuple[str, list[str]]]]
 
 
-def all_opened(pool: Any, report: Any) -> str:
-    """Wait for all actors: else the first might be done before the others are there."""
-    line = open_first(pool, report)
-    while pool._starting:
-        pool._join(pool._wait())
-    return line
+@pytest.fixture
+def replace_actor(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Put one of these classes into the place of the actor's; its folder, and the shards that it has scored."""
+    import ray
+
+    def replace(actor: type[Logged], together: int = 1) -> tuple[Path, Log]:
+        ray.cloudpickle.register_pickle_by_value(sys.modules[actor.__module__])
+        folder = tmp_path_factory.mktemp("actors")
+        monkeypatch.setattr(actor, "folder", folder, raising=False)
+        monkeypatch.setattr(actor, "together", together)
+        monkeypatch.setattr(job, "ShardScorer", actor)
+        return folder, lambda: [
+            tuple(line) for path in sorted(folder.glob("scored-*")) for line in read_lines(path)
+        ]
+
+    return replace
 
 
 def test_two_machines_give_the_output_of_one_process(
     run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     replace_actor: Any,
 ) -> None:  # fmt: skip
-    replace_actor(Traced)
-    hosts, kept = {}, []
-    join, finish, keep = job._Pool._join, job._Pool._finish, shards.Kept.keep
-
-    def joined(pool: Any, ready: Any, *rest: Any) -> None:
-        actor = pool._starting[ready]
-        hosts[id(actor)] = pool._ray.get(ready)[1]
-        join(pool, ready, *rest)
-
-    worked = set()
-
-    def finished(pool: Any, ready: Any) -> Any:
-        worked.add(hosts[id(pool._running[ready][1])])
-        return finish(pool, ready)
-
-    monkeypatch.setattr(job._Pool, "_join", joined)
-    monkeypatch.setattr(job._Pool, "_finish", finished)
-    monkeypatch.setattr(shards.Kept, "keep", lambda self, block: (kept.append(block), keep(self, block)))
+    _, log = replace_actor(Logged, together=4)
+    kept = []
+    keep = shards.ShardFolder.keep
+    monkeypatch.setattr(
+        shards.ShardFolder, "keep", lambda self, block: (kept.append(block), keep(self, block))
+    )
     messages: list[str] = []
-    monkeypatch.setattr(job._Pool, "open", all_opened)
-    summary = run(tmp_path / "o.jsonl", report_failure=messages.append)
+    summary = run(tmp_path / "o.jsonl", actors=4, report_failure=messages.append)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
-    assert len(worked) == 2
+    assert len({machine for machine, _ in log()}) == 2
     assert kept, "no shard was finished before its turn: the order was not tried"
     assert not (tmp_path / "o.jsonl.shards").exists()
     expected: list[str] = []
@@ -140,47 +153,33 @@ def test_options_and_threads_do_not_change_that(
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
 
 
-def test_killed_actors_cost_nothing(
-    run: Any, plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finish, buried, count = job._Pool._finish, [], [0]
-
-    def finish_and_kill(pool: Any, ready: Any) -> Any:
-        found = finish(pool, ready)
-        count[0] += 1
-        if count[0] in (2, 4):
-            kill_one("_Actor")
-        return found
-
-    bury = job._Pool._bury
-    monkeypatch.setattr(job._Pool, "_finish", finish_and_kill)
-    monkeypatch.setattr(job._Pool, "_bury", lambda *arguments: (buried.append(1), bury(*arguments)))
+def test_killed_actors_cost_nothing(run: Any, plain: bytes, tmp_path: Path, replace_actor: Any) -> None:
+    folder, _ = replace_actor(DiesOnce, together=2)
     run(tmp_path / "o.jsonl", actors=2)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
-    assert buried
+    assert len(list(folder.glob("died-*"))) == 2
 
 
 def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
     run: Any, replace_actor: Any, tmp_path: Path
 ) -> None:
-    replace_actor(Mortal)
+    replace_actor(DiesOfAText)
     pairs = [{"id": i, "reference": story(i), "generated": story(50 + i)} for i in range(12)]
     pairs[7]["generated"] = "A man may die of this."
     write_pairs(tmp_path / "p.jsonl", pairs)
     with pytest.raises(DeviceError, match="3 actors died of the pairs from line 7 to line 9"):
-        run(tmp_path / "o.jsonl", tmp_path / "p.jsonl", actors=1)
+        run(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == list(range(6))
 
 
 def test_machines_that_would_score_otherwise_are_refused(
-    run: Any, replace_actor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, replace_actor: Any, tmp_path: Path
 ) -> None:
-    replace_actor(OnOtherMachine)
-    monkeypatch.setattr(job._Pool, "open", all_opened)
+    replace_actor(OnOtherMachine, together=4)
     with pytest.raises(
         DeviceError, match=r"machine \w+ would score as vcs.*, another machine as vcs.*name a device"
     ):
-        run(tmp_path / "o.jsonl")
+        run(tmp_path / "o.jsonl", actors=4)
 
 
 @pytest.mark.parametrize("cut", [0, 4, 40])
@@ -189,7 +188,7 @@ def test_either_engine_goes_on_where_the_other_stopped(
 ) -> None:
     part = b"".join(plain.splitlines(keepends=True)[:cut]) + b'{"id": "torn'
     for output, go_on in (
-        (tmp_path / "a.jsonl", lambda path: run(path, resume=True, actors=1)),
+        (tmp_path / "a.jsonl", lambda path: run(path, resume=True)),
         (tmp_path / "b.jsonl", lambda path: score_here(scorer, source, path, Options(), resume=True, progress=False)),
     ):  # fmt: skip
         output.write_bytes(part)
@@ -209,28 +208,26 @@ def keep_some(output: Path, lines: list[bytes]) -> Path:
 
 
 def test_shards_that_were_finished_before_their_turn_are_not_scored_again(
-    run: Any, plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, plain: bytes, rows: list[dict[str, object]], tmp_path: Path, replace_actor: Any
 ) -> None:
+    _, log = replace_actor(Logged)
     output = tmp_path / "o.jsonl"
     folder = keep_some(output, plain.splitlines(keepends=True))
-    given: list[str] = []
-    give = job._Pool._give
-    monkeypatch.setattr(
-        job._Pool,
-        "_give",
-        lambda pool, shard: (given.extend(p.place for p in shard.pairs), give(pool, shard)),
-    )
     run(output, resume=True)
     assert output.read_bytes() == plain
-    done = {f"line {number}" for number in (4, 5, 6, 9, 10, 11)}
-    assert sorted(given) == sorted({f"line {number}" for number in range(1, 41)} - done)
+    scored = [generated for _, texts in log() for generated in texts]
+    assert sorted(scored) == sorted(
+        str(row["generated"]) for line, row in enumerate(rows, 1) if line not in (4, 5, 6, 9, 10, 11)
+    )
     assert not folder.exists()
 
 
 def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Path) -> None:
     output = tmp_path / "o.jsonl"
     folder = keep_some(output, plain.splitlines(keepends=True))
-    with pytest.raises(InputError, match=r"o\.jsonl\.shards: shards of an earlier run; go on with --resume"):
+    with pytest.raises(
+        InputError, match=r"o\.jsonl\.shards: shards of an earlier run; continue with --resume"
+    ):
         run(output)
     with pytest.raises(
         InputError, match=r"line-4\.jsonl line 1: its signature is .*chunk:1.* this run's is .*chunk:2"
@@ -259,13 +256,13 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     cluster: str, tiny_bundle: Path, scorer: Scorer, tmp_path: Path
 ) -> None:
     source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
-    texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(1000)]
+    texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(300)]
     write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
     score_here(scorer, source, whole, Options(), progress=False)
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--engine", "ray", "--address", cluster, "--actors", "2"]
     finished = kill_when_it_writes(command, output)
-    assert 0 < finished < 1000
+    assert 0 < finished < 300
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed"] == finished

@@ -190,7 +190,7 @@ def _score(
 def _read_pair(
     reference: Any, reference_len: int, generated: Any, generated_len: int
 ) -> tuple[str, str] | ValueError:
-    """The texts of a pair, or the error of the text that cannot be read."""
+    """Return the texts of a pair, or the error of the text that cannot be read."""
     try:
         return (
             memory.read_text(reference, reference_len, "reference"),

@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 def status_of(error: BaseException | None) -> Status:
-    """The status of an error."""
+    """Return the status of an error."""
     if isinstance(error, Refusal):
         return error.status
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.VCS_INTERNAL)
@@ -50,7 +50,7 @@ def failed(error: BaseException) -> Status:
 
 
 def last_message() -> str:
-    """The message of this thread's last error; "" if there was none."""
+    """Return the message of this thread's last error; "" if there was none."""
     message: str = getattr(_last, "message", "")
     return message
 

@@ -1,8 +1,8 @@
-/* The C side of libvcs_runtime: starts Python once, then hands every call to vcs_runtime.capi.
+/* The C side of libvcs_runtime: starts Python once, then passes every call to vcs_runtime.capi.
  *
- * cffi generates the `python_*` functions, which take the GIL, and a thread state that lasts as long as the
- * thread. BOUND_EXECUTABLE, BOUND_PACKAGES (a Python list of folders) and BOUND_NAME are defined by
- * vcs_runtime.capi.build. Pointers go to Python as numbers.
+ * cffi generates the `python_*` functions, which take the GIL, with a thread state that lasts as long as the
+ * thread. vcs_runtime.capi.build defines BOUND_EXECUTABLE, BOUND_PACKAGES (a Python list of folders) and
+ * BOUND_NAME. Pointers are passed to Python as integers.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,16 +34,16 @@ static void python_set_log(uintptr_t, uintptr_t);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 enum { NOT_YET, STARTED, FAILED };
-static atomic_int state = NOT_YET; /* atomic, as vcs_last_error does not wait for a start */
+static atomic_int state = NOT_YET; /* atomic, because vcs_last_error does not wait for the start */
 static char start_error[2048];
 
-/* Run in the interpreter before anything else. In one that the host started, packages of our environment come
- * last, and only if the host has none of its own. In our own, nothing may reach the host's standard streams. */
+/* Runs in the interpreter first. In an interpreter of the host, the packages of our environment come last, and
+ * only if the host lacks them. In our own interpreter, no output may reach the host's standard streams. */
 static const char bootstrap[] =
     "import sys\n"
     "if owned:\n"
     "    sys.stdout = sys.stderr = None\n"
-    "    import signal\n" /* its import changes the handling of SIGINT: it has to happen while we can undo it */
+    "    import signal\n" /* its import changes the handling of SIGINT, which start() restores afterwards */
     "try:\n"
     "    import _cffi_backend, vcs_runtime.capi\n"
     "except ModuleNotFoundError:\n"
@@ -54,7 +54,7 @@ static const char bootstrap[] =
     "        site.addsitedir(folder)\n"
     "    import _cffi_backend, vcs_runtime.capi\n"
     "if vcs_runtime.capi.VCS_ABI_VERSION != " QUOTED(VCS_ABI_VERSION) ":\n"
-    "    raise ImportError(f'vcs-runtime {vcs_runtime.__version__} has another ABI: build the library anew')\n"
+    "    raise ImportError(f'vcs-runtime {vcs_runtime.__version__} has another ABI: build the library again')\n"
     "if owned:\n"
     "    vcs_runtime.capi.log.redirect_streams()\n";
 
@@ -77,11 +77,11 @@ static void fail_with_exception(void) {
     Py_XDECREF(traceback);
 }
 
-/* Starts an interpreter that is bound to its environment, whatever the host's own environment variables say. */
+/* Starts an interpreter with its own environment, independent of the host's environment variables. */
 static int initialize(void) {
     PyPreConfig before;
     PyPreConfig_InitIsolatedConfig(&before);
-    before.utf8_mode = 1; /* the host's locale is left as it is */
+    before.utf8_mode = 1; /* the host's locale stays as it is */
     PyStatus status = Py_PreInitialize(&before);
     PyConfig config;
     PyConfig_InitIsolatedConfig(&config);
@@ -97,11 +97,11 @@ static int initialize(void) {
     return 1;
 }
 
-/* Extension modules expect to find Python's symbols; a host that opened us with RTLD_LOCAL hides them. */
+/* Extension modules need Python's symbols, which a host hides if it opens this library with RTLD_LOCAL. */
 static void show_symbols_of_python(void) {
-    Dl_info found;
-    if (dladdr((void *)Py_IsInitialized, &found) && found.dli_fname)
-        dlopen(found.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
+    Dl_info python;
+    if (dladdr((void *)Py_IsInitialized, &python) && python.dli_fname)
+        dlopen(python.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
 static int import_capi(int owned) {

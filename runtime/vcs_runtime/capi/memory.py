@@ -79,33 +79,33 @@ class Results:
 
 
 def address_of(pointer: Any) -> int:
-    """The address of a pointer, 0 for NULL. The object at the address must stay alive."""
+    """Return the address of a pointer, 0 for NULL. The object at the address must stay alive."""
     if type(pointer) is int:
         return pointer
     return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
 def required(pointer: Any, name: str) -> int:
-    """The address of a pointer that must not be NULL."""
+    """Return the address of a pointer that must not be NULL."""
     if not (address := address_of(pointer)):
         raise ValueError(f"{name} is NULL")
     return address
 
 
 def handle_at(out: Any) -> ctypes.c_void_p:
-    """The handle at `out`, set to NULL."""
+    """Return the handle at `out`, set to NULL."""
     handle = ctypes.c_void_p.from_address(required(out, "out"))
     handle.value = None
     return handle
 
 
 def read_string(pointer: Any, name: str) -> str:
-    """The NUL-terminated string at `pointer`: usually UTF-8, but a path may contain any bytes."""
+    """Return the NUL-terminated string at `pointer`: usually UTF-8, but a path may contain any bytes."""
     return os.fsdecode(ctypes.string_at(required(pointer, name)))
 
 
 def read_text(pointer: Any, length: int, name: str) -> str:
-    """The UTF-8 text of `length` bytes at `pointer`. Raises TextError for invalid UTF-8 or too many bytes."""
+    """Return the UTF-8 text of `length` bytes at `pointer`. Raises TextError if it is invalid or too long."""
     address = required(pointer, name)
     if not 0 <= length <= _MOST_BYTES:
         raise TextError(f"{name}: the text has {length:,} bytes, more than {_MOST_BYTES:,}")
@@ -116,7 +116,7 @@ def read_text(pointer: Any, length: int, name: str) -> str:
 
 
 def read_numbers(pointer: Any, count: int, name: str) -> list[int]:
-    """The `count` pointers or sizes at `pointer`, which may be NULL if `count` is 0."""
+    """Return the `count` pointers or sizes at `pointer`, which may be NULL if `count` is 0."""
     if count == 0:
         return []
     numbers: list[int] = np.asarray(_Memory(required(pointer, name), _SIZE, (count,))).tolist()
@@ -124,7 +124,7 @@ def read_numbers(pointer: Any, count: int, name: str) -> list[int]:
 
 
 def read_params(pointer: Any) -> vcs_params:
-    """The `vcs_params` at `pointer`. Raises ValueError for a wrong `struct_size` or `reserved`."""
+    """Return the `vcs_params` at `pointer`. Raises ValueError for a wrong `struct_size` or `reserved`."""
     address = required(pointer, "params")
     _check_size(address, ctypes.sizeof(vcs_params), "params")
     params = vcs_params.from_address(address)
@@ -134,7 +134,7 @@ def read_params(pointer: Any) -> vcs_params:
 
 
 def core_params(params: vcs_params) -> Params:
-    """The parameters of the alignment in a `vcs_params`."""
+    """Return the parameters of the alignment in a `vcs_params`."""
     return _core_params(params.lct, params.context_cutoff, params.context_window)
 
 
@@ -144,7 +144,7 @@ def _core_params(lct: float, context_cutoff: float, context_window: float) -> Pa
 
 
 def matrix_at(pointer: Any, kind: str, n_ref: int, n_gen: int) -> npt.NDArray[Any]:
-    """The matrix `(n_ref, n_gen)` of "f4" or "f8" at `pointer`, without a copy."""
+    """Return the matrix `(n_ref, n_gen)` of "f4" or "f8" at `pointer`, without a copy."""
     address = required(pointer, "similarity")
     for name, size in (("n_ref", n_ref), ("n_gen", n_gen)):
         if not 1 <= size <= _MOST_CHUNKS:

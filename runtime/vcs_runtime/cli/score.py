@@ -15,7 +15,7 @@ from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.run import score_file as score_here
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
 # docs/vcs.md, section 11; the result tables use chunk size 1 with LCT 0 and 1.
@@ -153,7 +153,8 @@ def score(
     else:
         job: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "report_failure": _say}
         if runner == "ray":
-            summary = _score_on_ray(address, pairs, output, options, actors=actors, **engine, **job)
+            config = ScorerConfig(**engine)
+            summary = _score_on_ray(address, pairs, output, config, options, actors=actors, **job)
         else:
             with open_scorer(engine) as scorer:
                 summary = score_here(scorer, pairs, output, options, **job)
@@ -166,22 +167,15 @@ def score(
 
 
 def _score_on_ray(
-    address: str | None, pairs: Path, output: Path | None, options: Options, **arguments: Any
+    address: str | None, pairs: Path, output: Path | None, config: ScorerConfig, options: Options, **job: Any
 ) -> Summary:
     from vcs_runtime.ray import connected, score_file
 
-    for name in ("bundle", "segmenter"):
-        # A folder is this one, wherever an actor runs; on other machines, the one at the same path.
-        if (folder := Path(arguments[name])).is_dir():
-            arguments[name] = str(folder.absolute())
-    if arguments["cache"]:
-        arguments["cache"] = arguments["cache"].absolute()
-    auto = arguments["device"] == "auto"
+    if config.device == "auto":
+        job["report_device"] = _say
     try:
         with connected(address):
-            return score_file(
-                pairs, output, options, report_engine=_say if auto else lambda message: None, **arguments
-            )
+            return score_file(pairs, output, config, options, **job)
     except InputError:
         raise
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Many machines, through Ray (extra `ray`): docs/scale.md.
+"""Scoring on many machines through Ray (extra `ray`; docs/scale.md).
 
-`ScoreBatch` is the actor; `score_dataset` maps a data set of Ray Data through a pool of them; `score_shards`
-writes what that gives; `score_file` is the engine of `vcs-runtime score --engine ray`. None of them holds any
-of the metric: each actor opens one `Scorer`.
+`ScoreBatch` is the actor. `score_dataset` maps a data set of Ray Data through a pool of actors, and
+`score_shards` also writes the scores. `score_file` does the work of `vcs-runtime score --runner ray`. This
+package computes no scores itself: each actor opens one `Scorer`.
 
 Inside this package `import ray` means Ray.
 """

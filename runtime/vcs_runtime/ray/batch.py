@@ -1,4 +1,4 @@
-"""The actor: a scorer in a process of Ray's."""
+"""`ScoreBatch`: a scorer in a Ray process."""
 
 from __future__ import annotations
 
@@ -6,79 +6,98 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.scoring.columns import Columns, pairs_of, to_columns
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 
 
 class ScoreBatch:
-    """Scores batches of pairs: for `Dataset.map_batches` with `batch_format="numpy"`, or as an actor.
+    """Scores batches of pairs, for `Dataset.map_batches` with `batch_format="numpy"`, or as an actor.
 
-    bundle     a folder that every machine has at this path, or "default"
-    options    how pairs are scored
-    threads    CPU threads of the model; default: the CPUs that Ray gave this actor
-    reference, generated  the columns that hold the texts
+    Parameters
+    ----------
+    config
+        How the scorer is opened, or a bundle's folder. Every machine must have the bundle at the same path.
+        `threads=None` means the CPUs that Ray has assigned to this actor.
+    options
+        How pairs are scored.
+    reference
+        Name of the column of references.
+    generated
+        Name of the column of generated texts.
 
-    `device`, `segmenter`, `gpu_mem_gb`, `cache` and `memory_mb` as for `Scorer.open`, which is called here: a
-    session cannot be sent to another process, so what travels are these arguments.
-    Raises BundleError, DeviceError, CacheError, ValueError.
+    Raises
+    ------
+    BundleError, DeviceError, CacheError, ValueError
+        As for `Scorer.open`.
     """
 
     def __init__(
         self,
-        bundle: str | os.PathLike[str] = "default",
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         options: Options = Options(),
         *,
-        device: str = "auto",
-        threads: int | None = None,
-        segmenter: str | os.PathLike[str] = "auto",
-        gpu_mem_gb: float | None = None,
-        cache: str | os.PathLike[str] | None = None,
-        memory_mb: int = 256,
         reference: str = "reference",
         generated: str = "generated",
     ) -> None:
-        self._scorer = Scorer.open(
-            bundle, device, threads=threads or _assigned_cpus(), segmenter=segmenter, gpu_mem_gb=gpu_mem_gb,
-            cache=cache, memory_mb=memory_mb,
-        )  # fmt: skip
+        config = ScorerConfig.of(config)
+        self._scorer = Scorer.from_config(replace(config, threads=config.threads or _assigned_cpus()))
         self._options = options
         self._texts = (reference, generated)
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
-        """The columns of `batch` and those of `columns.NAMES`: scores, counts, `error`, `signature`.
+        """Score a batch of columns.
 
-        A row that cannot be scored has an `error` (else "") and NaN. A fault of the machine is raised: a
-        broken GPU must not turn a data set into errors. Raises InputError for a batch without the texts.
+        A row that cannot be scored has NaN and an `error` (otherwise ""). A failure of the machine raises an
+        exception, so that a broken GPU does not turn a data set into errors.
+
+        Parameters
+        ----------
+        batch
+            Columns of equal length, which include the two columns of texts.
+
+        Returns
+        -------
+        dict of arrays
+            The columns of `batch` and of `scoring.columns.NAMES`: scores, counts, `error`, `signature`.
+
+        Raises
+        ------
+        InputError
+            A column of texts is missing.
         """
         return {**batch, **to_columns(self.score(self.pairs(batch)))}
 
     def pairs(self, batch: Mapping[str, npt.NDArray[Any]]) -> list[Pair]:
-        """The pairs of a batch. Raises InputError for one without the columns of texts."""
+        """Return the pairs of a batch. Raises InputError if a column of texts is missing."""
         for name in self._texts:
             if name not in batch:
                 raise InputError(f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})")
         return list(pairs_of(*(batch[name] for name in self._texts)))
 
     def score(self, pairs: Sequence[Pair]) -> list[Result]:
-        """Score pairs; one that cannot be has a Result with an `error`."""
+        """Score pairs. A pair that cannot be scored has a Result with an `error`."""
         return list(self._scorer.iter_scores(pairs, self._options))
 
     def about(self) -> tuple[str, str, str]:
-        """The signature of what this actor scores, its host, and how its device came about."""
-        embedder = self._scorer.embedder
-        line = self._scorer.signature_for(self._options)
-        return line, platform.node(), f"{embedder.device.engine} ({embedder.device.reason})"
+        """Return the signature of the scores, the name of the host, and the device with its reason."""
+        device = self._scorer.embedder.device
+        signature = self._scorer.signature_for(self._options)
+        return signature, platform.node(), f"{device.engine} ({device.reason})"
 
 
 def _assigned_cpus() -> int | None:
-    """What Ray gave this worker: more threads would take other actors' cores. None in no worker of Ray's."""
+    """Return the CPUs that Ray has assigned to this worker, None outside of a worker.
+
+    More threads would take the cores of other actors.
+    """
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
         return None

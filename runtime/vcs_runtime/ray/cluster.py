@@ -1,7 +1,7 @@
-"""The cluster: connecting to one or starting one, and refusing what it can never run.
+"""The Ray cluster: connecting to one or starting one, and checking that it can run a job.
 
-Ray waits for ever, without a word, for CPUs and GPUs that no machine has, and a pool of actors that takes
-every CPU leaves none for the task that reads. So a job is held against what the cluster has before it starts.
+Ray waits for ever, without a message, for CPUs and GPUs that no machine has. A pool of actors that takes
+every CPU leaves none for the task that reads. So a job is checked against the cluster before it starts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.util.extras import require
 
-# Read when Ray is imported. A cluster of one machine has nothing to say to others: with the first of these,
-# named after the systems where it is the default, Ray's servers listen on the loopback interface alone. A
-# token keeps the machine's other users out. And actors are as nice as this process, not 15 more as Ray has
-# it: on a machine with other work that would be a tenth of the speed.
+# Ray reads these settings when it is imported. With the first one, named after the systems where it is the
+# default, Ray's servers listen on the loopback interface alone. A token keeps other users of the machine out.
+# Actors get the niceness of this process; Ray's default of 15 more would cost nine tenths of the speed on a
+# machine with other work.
 _ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
 _TOKEN = "RAY_AUTH_TOKEN"
 _CONNECT_S = 10.0
@@ -29,7 +30,17 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True)
 class Needs:
-    """What a pool takes: `actors`, each with `cpus` CPUs (its threads) and `gpus` GPUs."""
+    """The resources of a pool of actors.
+
+    Attributes
+    ----------
+    actors
+        Number of actors.
+    cpus
+        CPUs, and threads of the model, of each actor.
+    gpus
+        GPUs of each actor.
+    """
 
     actors: int
     cpus: int = 1
@@ -37,14 +48,29 @@ class Needs:
 
     @classmethod
     def of(cls, device: str, actors: int | None = None, threads: int | None = None) -> Needs:
-        """What a pool on `device` takes of the cluster that Ray is connected to.
+        """Compute the resources of a pool in the cluster to which Ray is connected.
 
-        actors   default: as many as fit
-        threads  CPUs of an actor; default: 1
+        Parameters
+        ----------
+        device
+            Device of the models. Each actor has its own GPU if `device` names one, or if `device` is "auto"
+            and the cluster has GPUs.
+        actors
+            Number of actors. None: as many as fit the cluster.
+        threads
+            CPUs of an actor. None: 1.
 
-        An actor has a GPU of its own where `device` names one; with "auto", where the cluster has any.
-        Raises DeviceError, in a sentence, for what the cluster can never run. ValueError for a device
-        "cuda:1": Ray chooses the GPU, and an actor sees no other.
+        Returns
+        -------
+        Needs
+            The resources.
+
+        Raises
+        ------
+        DeviceError
+            The cluster can never run this pool.
+        ValueError
+            `device` is "cuda:1": Ray chooses the GPU, and an actor sees no other.
         """
         match = re.fullmatch(r"(\w+):(\d+)", device)
         if match and int(match[2]):
@@ -56,20 +82,20 @@ class Needs:
         return needs if actors else replace(needs, actors=needs._room(nodes))
 
     def check(self, actors: int | None = None) -> None:
-        """Raise DeviceError, in a sentence, unless the cluster can run `actors` (default: all) of these."""
-        wanted = self.actors if actors is None else actors
+        """Raise DeviceError unless the cluster can run `actors` of these actors (None: all)."""
+        count = self.actors if actors is None else actors
         nodes = _nodes()
         if self.gpus and not any(node.get("GPU", 0) >= self.gpus for node in nodes):
             raise DeviceError(f"no machine of the Ray cluster ({_offers(nodes)}) offers a GPU")
-        if (room := self._room(nodes)) < wanted:
+        if (room := self._room(nodes)) < count:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
-                f"actors: {wanted} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU left free for "
+                f"actors: {count} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU left free for "
                 f"reading, the Ray cluster ({_offers(nodes)}) has room for {room}, and would wait for ever"
             )
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:
-        """How many actors fit, each on one machine, with a CPU of the cluster to spare."""
+        """Return how many actors fit, each on one machine, with one CPU of the cluster left free."""
         fitting = sum(
             int(
                 min(
@@ -84,9 +110,9 @@ class Needs:
 
 
 def _nodes() -> list[Mapping[str, float]]:
-    """What each machine of the cluster offers, the one with the most CPUs first: Ray has no order."""
-    found = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
-    return sorted(found, key=lambda offer: -float(offer.get("CPU", 0)))
+    """Return the resources of each machine of the cluster, the one with the most CPUs first."""
+    offers = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
+    return sorted(offers, key=lambda offer: -float(offer.get("CPU", 0)))
 
 
 def _offers(nodes: list[Mapping[str, float]]) -> str:
@@ -98,18 +124,33 @@ def _offers(nodes: list[Mapping[str, float]]) -> str:
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """Be connected to a Ray cluster: that at `address`, or $RAY_ADDRESS, or a fresh one on this machine.
+    """Connect to a Ray cluster for a `with` block.
 
-    address  "auto" (the cluster that this machine belongs to) or "HOST:PORT"
+    A new cluster on this machine sends no usage statistics, has no dashboard, listens on the loopback
+    interface alone, requires a token, and ends with the block. These settings stay in the environment of the
+    process, which therefore should not use Ray for anything else.
 
-    A fresh one sends no usage statistics, has no dashboard, listens on the loopback interface alone, asks for
-    a token, and ends with the block. The process keeps these settings: one that does nothing else with Ray.
-    Raises DeviceError: no Ray, or no cluster there.
+    Parameters
+    ----------
+    address
+        "auto" (the cluster of this machine) or "HOST:PORT". None: $RAY_ADDRESS, or a new cluster.
+
+    Yields
+    ------
+    None
+        Ray is connected.
+
+    Raises
+    ------
+    DeviceError
+        There is no cluster at this address.
+    MissingExtraError
+        Ray is not installed.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if address.startswith("ray://"):
         raise DeviceError(
-            f"{address}: a Ray client is no part of the cluster: run this on one of its machines, with 'auto'"
+            f"{address}: a Ray client is not part of the cluster: use 'auto' on one of its machines"
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == "local":
@@ -118,7 +159,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     ray: Any = import_ray()
     try:
         if match := re.fullmatch(r"(.+):(\d+)", address):
-            # Ray itself would go on knocking for many minutes.
+            # Ray itself would retry for many minutes.
             socket.create_connection((match[1], int(match[2])), _CONNECT_S).close()
         ray.init(
             address=address, log_to_driver=False, logging_level="ERROR",
@@ -133,9 +174,5 @@ def connected(address: str | None = None) -> Iterator[None]:
 
 
 def import_ray() -> Any:
-    """Ray, or a DeviceError that says which extra brings it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise DeviceError(f"Ray cannot be imported ({error}): install `vcs-runtime[ray]`") from None
-    return ray
+    """Import Ray. Raises MissingExtraError."""
+    return require("ray", "ray", "scoring on Ray")

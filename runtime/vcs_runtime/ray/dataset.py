@@ -1,4 +1,4 @@
-"""Ray Data: a data set of pairs through a pool of scorers, and its scores as files."""
+"""Ray Data: a data set of pairs is scored by a pool of actors, and its scores are written as files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import write_shard
 from vcs_runtime.scoring.columns import Columns, to_columns
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import Options, ScorerConfig
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -29,45 +30,97 @@ if TYPE_CHECKING:
 
 def score_dataset(
     dataset: Dataset,
+    config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
     options: Options = Options(),
     *,
     actors: int | None = None,
-    threads: int | None = None,
-    device: str = "auto",
     batch_size: int = 64,
-    **engine: Any,
+    reference: str = "reference",
+    generated: str = "generated",
 ) -> Dataset:
-    """The data set with the columns of `ScoreBatch`, in the same order; lazy, as all of Ray Data.
+    """Score a data set lazily. Its order stays, and Ray Data replaces an actor that dies.
 
-    actors, threads, device  as for `score_file`;  batch_size  rows that an actor takes at a time
-    engine                   further arguments of `ScoreBatch`
+    Parameters
+    ----------
+    dataset
+        Pairs in two columns.
+    config
+        How each actor opens its scorer, as for `score_file`.
+    options
+        How pairs are scored.
+    actors
+        Number of actors. None: as many as fit the cluster.
+    batch_size
+        Rows that an actor scores together.
+    reference
+        Name of the column of references.
+    generated
+        Name of the column of generated texts.
 
-    Raises DeviceError for what the cluster can never run. An actor that dies is replaced by Ray Data.
+    Returns
+    -------
+    Dataset
+        The data set with the columns of `ScoreBatch`.
+
+    Raises
+    ------
+    DeviceError
+        The cluster can never run these actors.
     """
-    return _through(ScoreBatch, dataset, actors, threads, device, batch_size, {"options": options, **engine})
+    arguments = {"reference": reference, "generated": generated}
+    return _through_actors(ScoreBatch, dataset, config, options, actors, batch_size, arguments)
 
 
 def score_shards(
     dataset: Dataset,
     folder: str | os.PathLike[str],
+    config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
     options: Options = Options(),
     *,
     id: str = "id",
     actors: int | None = None,
-    threads: int | None = None,
-    device: str = "auto",
     batch_size: int = 1024,
-    **engine: Any,
+    reference: str = "reference",
+    generated: str = "generated",
 ) -> Summary:
-    """Score a data set; each actor writes what it has scored to `folder`, which all machines share.
+    """Score a data set into a folder that all machines share: each actor writes its own files.
 
-    id  the column, of strings or whole numbers, that tells rows apart
+    Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, which is there as a whole or not
+    at all. The files are in no order. Rows whose id is in a file are skipped, so that the same call continues
+    an interrupted run. These ids are in the memory of every actor.
 
-    A file a batch, of JSONL with the lines of `vcs-runtime score -o`; it is there as a whole or not at all.
-    Rows whose id is in one are passed over: after whatever stopped a run, the same call goes on. These ids
-    are in memory, once an actor. The files are in no order. Returns what all runs came to.
+    Parameters
+    ----------
+    dataset
+        Pairs in two columns, with an id in a third.
+    folder
+        The folder, which is created if necessary.
+    config
+        How each actor opens its scorer, as for `score_file`.
+    options
+        How pairs are scored.
+    id
+        Name of the column of unique strings or integers.
+    actors
+        Number of actors. None: as many as fit the cluster.
+    batch_size
+        Rows that an actor scores together.
+    reference
+        Name of the column of references.
+    generated
+        Name of the column of generated texts.
 
-    Else as for `score_dataset`. Raises InputError for files that were scored otherwise.
+    Returns
+    -------
+    Summary
+        The statistics of all rows, those of earlier runs included.
+
+    Raises
+    ------
+    InputError
+        The folder holds files with another signature.
+    DeviceError
+        The cluster can never run these actors.
     """
     folder = Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,21 +135,15 @@ def score_shards(
                 finished.add(record["id"])
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
-    shards = {
+    arguments = {
+        "reference": reference,
+        "generated": generated,
         "folder": folder,
         "id": id,
         "finished": import_ray().put(finished),
         "expected": summary.signature,
     }
-    scored = _through(
-        _WriteShard,
-        dataset,
-        actors,
-        threads,
-        device,
-        batch_size,
-        {"options": options, "shards": shards, **engine},
-    )
+    scored = _through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
         for row in range(len(batch["error"])):
             record = {name: batch[name][row] for name in (*Scores._fields, "segmenter")}
@@ -106,41 +153,44 @@ def score_shards(
     return summary
 
 
-class _WriteShard(ScoreBatch):
-    """Scores what is not finished, writes it, and gives back its scores alone."""
+class _ShardWriter(ScoreBatch):
+    """Scores the unfinished rows of a batch, writes them, and returns their scores without the texts."""
 
-    def __init__(self, *arguments: Any, shards: Mapping[str, Any], **engine: Any) -> None:
-        super().__init__(*arguments, **engine)
-        self._folder = shards["folder"]
-        self._id = shards["id"]
-        self._finished = import_ray().get(shards["finished"])
-        line, _, _ = self.about()
-        check_signature(self._folder, shards["expected"] or line, line)
+    def __init__(
+        self, *arguments: Any, folder: Path, id: str, finished: Any, expected: str, **columns: Any
+    ) -> None:
+        super().__init__(*arguments, **columns)
+        self._folder = folder
+        self._id = id
+        self._finished = import_ray().get(finished)
+        signature, _, _ = self.about()
+        check_signature(folder, expected or signature, signature)
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
         if self._id not in batch:
             raise InputError(f"no column {self._id!r} (there is {', '.join(map(repr, batch)) or 'nothing'})")
         ids = batch[self._id].tolist()
-        todo = [row for row, id in enumerate(ids) if id not in self._finished]
-        results = self.score(self.pairs({name: column[todo] for name, column in batch.items()}))
-        if todo:
-            # Named by what it holds: a batch that is scored again, its actor having died, is written again.
-            digest = hashlib.sha256(json.dumps([ids[row] for row in todo]).encode()).hexdigest()[:16]
+        rows = [row for row, id in enumerate(ids) if id not in self._finished]
+        results = self.score(self.pairs({name: column[rows] for name, column in batch.items()}))
+        if rows:
+            # The name depends on the ids, so that a batch which is scored again replaces its file.
+            digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[:16]
             write_shard(
                 self._folder / f"{digest}.jsonl",
-                ({"id": ids[row], **result.to_dict()} for row, result in zip(todo, results, strict=True)),
+                ({"id": ids[row], **result.to_dict()} for row, result in zip(rows, results, strict=True)),
             )
         return to_columns(results)
 
 
-def _through(
-    actor: type[ScoreBatch], dataset: Dataset, actors: int | None, threads: int | None, device: str,
-    batch_size: int, arguments: dict[str, Any],
+def _through_actors(
+    actor: type[ScoreBatch], dataset: Dataset, config: ScorerConfig | str | os.PathLike[str],
+    options: Options, actors: int | None, batch_size: int, arguments: dict[str, Any],
 ) -> Dataset:  # fmt: skip
     from ray.data import ActorPoolStrategy
 
-    needs = Needs.of(device, actors, threads)
-    dataset.context.execution_options.preserve_order = True  # else blocks come as they are finished
+    config = ScorerConfig.of(config).absolute()
+    needs = Needs.of(config.device, actors, config.threads)
+    dataset.context.execution_options.preserve_order = True  # otherwise the fastest blocks come first
     return dataset.map_batches(
         actor,
         batch_format="numpy",
@@ -148,5 +198,6 @@ def _through(
         compute=ActorPoolStrategy(size=needs.actors),
         num_cpus=needs.cpus,
         num_gpus=needs.gpus,
-        fn_constructor_kwargs={"device": device, "threads": needs.cpus, **arguments},
+        fn_constructor_args=(replace(config, threads=needs.cpus), options),
+        fn_constructor_kwargs=arguments,
     )

@@ -1,4 +1,4 @@
-"""Shards: JSONL files that are there as a whole or not at all, and what a stopped job left of them."""
+"""Shards of a job: JSONL files that are there as a whole or not at all, and the shards of a stopped job."""
 
 from __future__ import annotations
 
@@ -13,45 +13,76 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import check_signature, read_records
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.run import Block
+from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.util.atomic import write_whole
-
-# A shard is what a scorer takes at a time: its batches are then as full as in one process.
-_SHARD_CHARACTERS = 200_000
-_SHARD_PAIRS = 1024
 
 
 class Part(NamedTuple):
-    """Pairs to be scored together; or with `records`, scored by an earlier run."""
+    """Pairs that are scored together.
+
+    Attributes
+    ----------
+    pairs
+        The pairs, in the order of the input.
+    records
+        Their lines, if an earlier run has scored them.
+    """
 
     pairs: list[InputPair]
     records: list[dict[str, Any]] | None = None
 
 
-class Kept:
-    """The folder OUTPUT.shards: what was finished before its turn, by this run or one before.
+class ShardFolder:
+    """The folder OUTPUT.shards with the shards that were finished before their turn, also by an earlier run.
 
-    A file bears the place of its first pair and holds the lines that the output will have. In `with`: where
-    the block ends well, nothing is left of the folder. Without an output nothing is kept.
+    A file is named by the place of its first pair and holds the lines for the output. Used in `with`, the
+    folder is deleted when the block ends well.
+
+    Parameters
+    ----------
+    output
+        The output of the job. None: no shard is written.
+    signature
+        The signature of all lines.
+    resume
+        Use the shards of an earlier run.
+    overwrite
+        Delete the shards of an earlier run.
     """
 
-    def __init__(self, output: Path | None, line_signature: str, *, resume: bool, overwrite: bool) -> None:
+    def __init__(self, output: Path | None, signature: str, *, resume: bool, overwrite: bool) -> None:
         self._folder = output and output.with_name(output.name + ".shards")
-        self._signature = line_signature
+        self._signature = signature
         self._resume = resume
         self._overwrite = overwrite
 
     def cut(self, pairs: Iterator[InputPair]) -> Iterator[Part]:
-        """Cut the pairs to shards; those of an earlier run come back with their records.
+        """Cut the pairs into shards of the size of a scorer's blocks, so that batches are equally full.
 
-        To be asked for when the output is open, and so locked against other jobs. Raises InputError: shards
-        of an earlier run where this one does not resume, or of other options or another input.
+        The output must be open, which locks it against other jobs.
+
+        Parameters
+        ----------
+        pairs
+            The pairs in the order of the input.
+
+        Yields
+        ------
+        Part
+            The shards, in order. Those of an earlier run have their records.
+
+        Raises
+        ------
+        InputError
+            There are shards of an earlier run and `resume` is not set, or they have another signature or
+            belong to another input.
         """
         files = self._files()
         shard: list[InputPair] = []
         characters = 0
         for pair in pairs:
             file = files.get(pair.place)
-            if shard and (file or characters >= _SHARD_CHARACTERS or len(shard) >= _SHARD_PAIRS):
+            if shard and (file or characters >= BLOCK_CHARACTERS or len(shard) >= BLOCK_PAIRS):
                 yield Part(shard)
                 shard, characters = [], 0
             if file:
@@ -63,16 +94,17 @@ class Kept:
             yield Part(shard)
 
     def keep(self, block: Block) -> None:
+        """Write a shard that was finished before its turn."""
         if self._folder:
             self._folder.mkdir(exist_ok=True)
             write_shard(self._path(block[0][0].place), (record for _, record in block))
 
     def drop(self, block: Block) -> None:
-        """Forget what the output holds now."""
+        """Delete the file of a shard that is now in the output."""
         if self._folder:
             self._path(block[0][0].place).unlink(missing_ok=True)
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> ShardFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -91,7 +123,7 @@ class Kept:
         files = {path.stem.replace("-", " "): path for path in self._folder.glob("*.jsonl")}
         if files and not self._resume:
             raise InputError(
-                f"{self._folder}: shards of an earlier run; go on with --resume, or use --overwrite"
+                f"{self._folder}: shards of an earlier run; continue with --resume, or use --overwrite"
             )
         return files
 
@@ -110,20 +142,16 @@ class Kept:
 
 
 def write_shard(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON lines to `path`, synced, so that it is there as a whole or not at all.
-
-    Raises InputError naming the file.
-    """
+    """Write JSON lines whole or not at all. Raises InputError naming the file."""
     try:
-        # Under names of their own until then: two actors that were given the same pairs, one of them thought
-        # dead, must not write one file.
+        # The temporary name is unique: two actors may have the same pairs, if one was believed dead.
         write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def _size(texts: Any) -> int:
-    """Characters of a text or several, as far as it is one."""
+    """Characters of one text or several; 0 for anything else."""
     if isinstance(texts, str):
         return len(texts)
     return sum(map(_size, texts)) if isinstance(texts, list) else 0

@@ -109,14 +109,14 @@ class TextMetric:
             self._collect()
 
     def compute(self) -> dict[str, float]:
-        """The mean of every score by its name (NaN if nothing was scored), `count` and `unscorable`."""
+        """Return the mean of every score by name (NaN if there are none), `count` and `unscorable`."""
         state = self.state()
         count = state["count"]
         means = {name: float(total / count) if count else math.nan for name, total in state["sums"].items()}
         return {**means, "count": count, "unscorable": state["unscorable"]}
 
     def state(self) -> State:
-        """The sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
+        """Return the sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
         self._collect()
         return {**self._state, "sums": dict(self._state["sums"])}
 

@@ -120,6 +120,11 @@ class TrainingScorer:
 
         `memory_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
 
+        Parameters
+        ----------
+        references
+            References, each a text or several.
+
         Returns
         -------
         list of str
@@ -201,6 +206,8 @@ class TrainingScorer:
             The reference: a text, or several.
         extra_info
             Ignored.
+        **_others
+            Ignored: further arguments of verl.
 
         Returns
         -------
@@ -225,7 +232,7 @@ def _log_errors(results: Sequence[Result]) -> int:
 
 
 def _answer(completion: Any) -> Any:
-    """The text of a completion. Anything without a text is returned as it is, and the scorer refuses it."""
+    """Return the text of a completion. Anything without a text stays as it is for the scorer to refuse."""
     if isinstance(completion, str) or not isinstance(completion, Sequence):
         return completion
     answers = [m for m in completion if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"]
@@ -237,7 +244,7 @@ def _answer(completion: Any) -> Any:
 
 
 def _texts(reference: Any) -> Sequence[Any]:
-    """The texts of one reference or several. Anything else is left for the scorer to refuse."""
+    """Return the texts of one reference or several. Anything else is left for the scorer to refuse."""
     return [reference] if isinstance(reference, str) or not isinstance(reference, Sequence) else reference
 
 

@@ -97,7 +97,7 @@ class TritonPythonModel:
         return zip(*(self._texts(request, name) for name in INPUTS), strict=True)
 
     def _texts(self, request: Any, name: str) -> list[str]:
-        """The texts of an input `(items, 1)`. Invalid UTF-8 becomes surrogates, which the scorer refuses."""
+        """Return the texts of an input `(items, 1)`. Invalid UTF-8 becomes surrogates, which are refused."""
         values = self._pb_utils.get_input_tensor_by_name(request, name).as_numpy()
         return [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
 
@@ -109,7 +109,7 @@ class TritonPythonModel:
 
 
 def output_arrays(results: Sequence[Result]) -> dict[str, npt.NDArray[Any]]:
-    """The outputs of the model by name, each of shape `(len(results),)`: float64 scores, and bytes."""
+    """Return the outputs of the model by name, each of shape `(len(results),)`: float64 scores, and bytes."""
     columns = to_columns(results)
     texts = {name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS}
     return {

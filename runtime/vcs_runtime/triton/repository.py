@@ -156,7 +156,7 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
 
 
 def _config(deployment: Deployment, config: ScorerConfig) -> str:
-    """The text of `config.pbtxt`: Triton's ModelConfig as protobuf text."""
+    """Return the text of `config.pbtxt`: Triton's ModelConfig as protobuf text."""
     kind, index = split_device(config.device)
     # "auto" looks for a GPU in the server and reports its choice in the log and in every signature.
     gpu = f" gpus: [ {index} ]" if kind in ("cuda", "tensorrt") else ""
@@ -196,7 +196,7 @@ def _tensor(name: str, kind: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of protobuf text, which knows all escapes of JSON."""
+    """Return a string of protobuf text, which knows all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
