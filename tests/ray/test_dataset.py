@@ -164,7 +164,7 @@ def test_as_many_actors_as_fit_by_default(cluster: str) -> None:
         Needs.of("cuda:3")
 
 
-def test_a_gpu_for_each_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     machines = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}, {"CPU": 64.0}]
     nodes = [{"Alive": True, "Resources": machine} for machine in machines]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
