@@ -77,5 +77,5 @@ def api(request: pytest.FixtureRequest) -> object:
 
 @pytest.fixture(scope="session")
 def opened(api: object, tiny_bundle: Path, damaged: Path) -> Iterator[Host]:
-    with host(api, tiny_bundle, damaged) as made:
-        yield made
+    with host(api, tiny_bundle, damaged) as opened:
+        yield opened

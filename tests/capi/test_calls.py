@@ -168,9 +168,9 @@ def test_strings_are_cut_between_characters_and_always_ended(opened: Host) -> No
     for capacity in (1, start + 1, start + 2, start + 3, 100):
         buffer = ctypes.create_string_buffer(b"#" * 100, 101)
         assert opened.api.vcs_last_error(buffer, capacity) == len(full.encode())
-        kept = buffer.value.decode()  # a half character would not decode
-        assert full.startswith(kept)
-        assert len(kept.encode()) in (capacity - 1, capacity - 2, len(full.encode()))
+        part = buffer.value.decode()  # a half character would not decode
+        assert full.startswith(part)
+        assert len(part.encode()) in (capacity - 1, capacity - 2, len(full.encode()))
         assert buffer.raw[capacity:] == b"#" * (100 - capacity) + b"\0"
     untouched = ctypes.create_string_buffer(b"#")
     assert opened.api.vcs_last_error(untouched, 0) == len(full.encode())
@@ -208,13 +208,13 @@ def test_a_messages_thread_is_its_own(opened: Host) -> None:
 
 
 def test_messages_go_where_the_host_wants_them(opened: Host) -> None:
-    got: list[tuple[int, bytes, int | None]] = []
-    receive = vcs_log_fn(lambda level, message, user: got.append((level, message, user)))
+    messages: list[tuple[int, bytes, int | None]] = []
+    receive = vcs_log_fn(lambda level, message, user: messages.append((level, message, user)))
     opened.api.vcs_set_log(receive, 5)
     opened.api.vcs_model_close(opened.open())
     opened.api.vcs_set_log(vcs_log_fn(), None)
     opened.api.vcs_model_close(opened.open())
-    [(level, message, user)] = got
+    [(level, message, user)] = messages
     assert (level, user) == (20, 5)
     assert message.startswith(opened.bundle + b" is open on ort-cpu")
 
@@ -222,7 +222,7 @@ def test_messages_go_where_the_host_wants_them(opened: Host) -> None:
 def test_eight_threads_score_what_one_does(opened: Host) -> None:
     def score_all(seed: int) -> list[Scores]:
         scorer = opened.create(opened.model)
-        found = []
+        scores = []
         for i in range(200):
             reference, generated = (text.encode() for text in PAIRS[(i + seed) % len(PAIRS)])
             result = new_results(1)[0]
@@ -230,14 +230,14 @@ def test_eight_threads_score_what_one_does(opened: Host) -> None:
             assert (
                 opened.api.vcs_score(scorer, reference, lengths[0], generated, lengths[1], byref(result)) == 0
             )
-            found.append(scores_of(result))
+            scores.append(scores_of(result))
         opened.api.vcs_scorer_destroy(scorer)
-        return found
+        return scores
 
     alone = score_all(0)[: len(PAIRS)]
     with ThreadPoolExecutor(8) as pool:
-        for seed, found in enumerate(pool.map(score_all, range(8))):
-            assert found == [alone[(i + seed) % len(PAIRS)] for i in range(200)]
+        for seed, scores in enumerate(pool.map(score_all, range(8))):
+            assert scores == [alone[(i + seed) % len(PAIRS)] for i in range(200)]
 
 
 def test_a_model_that_is_closed_in_use_closes_after_the_call(tiny_bundle: Path) -> None:

@@ -48,12 +48,12 @@ def test_the_library_names_its_abi_and_the_python_it_starts(built: build.Built) 
 
 
 def test_the_structs_of_ctypes_are_those_of_c(probe: Run) -> None:
-    found = dict(line.rsplit(" ", 1) for line in probe("layout").splitlines())
+    layout = dict(line.rsplit(" ", 1) for line in probe("layout").splitlines())
     for kind in (vcs_params, vcs_result):
-        assert int(found.pop(kind.__name__)) == ctypes.sizeof(kind)
+        assert int(layout.pop(kind.__name__)) == ctypes.sizeof(kind)
         for name, *_ in kind._fields_[1:]:
-            assert int(found.pop(f"{kind.__name__}.{name}")) == getattr(kind, name).offset
-    assert not found
+            assert int(layout.pop(f"{kind.__name__}.{name}")) == getattr(kind, name).offset
+    assert not layout
 
 
 def test_every_status_is_that_of_the_header(built: build.Built) -> None:
@@ -73,9 +73,9 @@ def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path
     results = (vcs_result * (2 * len(PAIRS))).from_buffer_copy(raw)
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = [scorer.score(*pair) for pair in PAIRS]
-    for result, want in zip(results, expected * 2, strict=True):  # one by one, then in a batch
-        assert Scores(*(getattr(result, name) for name in Scores._fields)) == want.scores
-        assert (result.status, result.n_ref, result.n_gen) == (0, want.n_ref, want.n_gen)
+    for result, by_python in zip(results, expected * 2, strict=True):  # one by one, then in a batch
+        assert Scores(*(getattr(result, name) for name in Scores._fields)) == by_python.scores
+        assert (result.status, result.n_ref, result.n_gen) == (0, by_python.n_ref, by_python.n_gen)
 
 
 @pytest.mark.parametrize("standard", ["c11", "c++17"])
@@ -114,14 +114,14 @@ def test_every_misuse_has_the_same_status_in_c(
     compile_program: Compile, tiny_bundle: Path, damaged: Path
 ) -> None:
     printed = run(compile_program("misuse.c"), tiny_bundle, damaged)
-    found = {
+    outcomes = {
         name: (int(status), message)
         for name, status, message in (x.split("\t") for x in printed.splitlines())
     }
-    assert list(found) == list(CASES)
+    assert list(outcomes) == list(CASES)
     for name, (status, message, _) in CASES.items():
-        assert found[name][0] == status, name
-        assert message in found[name][1], name
+        assert outcomes[name][0] == status, name
+        assert message in outcomes[name][1], name
 
 
 @pytest.mark.parametrize(

@@ -29,24 +29,24 @@ def column(side: int) -> Any:
 
 def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> None:
     make = pickle.loads(pickle.dumps(partial(make_predict_fn, tiny_bundle)))  # how it gets to a worker
-    found = make()(column(0), column(1))
-    assert found.dtype == np.float64
-    assert np.array_equal(found, expected, equal_nan=True)
-    assert np.isnan(found[5])
+    scored = make()(column(0), column(1))
+    assert scored.dtype == np.float64
+    assert np.array_equal(scored, expected, equal_nan=True)
+    assert np.isnan(scored[5])
 
 
 def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
     names = ("vcs", "n_ref", "error", "signature")
     predict = make_predict_fn(ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names)
-    found = predict(np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object))
-    assert isinstance(found, dict)
-    assert tuple(found) == names
+    scored = predict(np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object))
+    assert isinstance(scored, dict)
+    assert tuple(scored) == names
     one = scorer.score(*TEXTS[0], chunk_size=2)
-    assert (found["vcs"][0], found["n_ref"][0], found["error"][0]) == (one.vcs, one.n_ref, "")
-    assert list(found["error"][1:]) == [
+    assert (scored["vcs"][0], scored["n_ref"][0], scored["error"][0]) == (one.vcs, one.n_ref, "")
+    assert list(scored["error"][1:]) == [
         "reference: must be a string, not NoneType", "generated: the text holds nothing but punctuation"
     ]  # fmt: skip
-    assert set(found["signature"]) == {one.signature}
+    assert set(scored["signature"]) == {one.signature}
 
 
 def test_a_column_that_is_none_is_refused(tiny_bundle: Path) -> None:

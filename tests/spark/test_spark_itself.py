@@ -40,13 +40,13 @@ def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: 
         both = predict_batch_udf(
             partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
         )
-        found = (
+        rows_scored = (
             frame.withColumn("vcs", vcs("reference", "generated"))
             .withColumn("both", both("reference", "generated")).orderBy("id").collect()
         )  # fmt: skip
     finally:
         spark.stop()
     # Spark has null where the function's column has NaN.
-    assert [row.vcs for row in found] == expected
-    assert [row.both.vcs for row in found] == expected
-    assert [row.id for row in found if row.both.error] == [5]
+    assert [row.vcs for row in rows_scored] == expected
+    assert [row.both.vcs for row in rows_scored] == expected
+    assert [row.id for row in rows_scored if row.both.error] == [5]

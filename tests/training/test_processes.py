@@ -31,8 +31,8 @@ def test_a_spawned_process_opens_its_own_session(config: ScorerConfig, scorer: S
     expected = scorer.score(TEXT, OTHER).vcs
     assert rewards.compute_score("clips", OTHER, TEXT) == expected
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        given = pool.map(rewards.compute_score, ["clips"] * 4, [OTHER] * 4, [TEXT] * 4)
-        assert list(given) == [expected] * 4
+        scores = pool.map(rewards.compute_score, ["clips"] * 4, [OTHER] * 4, [TEXT] * 4)
+        assert list(scores) == [expected] * 4
     assert len(pickle.dumps(rewards)) < 2000  # paths and options
 
 

@@ -104,10 +104,10 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = list(scorer.iter_scores(pairs, options))
     for name in SCORES:
-        given = np.concatenate([response.outputs[name] for response in responses])
-        assert given.dtype == np.float64
-        assert given.shape == (5, 1)
-        assert given[:, 0].tolist() == [getattr(result.scores, name) for result in expected]
+        scores = np.concatenate([response.outputs[name] for response in responses])
+        assert scores.dtype == np.float64
+        assert scores.shape == (5, 1)
+        assert scores[:, 0].tolist() == [getattr(result.scores, name) for result in expected]
     signatures = {value for response in responses for value in response.outputs["signature"][:, 0]}
     assert signatures == {expected[0].signature.encode()}
     assert {value for response in responses for value in response.outputs["error"][:, 0]} == {b""}

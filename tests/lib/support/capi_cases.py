@@ -99,8 +99,8 @@ class Host:
             "generated_lens": (ctypes.c_size_t * n)(*map(len, generated)),
         }
         results = new_results(n)
-        given = [None if name == without else array for name, array in arguments.items()]
-        status: int = self.api.vcs_score_batch(self.scorer, *given, n, results)
+        pointers = [None if name == without else array for name, array in arguments.items()]
+        status: int = self.api.vcs_score_batch(self.scorer, *pointers, n, results)
         return status, results
 
     def close(self) -> None:
@@ -133,9 +133,9 @@ def assert_says(result: Any, status: int) -> None:
 
 
 def _small(kind: Any) -> Any:
-    made = kind()
-    made.struct_size = ctypes.sizeof(kind) - 8
-    return byref(made)
+    struct = kind()
+    struct.struct_size = ctypes.sizeof(kind) - 8
+    return byref(struct)
 
 
 def _uneven(h: Host) -> int:
@@ -151,7 +151,7 @@ _OUT = ctypes.c_void_p()
 _GOOD = Status.VCS_OK
 _BAD = Status.VCS_INVALID_ARGUMENT
 
-#: By name: the status, what the message must hold, the call.
+#: The name of a case: its status, a part of its message, the call.
 CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
     "open: NULL bundle": (_BAD, "bundle is NULL", lambda h: h.try_open(None, b"cpu")),
     "open: NULL device": (_BAD, "device is NULL", lambda h: h.try_open(h.bundle, None)),

@@ -94,7 +94,7 @@ def serve(repository: Path, work: Path, *options: str) -> Iterator[Server]:
             [
                 root / "bin/tritonserver", f"--model-repository={repository}",
                 f"--backend-directory={backend.parent}",
-                *(f"--{what}-address=127.0.0.1" for what in ("http", "grpc", "metrics")),
+                *(f"--{protocol}-address=127.0.0.1" for protocol in ("http", "grpc", "metrics")),
                 f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", *options,
             ],
             env=_environment(root), stdout=output, stderr=output,
