@@ -38,7 +38,9 @@ def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> Non
 def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
     names = ("vcs", "n_ref", "error", "signature")
     predict = make_predict_fn(ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names)
-    scored = predict(np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object))
+    scored = predict(
+        np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object)
+    )
     assert isinstance(scored, dict)
     assert tuple(scored) == names
     one = scorer.score(*TEXTS[0], chunk_size=2)
