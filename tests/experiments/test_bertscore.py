@@ -89,11 +89,11 @@ def test_states_do_not_depend_on_the_texts_beside_and_the_bundle_stays_as_it_is(
 def test_of_several_references_the_best_counts_column_by_column(states: TokenStates) -> None:
     known = KnownMetrics(1, states)
     references = tuple(story(i) for i in range(4))
-    [found] = known.start([Job("1", references, story(9))])
-    single = list(known.start([Job("1", (reference,), story(9)) for reference in references]))
-    assert isinstance(found, dict)
+    scores = known.start(Job("1", references, story(9)))()
+    single = [known.start(Job("1", (reference,), story(9)))() for reference in references]
+    assert isinstance(scores, dict)
     for column in ("BERTScore-P", "BERTScore-R", "BERTScore-F1"):
-        assert found[column] == max(scores[column] for scores in single if isinstance(scores, dict))
+        assert scores[column] == max(own[column] for own in single if isinstance(own, dict))
     assert known.signature.endswith("|bertscore:last-layer")
 
 
@@ -103,9 +103,8 @@ def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tm
         checkpoint, tmp_path / "bundle", name="t", licence="CC0-1.0", source="x", long_text="error"
     )
     known = KnownMetrics(1, TokenStates(open_bundle(bundle), choose_device("cpu")))
-    first, second = known.start(
-        [Job("1", (story(1, 9),), story(2, 1)), Job("2", (story(1, 1),), story(2, 1))]
-    )
+    first = known.start(Job("1", (story(1, 9),), story(2, 1)))()
+    second = known.start(Job("2", (story(1, 1),), story(2, 1)))()
     assert isinstance(first, TextError)
     assert "longer than the model's" in str(first)
     assert isinstance(second, dict)

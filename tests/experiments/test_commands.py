@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
-from vcs_runtime.errors import DeviceError, InputError, MissingExtraError
-from vcs_runtime.experiments import corruptions, lexical
+from vcs_runtime.errors import InputError, MissingExtraError
+from vcs_runtime.experiments import corruptions
 from vcs_runtime.experiments.datasets import POSITIONS, SERIES
-from vcs_runtime.util.figures import require_matplotlib
 
 METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
            "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip
@@ -275,7 +275,7 @@ def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Score
     )
 
 
-def test_rank_orders_models_over_what_all_have(experiment: Any, tmp_path: Path) -> None:
+def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Path, tmp_path: Path) -> None:
     references = {str(i): story(i) for i in range(8)}
     write_json(tmp_path / "references.json", references)
     folder = tmp_path / "predictions"
@@ -301,6 +301,20 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tmp_path: Path) 
     assert rows[1]["VCS_LCT0"] == pytest.approx(half.mean())
     assert rows[1]["to the next"] == pytest.approx((half - noise).mean())
     assert rows[2]["to the next"] is None
+    generated = json.loads((folder / "Half.json").read_text())
+    pairs = [{"id": i, "reference": references[i], "generated": generated[i]} for i in common]
+    write_pairs(tmp_path / "half.jsonl", pairs)
+    command = [
+        "score",
+        str(tmp_path / "half.jsonl"),
+        "--bundle",
+        str(tiny_bundle),
+        "--device",
+        "cpu",
+        "--json",
+    ]
+    printed = json.loads(CliRunner().invoke(cli, command).stdout)["scores"]["vcs"]
+    assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [printed["mean"], *printed["ci95"]]
     [agreement] = [row for row in table(out, "agreement") if row["metric"] == "VCS_LCT0"]
     assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)  # of three pairs one is the other way round
     wrong = experiment("rank", *arguments, "--by", "nonsense", out=tmp_path / "o2")
@@ -340,12 +354,20 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: An
     }
 
 
-def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(DeviceError, match=r"vcs-runtime\[experiments\]"):
-        lexical.need("scipy")
-    with pytest.raises(MissingExtraError, match=r"vcs-runtime\[report\]"):
-        require_matplotlib()
+@pytest.mark.parametrize(
+    ("missing", "extra"),
+    [
+        ("scipy", "experiments"),
+        ("nltk", "experiments"),
+        ("onnx_ir", "experiments"),
+        ("matplotlib.figure", "report"),
+    ],
+)
+def test_missing_extras_are_named(
+    missing: str, extra: str, experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = comparison(tmp_path / "data")
+    monkeypatch.setitem(sys.modules, missing, None)
+    done = experiment("corruption", "--data", data, "--plots")
+    assert isinstance(done.exception, MissingExtraError)
+    assert f"vcs-runtime[{extra}]" in str(done.exception)

@@ -29,7 +29,7 @@ def test_scenes_come_in_the_order_of_their_numbers_with_what_is_valid(tmp_path: 
     assert [case.name for case in cases[:4]] == CASES
     assert [case.valid for case in cases[:4]] == [True, False, False, False]
     assert cases[0].id == f"0/{CASES[0]}"
-    assert problems.found == []
+    assert problems.messages == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_p
     problems = Problems()
     cases = datasets.read_cases(tmp_path, problems)
     assert [case.series for case in cases] == [None] * 4 + [("addition", "end", 1)]
-    assert "iteration 'x' is no whole number" in problems.found[0]
+    assert "iteration 'x' is no whole number" in problems.messages[0]
 
 
 def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> No
     problems = Problems(heard.append)
     cases = datasets.read_cases(tmp_path, problems)
     assert [case.scene for case in cases] == ["0"] * 3 + ["4"] * 4
-    assert heard == problems.found
+    assert heard == problems.messages
     for message, parts in zip(
-        problems.found,
+        problems.messages,
         [
             ("scene 0", CASES[1], "description: the text is empty"),
             ("scene 1", "ground_truth: the text is empty"),
@@ -128,7 +128,7 @@ def test_published_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> No
     (tmp_path / "2.csv").write_text("x,y\n1,2\n")
     problems = Problems()
     assert datasets.read_published(tmp_path, problems) == {"1/a": {"BLEU-1": 0.5}}
-    assert [message.split(": ")[0].removeprefix(f"{tmp_path}/") for message in problems.found] == [
+    assert [message.split(": ")[0].removeprefix(f"{tmp_path}/") for message in problems.messages] == [
         "1.csv, BLEU-1, b", "1.csv, BLEU-1, c", "2.csv",
     ]  # fmt: skip
 
@@ -154,8 +154,8 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
     problems = Problems()
     found = datasets.read_authors(tmp_path / "authors.json", problems)
     assert {scene: list(by) for scene, by in found.items()} == {"1": ["A1", "A2", "A3"], "2": ["A1", "A2"]}
-    assert "scene 2: missing author A3: left out" in problems.found
-    assert any(message.startswith("scene 3: A1: the text is empty") for message in problems.found)
+    assert "scene 2: missing author A3: left out" in problems.messages
+    assert any(message.startswith("scene 3: A1: the text is empty") for message in problems.messages)
     write_json(tmp_path / "authors.json", {"1": "text"})
     with pytest.raises(InputError, match="unknown layout"):
         datasets.read_authors(tmp_path / "authors.json", Problems())
@@ -175,8 +175,8 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
         ("v1", ["r1", "r2"], ["a"], [[1.0, 2.0, 3.0]]),
         ("v3", ["r"], ["a"], [[1.0, 2.0, 3.0]]),
     ]
-    assert len(problems.found) == 5
-    assert "ratings [1, nan, 3] of candidate 0" in problems.found[0]
+    assert len(problems.messages) == 5
+    assert "ratings [1, nan, 3] of candidate 0" in problems.messages[0]
     path.write_text('{"id": 1}\n')
     with pytest.raises(InputError, match="line 1: unknown layout"):
         datasets.read_vatex(path, Problems())
@@ -197,7 +197,7 @@ def test_descriptions_come_as_object_list_or_lines(tmp_path: Path) -> None:
     )
     problems = Problems()
     assert datasets.read_descriptions(tmp_path / "bad.jsonl", problems) == {"2": "b"}
-    assert len(problems.found) == 2
+    assert len(problems.messages) == 2
     (tmp_path / "bad.jsonl").write_text('{"id": 1, "text": "a"}\n{oops\n')
     with pytest.raises(InputError, match=r"bad\.jsonl line 2: not JSON"):
         datasets.read_descriptions(tmp_path / "bad.jsonl", Problems())

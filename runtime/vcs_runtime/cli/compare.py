@@ -11,8 +11,9 @@ import rich.table
 from vcs_runtime.cli.tables import console
 from vcs_runtime.experiments.compare import Comparison
 from vcs_runtime.experiments.compare import compare as compare_files
-from vcs_runtime.experiments.lexical import need
-from vcs_runtime.experiments.statistics import RESAMPLES, SEED
+from vcs_runtime.experiments.statistics import RESAMPLES
+from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.util.extras import require
 
 _FILE = click.Path(path_type=Path)
 
@@ -36,7 +37,7 @@ def compare(
 
     Needs `vcs-runtime[experiments]`. Files that were scored differently are refused unless --force is given.
     """
-    need("scipy")
+    require("scipy", "experiments", "compare")
     try:
         found = compare_files(a, b, score=score, moved=moved, force=force, resamples=resamples, seed=seed)
     except ValueError as error:

@@ -21,13 +21,14 @@ from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
 from vcs_runtime.experiments.bertscore import TokenStates
-from vcs_runtime.experiments.lexical import need
 from vcs_runtime.experiments.results import Results, shown
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
-from vcs_runtime.experiments.statistics import RESAMPLES, SEED
+from vcs_runtime.experiments.statistics import RESAMPLES
+from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.segmenter import Segmenter
+from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
@@ -186,7 +187,7 @@ def parameters(
 
     Vectors are kept in --cache [default: vectors/ in --out]; started again, it goes on from there.
     """
-    need("scipy")
+    require("scipy", "experiments", "this experiment")
     problems = _problems()
     cases, published = _read(data, problems)
     engine["cache"] = engine["cache"] or out / "vectors"
@@ -225,7 +226,7 @@ def make_corruptions(source: Path, seed: int, out: Path, bundle: str, segmenter:
         count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, out, problems,
                                  seed=seed, advance=advance)  # fmt: skip
     click.echo(f"{count} scenes in {out}")
-    _exit(problems.found)
+    _exit(problems.messages)
 
 
 def _read(data: Path, problems: datasets.Problems) -> tuple[list[datasets.Case], dict[str, dict[str, float]]]:
@@ -251,7 +252,7 @@ def _metrics(
 @contextmanager
 def _engine(run: dict[str, Any]) -> Iterator[tuple[Scorer, KnownMetrics, Output]]:
     """What `_scored` gave a command, opened: the scorer, the known metrics, and where the results go."""
-    need("scipy")
+    require("scipy", "experiments", "this experiment")
     engine = engine_of(run)
     engine["bundle"] = bundle = open_bundle(engine["bundle"])
     workers = run["workers"] or thread_count()

@@ -1,4 +1,4 @@
-"""Our scores against the published ones of the same pairs."""
+"""Our scores compared with the published ones of the same pairs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,37 @@ import numpy as np
 
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.results import Cell, Table
-from vcs_runtime.experiments.scoring import Metrics
-
-Found = Mapping[str, Mapping[str, float]]
+from vcs_runtime.experiments.scoring import Metrics, ScoresById
 
 
 def agreement(
-    groups: Mapping[str, str], found: Found, published: Found, metrics: Metrics, group: str
+    groups: Mapping[str, str], scores: ScoresById, published: ScoresById, metrics: Metrics, group: str
 ) -> list[Table]:
-    """Two tables, of the metrics that both have: pair by pair, and the means by group.
+    """Compare our scores with published ones, over the metrics that both have.
 
-    groups  the group (a kind of rewrite, two authors) of each id in `found`; `group` is what they are called
+    Parameters
+    ----------
+    groups
+        The group of each id in `scores`: a kind of rewrite, or two authors.
+    scores
+        Our scores, by id.
+    published
+        The published scores, by id.
+    metrics
+        The metrics of our scores.
+    group
+        What a group is called, as the name of a column.
+
+    Returns
+    -------
+    list of Table
+        Two tables: pair by pair, and means by group.
     """
     rows: list[tuple[Cell, ...]] = []
-    common = [metric for metric in metrics.columns if any(metric in scores for scores in published.values())]
+    common = [metric for metric in metrics.columns if any(metric in own for own in published.values())]
     ids = {metric: [i for i in groups if metric in published.get(i, ())] for metric in common}
     for metric in common:
-        ours, theirs = (np.array([source[i][metric] for i in ids[metric]]) for source in (found, published))
+        ours, theirs = (np.array([source[i][metric] for i in ids[metric]]) for source in (scores, published))
         # Python's `round` is exact; NumPy's multiplies first.
         rounded = np.array([round(value, 3) for value in ours.tolist()])
         off = float(np.abs(rounded - theirs).max()) if len(ours) else float("nan")
@@ -37,7 +51,7 @@ def agreement(
         row: list[Cell] = [name]
         for metric in common:
             chosen = [i for i in ids[metric] if groups[i] == name]
-            for source in (found, published):
+            for source in (scores, published):
                 row.append(float(np.mean([source[i][metric] for i in chosen])) if chosen else None)
         rows.append(tuple(row))
     names = (group, *(part for metric in common for part in (metric, f"{metric} published")))

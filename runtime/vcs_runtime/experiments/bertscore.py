@@ -1,9 +1,8 @@
-"""BERTScore by the encoder of a bundle: tokens in context, each matched with the most similar one across.
+"""BERTScore by the encoder of a bundle: each token in context is matched with the most similar one.
 
 Zhang et al. 2020 (https://arxiv.org/abs/1904.09675), section 3: greedy matching by cosine, of the last
-layer's states, without idf weights and without rescaling. As in the authors' package, the tokens that a
-tokenizer puts around a text can be matched, but have no weight. What is longer than the model's window is
-read in windows.
+layer's states, without idf weights and without rescaling. As in the authors' package, special tokens can be
+matched, but have no weight. A text that is longer than the model's window is read in windows.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.experiments.lexical import need
 from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
 from vcs_runtime.inference.device import (
     Device,
@@ -26,6 +24,7 @@ from vcs_runtime.inference.device import (
     run_session,
 )
 from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer
+from vcs_runtime.util.extras import require
 from vcs_runtime.util.lru import Recent
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
@@ -33,21 +32,43 @@ _MEMORY_BYTES = 64 << 20
 
 
 class States(NamedTuple):
-    """A text's tokens: unit vectors `(tokens, width)` float32, and which of them count `(tokens,)` bool."""
+    """The tokens of a text.
+
+    Attributes
+    ----------
+    vectors
+        Float32 `(tokens, width)`, of unit length.
+    counted
+        Bool `(tokens,)`, whether a token counts; special tokens do not.
+    """
 
     vectors: npt.NDArray[np.float32]
     counted: npt.NDArray[np.bool_]
 
 
 class TokenStates:
-    """The last layer of a bundle's encoder, token by token; a text that comes again is not run again.
+    """The last layer's states of a bundle's encoder, for each token.
 
-    A session of its own, on the bundle's graph with one output more: the input of the pooling.
+    The bundle's graph runs in a session of its own, with one output more: the input of the pooling. States of
+    recent texts are remembered.
+
+    Parameters
+    ----------
+    bundle
+        The bundle.
+    device
+        Where the model runs.
+    threads
+        Number of threads on a CPU; None for all cores.
+
+    Raises
+    ------
+    BundleError
+        The graph does not show the states of single tokens.
     """
 
     def __init__(self, bundle: Bundle, device: Device, threads: int | None = None) -> None:
-        """Raises BundleError where the bundle's graph has no states of single tokens to show."""
-        need("onnx_ir")
+        require("onnx_ir", "experiments", "this experiment")
         spec = bundle.manifest.embedder
         if spec is None or spec.layout != "padded":
             raise _nothing_to_show(bundle)
@@ -55,28 +76,28 @@ class TokenStates:
         name, graph = _with_states(bundle, model)
         self._device = cuda_of(device) if device.engines else device
         self._session = open_session(model, self._device, threads, half=spec.precision == "fp16", graph=graph)
-        [found] = [output for output in self._session.get_outputs() if output.name == name]
-        if len(found.shape) != 3:
+        [states] = [output for output in self._session.get_outputs() if output.name == name]
+        if len(states.shape) != 3:
             raise _nothing_to_show(bundle)
         self._output = [name]
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(spec.tokenizer)), spec)
-        self._frame = [token for part in self._tokenizer.frame for token in part]
+        self._special = [token for part in self._tokenizer.frame for token in part]
         self._limit = spec.max_tokens
-        self._kept: Recent[States] = Recent(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
+        self._recent: Recent[States] = Recent(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, States]:
-        """The states of each text. Raises TextError for one that the bundle refuses."""
-        found: dict[str, States] = {}
+        """Return the states of each text. Raises TextError for a text that the bundle refuses."""
+        known: dict[str, States] = {}
         missing: list[str] = []
         for text in dict.fromkeys(texts):
-            if (kept := self._kept.get(text)) is not None:
-                found[text] = kept
+            if (recent := self._recent.get(text)) is not None:
+                known[text] = recent
             else:
                 missing.append(text)
         for text, states in zip(missing, self._run(missing), strict=True):
-            found[text] = states
-            self._kept.put(text, states)
-        return found
+            known[text] = states
+            self._recent.put(text, states)
+        return known
 
     def _run(self, texts: list[str]) -> list[States]:
         sequences = self._tokenizer.sequences(texts, "", self._limit)
@@ -85,22 +106,22 @@ class TokenStates:
         for batch in batches(sequences.ids, budget, mixed=self._device.is_gpu):
             [states] = run_session(self._session, self._output, batch.inputs)
             for row, vectors in zip(batch.rows, states, strict=True):
-                found = vectors[: len(sequences.ids[row])].astype(np.float32)
-                windows[row] = found / np.linalg.norm(found, axis=1, keepdims=True)
+                own = vectors[: len(sequences.ids[row])].astype(np.float32)
+                windows[row] = own / np.linalg.norm(own, axis=1, keepdims=True)
         parts: list[list[int]] = [[] for _ in texts]
         for row, owner in enumerate(sequences.owners):
             parts[owner].append(row)
         return [
             States(
                 np.concatenate([windows[row] for row in rows]),
-                ~np.isin(np.concatenate([sequences.ids[row] for row in rows]), self._frame),
+                ~np.isin(np.concatenate([sequences.ids[row] for row in rows]), self._special),
             )
             for rows in parts
         ]
 
 
 def bertscore(reference: States, generated: States) -> dict[str, float]:
-    """Precision, recall and F1 by column; 0 where a text has no token that counts."""
+    """Compute precision, recall and F1, by column; 0 if no token of a text counts."""
     similarity = generated.vectors @ reference.vectors.T
     if not (generated.counted.any() and reference.counted.any()):
         return dict.fromkeys(COLUMNS, 0.0)
@@ -113,10 +134,8 @@ def bertscore(reference: States, generated: States) -> dict[str, float]:
 
 
 def _with_states(bundle: Bundle, model: Path) -> tuple[str, bytes]:
-    """The graph with its last layer's states as one more output, and that output's name.
-
-    What the last normalisation of layers gives is what the pooling takes, in every encoder that has one.
-    """
+    """Name of the output for the last layer's states, and the graph with it."""
+    # In every encoder that normalises its layers, the pooling takes the output of the last normalisation.
     import onnx_ir as ir
 
     opened = ir.load(model)

@@ -1,4 +1,4 @@
-"""Two score files over the same pairs: what the difference is, and whether it is one."""
+"""Compares two score files of the same pairs, and tests whether the difference is chance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,33 @@ import numpy as np
 
 from vcs_numba import Scores
 from vcs_runtime.errors import InputError, unknown_choice
-from vcs_runtime.experiments.statistics import RESAMPLES, SEED, Difference, paired_difference
+from vcs_runtime.experiments.statistics import RESAMPLES, Difference, paired_difference
+from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import read_scores
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`difference` is B minus A. `moved`: the pairs that moved most, `(id, a, b)`, the largest move first.
+    """A comparison of two score files, A and B.
 
-    left_out  ids that one of the files lacks, or could not score
+    Attributes
+    ----------
+    score
+        The score that was compared.
+    pairs
+        Number of pairs that both files have scored.
+    mean_a, mean_b
+        The means over these pairs.
+    difference
+        B minus A.
+    moved
+        The pairs that differ most, as `(id, a, b)`, the largest difference first.
+    left_out
+        Ids that one of the files lacks, or could not score.
+    signatures
+        The signatures of both files.
+    resamples, seed
+        Of the tests.
     """
 
     score: str
@@ -33,7 +51,7 @@ class Comparison:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines; what is undefined (of one pair) is null."""
+        """Return the comparison as a JSON object; numbers that are undefined for a single pair are null."""
         d = self.difference
         numbers = {"difference": d.mean, "ci95": [d.low, d.high], "p_bootstrap": d.p_bootstrap,
                    "p_permutation": d.p_permutation}  # fmt: skip
@@ -50,17 +68,42 @@ def compare(
     a: Path, b: Path, *, score: str = "vcs", moved: int = 10, force: bool = False,
     resamples: int = RESAMPLES, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
-    """Compare two outputs of `vcs-runtime score` by `score`, over the ids that both have scored.
+    """Compare two outputs of `vcs-runtime score`, over the ids that both have scored.
 
-    Raises InputError: unreadable files, an id that is there twice, no common id, other signatures (these
-    unless `force`).
+    Parameters
+    ----------
+    a, b
+        The score files.
+    score
+        The score to compare: a field of `vcs_numba.Scores`.
+    moved
+        How many of the pairs that differ most are listed.
+    force
+        Compare files of different signatures.
+    resamples
+        Number of resamples of the tests.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Comparison
+        The difference, B minus A.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, has an id twice, or has another signature; or no id is common.
+    ValueError
+        There is no such score.
     """
     if score not in Scores._fields:
         raise unknown_choice("score", score, Scores._fields)
-    (left, line_a, bad_a), (right, line_b, bad_b) = _read(a, score), _read(b, score)
-    if line_a != line_b and not force:
+    (left, signature_a, bad_a), (right, signature_b, bad_b) = _read(a, score), _read(b, score)
+    if signature_a != signature_b and not force:
         raise InputError(
-            f"{a} and {b} were scored differently: {line_a} and {line_b}; --force compares them anyhow"
+            f"{a} and {b} were scored differently: {signature_a} and {signature_b}; "
+            "--force compares them all the same"
         )
     common = [name for name in left if name in right]
     if not common:
@@ -72,7 +115,8 @@ def compare(
         score, len(common), float(first.mean()), float(second.mean()),
         paired_difference(second, first, resamples=resamples, seed=seed),
         [(common[i], float(first[i]), float(second[i])) for i in order],
-        [name for name in rest if name not in left or name not in right], (line_a, line_b), resamples, seed,
+        [name for name in rest if name not in left or name not in right], (signature_a, signature_b),
+        resamples, seed,
     )  # fmt: skip
 
 

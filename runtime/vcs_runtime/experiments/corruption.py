@@ -1,4 +1,4 @@
-"""Does a metric tell valid rewrites of a description from corrupted ones? (papers, Table 1)"""
+"""Measures how well a metric separates valid rewrites from corrupted ones (papers, Table 1)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.agreement import Found, agreement
+from vcs_runtime.experiments.agreement import agreement
 from vcs_runtime.experiments.datasets import TABLE_1_INVALID, Case, Problems
 from vcs_runtime.experiments.plots import plot_all
 from vcs_runtime.experiments.results import Cell, Results, Table, means_table
 from vcs_runtime.experiments.running import Output, run_jobs
-from vcs_runtime.experiments.scoring import Job, Metrics
+from vcs_runtime.experiments.scoring import Job, Metrics, ScoresById
 
 
 def run(
     cases: Sequence[Case],
-    published: Found,
+    published: ScoresById,
     metrics: Metrics,
     out: Output,
     problems: Problems,
@@ -25,14 +25,33 @@ def run(
     threshold: float = 0.5,
     plots: str | None = None,
 ) -> Results:
-    """Score every case, and write pairs.csv, the tables and results.json into `out`.
+    """Score every case, and write the results.
 
-    threshold  a score from here on says "valid"
-    plots      a column of `metrics`, of which plots are drawn into `out`; None: no plots
+    Parameters
+    ----------
+    cases
+        The rewrites.
+    published
+        Published scores, by "SCENE/CASE".
+    metrics
+        What scores the texts.
+    out
+        Where the results go.
+    problems
+        Learns of each case that cannot be scored or compared.
+    threshold
+        A score from here on says that a text is valid.
+    plots
+        The column that plots are drawn of; None draws none.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
     """
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
-    found = run_jobs(jobs, metrics, out, problems)
-    scored = [case for case in cases if case.id in found]
+    scores = run_jobs(jobs, metrics, out, problems)
+    scored = [case for case in cases if case.id in scores]
     for name in sorted(published.keys() - {case.id for case in cases}):
         problems.add(f"{name}: published, but there is no such text here")
     for name in sorted(
@@ -40,53 +59,72 @@ def run(
     ):
         problems.add(f"{name}: no published score")
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
-    results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.found)
-    results.tables += tables(scored, found, published, metrics, threshold)
+    results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
+    results.tables += tables(scored, scores, published, metrics, threshold)
     results.write(out.folder)
     if plots:
-        plot_all(scored, found, published, plots, out.folder)
+        plot_all(scored, scores, published, plots, out.folder)
     return results
 
 
 def tables(
-    cases: Sequence[Case], found: Found, published: Found, metrics: Metrics, threshold: float = 0.5
+    cases: Sequence[Case], scores: ScoresById, published: ScoresById, metrics: Metrics, threshold: float = 0.5
 ) -> list[Table]:
-    """The experiment's tables, of the cases that have scores."""
+    """Make the tables of the experiment, from the cases that have scores.
+
+    Parameters
+    ----------
+    cases
+        The cases.
+    scores
+        Their scores, by id.
+    published
+        Published scores, by id.
+    metrics
+        The metrics of the scores.
+    threshold
+        A score from here on says that a text is valid.
+
+    Returns
+    -------
+    list of Table
+        Means by case and by level, the classification, and the agreement with the published scores.
+    """
     single = [case for case in cases if not case.series]
     series = [(case.series, case) for case in cases if case.series]
-    kept = []
+    listed = []
     if single:
         groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
         for case in single:
-            groups.setdefault((case.name, _word(case.valid)), []).append(found[case.id])
-        kept.append(
+            groups.setdefault((case.name, _word(case.valid)), []).append(scores[case.id])
+        listed.append(
             means_table("cases", "Mean and standard deviation by case", groups, ("case", "valid"), metrics)
         )
-        kept.append(_classification(single, found, metrics, threshold))
+        listed.append(_classification(single, scores, metrics, threshold))
     if series:
         groups = {}
         for place, case in series:
-            groups.setdefault(place, []).append(found[case.id])
+            groups.setdefault(place, []).append(scores[case.id])
         keys = ("kind", "position", "level")
-        kept.append(
+        listed.append(
             means_table(
                 "series", "Graded series: mean and standard deviation by level", groups, keys, metrics
             )
         )
     if published:
-        kept += agreement({case.id: case.name for case in single}, found, published, metrics, "case")
-    return kept
+        listed += agreement({case.id: case.name for case in single}, scores, published, metrics, "case")
+    return listed
 
 
-def _classification(cases: Sequence[Case], found: Found, metrics: Metrics, threshold: float) -> Table:
-    said = [case for case in cases if case.valid is not None]
-    table_1 = [case for case in said if case.valid or case.name in TABLE_1_INVALID]
+def _classification(cases: Sequence[Case], scores: ScoresById, metrics: Metrics, threshold: float) -> Table:
+    labelled = [case for case in cases if case.valid is not None]
+    table_1 = [case for case in labelled if case.valid or case.name in TABLE_1_INVALID]
     rows: list[tuple[Cell, ...]] = []
     columns: tuple[str, ...] = ()
-    for which, chosen in (("all", said), ("of Table 1", table_1)):
+    for which, chosen in (("all", labelled), ("of Table 1", table_1)):
         valid = np.array([case.valid is True for case in chosen], np.bool_)
         for metric in metrics.columns if len(chosen) else ():
-            values = np.array([found[case.id][metric] for case in chosen])
+            values = np.array([scores[case.id][metric] for case in chosen])
             measures = statistics.classification(values, valid, threshold)
             columns = ("cases", "metric", *measures)
             rows.append((which, metric, *measures.values()))

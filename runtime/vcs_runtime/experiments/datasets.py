@@ -31,14 +31,22 @@ Report = Callable[[str], None]
 
 @dataclass
 class Problems:
-    """What could not be used, in words. `report` hears of each as it is found."""
+    """A list of what could not be used.
+
+    Attributes
+    ----------
+    report
+        Is called with each message.
+    messages
+        All messages so far.
+    """
 
     report: Report = lambda message: None
-    found: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def add(self, message: str) -> None:
         """Note one thing that was left out."""
-        self.found.append(message)
+        self.messages.append(message)
         self.report(message)
 
 
@@ -112,7 +120,7 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
         raise InputError(
             f"{root}: unknown layout: no scene with rewrites in {root / 'comparison'} nor in "
             f"the folders of the graded series ({', '.join(SERIES)})"
-            + (f"; {len(problems.found)} files or cases were refused" if problems.found else "")
+            + (f"; {len(problems.messages)} files or cases were refused" if problems.messages else "")
         )
     return cases
 

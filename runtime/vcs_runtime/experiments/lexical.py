@@ -1,4 +1,4 @@
-"""BLEU, ROUGE and METEOR as the authors computed them, by the libraries that they used.
+"""BLEU, ROUGE and METEOR as the authors computed them, with the libraries that they used.
 
 BLEU: NLTK's `sentence_bleu`, smoothing `method1`, on lower-cased word tokens without ASCII punctuation.
 ROUGE: `rouge_score`, f-measure, stemmed, a newline after each sentence end (for ROUGE-Lsum).
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from vcs_runtime.errors import DeviceError
 from vcs_runtime.text.cleaning import strip_punctuation
 
 METRICS = ("BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum")
@@ -21,35 +20,40 @@ METEOR = "METEOR"
 _WEIGHTS = {"BLEU-1": (1.0, 0.0, 0.0, 0.0), "BLEU-4": (0.25, 0.25, 0.25, 0.25)}
 _ROUGE = {"ROUGE-1": "rouge1", "ROUGE-4": "rouge4", "ROUGE-L": "rougeL", "ROUGE-Lsum": "rougeLsum"}
 _SENTENCE_END = re.compile(r"([.!?])\s*")
-_MISSING = "this experiment needs `vcs-runtime[experiments]`"
-
-
-def need(*modules: str) -> None:
-    """Raise DeviceError naming the extra, if one of its modules cannot be imported."""
-    for module in modules:
-        try:
-            __import__(module)
-        except ImportError as error:
-            raise DeviceError(f"{_MISSING} ({error})") from None
 
 
 def identity(meteor: bool) -> str:
-    """The signature's fields of these metrics: the libraries and their versions."""
+    """Name the libraries behind the metrics and their versions, for the signature."""
     names = f"bleu:nltk@{version('nltk')}|rouge:rouge-score@{version('rouge-score')}"
     return f"{names}|meteor:nltk@{version('nltk')}" if meteor else names
 
 
-def meteor_is_there() -> bool:
-    """Whether METEOR's corpora are on this machine: NLTK looks in `NLTK_DATA` and its usual folders."""
+def has_meteor() -> bool:
+    """Whether NLTK finds METEOR's corpora, in `NLTK_DATA` or its usual folders."""
     try:
-        _meteor("dog", ["cat"])  # words that differ: WordNet is asked for no others
-    except (LookupError, OSError):  # not there, or not whole
+        _meteor("dog", ["cat"])  # two words that differ: only then is WordNet asked
+    except (LookupError, OSError):  # missing, or incomplete
         return False
     return True
 
 
 def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -> dict[str, float]:
-    """The scores of one text by metric. Of several references: BLEU against all at once, others the best."""
+    """Compute BLEU, ROUGE and METEOR of one text.
+
+    Parameters
+    ----------
+    references
+        The references. BLEU takes all of them at once; the other metrics take the best.
+    generated
+        The text.
+    meteor
+        Whether METEOR is computed; its corpora must then be there.
+
+    Returns
+    -------
+    dict
+        The scores by metric.
+    """
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
     tokens = _bleu_tokens(generated)
@@ -65,7 +69,7 @@ def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -
         scores[METEOR] = _meteor(generated, references)
     rouge = [_rouge().score(_lines(reference), _lines(generated)) for reference in references]
     for name, key in _ROUGE.items():
-        scores[name] = max(float(found[key].fmeasure) for found in rouge)
+        scores[name] = max(float(scored[key].fmeasure) for scored in rouge)
     return scores
 
 
@@ -100,9 +104,8 @@ def _rouge() -> Any:
 
 @functools.cache
 def _tokenizer() -> Any:
-    """NLTK's word tokenizer as it was when the scores were published: since 3.10 it also cuts at dashes, and
-    single quotation marks off the word behind them.
-    """
+    """NLTK's word tokenizer as it was when the scores were published."""
+    # Since 3.10 NLTK also cuts at dashes, and cuts a single quotation mark off the word that follows.
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
     tokenizer = NLTKWordTokenizer()

@@ -1,9 +1,12 @@
-"""What chunk size and tolerance do: embedded once, aligned under every setting."""
+"""The effect of chunk size and tolerance: texts are embedded once, and aligned under every setting."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from vcs_numba import Params
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.datasets import Case, Problems
 from vcs_runtime.experiments.results import Cell, Results, Table
-from vcs_runtime.experiments.scoring import realign
+from vcs_runtime.experiments.scoring import ScoresById, realign
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.scorer import Scorer
@@ -23,7 +26,7 @@ _BLOCK = 64
 
 def run(
     cases: Sequence[Case],
-    published: Mapping[str, Mapping[str, float]],
+    published: ScoresById,
     scorer: Scorer,
     out: Path,
     problems: Problems,
@@ -33,74 +36,112 @@ def run(
     threshold: float = 0.5,
     log: Callable[[str], None] = lambda message: None,
 ) -> Results:
-    """The measures of the corruption experiment for each chunk size and LCT, written into `out`.
+    """Compute the measures of the corruption experiment for each chunk size and LCT, and write the results.
 
-    log  hears how long embedding and aligning took
+    Parameters
+    ----------
+    cases
+        The rewrites.
+    published
+        Published scores by id, then by metric.
+    scorer
+        Splits and embeds the texts, once.
+    out
+        The folder of the results.
+    problems
+        Learns of each case that cannot be scored.
+    chunk_sizes
+        Sentences per chunk.
+    lcts
+        Local chronology tolerances.
+    threshold
+        A score from here on says that a text is valid.
+    log
+        Is called with how long embedding and aligning took.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
     """
     started = time.perf_counter()
-    kept, evidence = _embed(cases, scorer, chunk_sizes, problems)
+    embedded_cases = _embed(cases, scorer, chunk_sizes, problems)
+    scored = [embedded.case for embedded in embedded_cases]
     embedded = time.perf_counter()
     scores = {
-        (chunk_size, lct): realign(evidence[chunk_size], Params(lct=lct))["vcs"]
+        (chunk_size, lct): realign([e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct))["vcs"]
         for chunk_size in chunk_sizes
         for lct in lcts
     }
     aligned = time.perf_counter() - embedded
     log(
-        f"{len(kept)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under {len(scores)} "
+        f"{len(scored)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under {len(scores)} "
         f"settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
     )
-    counts = {"pairs": len(cases), "scored": len(kept), "settings": len(scores)}
-    tables = [_settings(kept, scores, published, threshold), _cases(kept, scores)]
+    counts = {"pairs": len(cases), "scored": len(scored), "settings": len(scores)}
+    tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
     options = {"threshold": threshold}
     settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
-    line = f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"
-    results = Results("parameters", line, options, counts, problems.found, tables=tables)
+    signature = f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"
+    results = Results("parameters", signature, options, counts, problems.messages, tables=tables)
     results.write(out)
     return results
 
 
+@dataclass(frozen=True)
+class _Embedded:
+    """A case, with what alignment needs of it by chunk size."""
+
+    case: Case
+    evidence: dict[int, Evidence] = field(default_factory=dict)
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.case.reference, self.case.generated
+
+
 def _embed(
     cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
-) -> tuple[list[Case], dict[int, list[Evidence]]]:
-    """The cases that can be scored at every chunk size, and what alignment needs of each."""
-    kept: list[Case] = []
-    found: dict[int, list[Evidence]] = {chunk_size: [] for chunk_size in chunk_sizes}
+) -> list[_Embedded]:
+    """Embed the cases; returns those that can be scored at every chunk size."""
+    embedded: list[_Embedded] = []
     with progress_bar(len(cases), "embedding", "texts") as advance:
         for start in range(0, len(cases), _BLOCK):
-            block = cases[start : start + _BLOCK]
-            pairs = [(case.reference, case.generated) for case in block]
-            # A block at every chunk size before the next block: the scorer cuts and embeds its texts once.
-            sizes = [scorer.iter_evidence(pairs, Options(chunk_size)) for chunk_size in chunk_sizes]
-            for case, *results in zip(block, *sizes, strict=True):
-                good = [evidence for _, evidence in results if evidence is not None]
-                if len(good) < len(results):
-                    error = next(result.error for result, _ in results if result.error)
-                    problems.add(f"{case.id}: {error}: not scored")
-                    continue
-                kept.append(case)
-                for chunk_size, evidence in zip(chunk_sizes, good, strict=True):
-                    found[chunk_size].append(evidence)
+            block = [_Embedded(case) for case in cases[start : start + _BLOCK]]
+            errors: dict[int, str] = {}
+            # A block at every chunk size before the next block: the scorer splits and embeds its texts once.
+            for chunk_size in chunk_sizes:
+                stream = scorer.stream(block, attrgetter("pair"), Options(chunk_size))
+                for item, result, evidence in chain.from_iterable(stream):
+                    if evidence is None:
+                        errors.setdefault(id(item), str(result.error))
+                    else:
+                        item.evidence[chunk_size] = evidence
+            for item in block:
+                if id(item) in errors:
+                    problems.add(f"{item.case.id}: {errors[id(item)]}: not scored")
+                else:
+                    embedded.append(item)
             advance(len(block))
-    return kept, found
+    return embedded
 
 
 Scores = Mapping[tuple[int, float], statistics.Values]
 
 
 def _settings(
-    cases: Sequence[Case], scores: Scores, published: Mapping[str, Mapping[str, float]], threshold: float
+    cases: Sequence[Case], scores: Scores, published: ScoresById, threshold: float
 ) -> Table:  # fmt: skip
-    said = np.array([case.valid is not None for case in cases])
+    labelled = np.array([case.valid is not None for case in cases])
     valid = np.array([case.valid is True for case in cases])
-    references = sorted({metric for of in published.values() for metric in of if metric.startswith("VCS")})
+    references = sorted({metric for own in published.values() for metric in own if metric.startswith("VCS")})
     rows: list[tuple[Cell, ...]] = []
     columns: tuple[str, ...] = ("chunk size", "LCT")
     for (chunk_size, lct), values in scores.items():
         row: list[Cell] = [chunk_size, lct]
-        if said.any():
-            good, bad = values[said & valid], values[said & ~valid]
-            measures = statistics.classification(values[said], valid[said], threshold)
+        if labelled.any():
+            good, bad = values[labelled & valid], values[labelled & ~valid]
+            measures = statistics.classification(values[labelled], valid[labelled], threshold)
             row += [float(part.mean()) if len(part) else None for part in (good, bad)]
             row += list(measures.values())
             columns = ("chunk size", "LCT", "mean valid", "mean invalid", *measures)

@@ -1,51 +1,52 @@
-"""Plots of the corruption experiment, as PNG files without dates: the same bytes again (extra `report`)."""
+"""Plots of the corruption experiment, as PNG files without dates: the same data give the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from vcs_runtime.experiments.datasets import Case
+from vcs_runtime.experiments.scoring import ScoresById
 from vcs_runtime.util.figures import new_figure, save_figure
 
-Found = Mapping[str, Mapping[str, float]]
 
-
-def plot_all(cases: Sequence[Case], found: Found, published: Found, metric: str, folder: Path) -> list[Path]:
-    """Every plot that the data allow: distribution, series, means against the published ones."""
+def plot_all(
+    cases: Sequence[Case], scores: ScoresById, published: ScoresById, metric: str, folder: Path
+) -> list[Path]:
+    """Draw every plot that the data allow into a folder; returns the files."""
     single = [case for case in cases if not case.series]
-    made = []
+    files = []
     if any(case.valid is not None for case in single):
-        made.append(distribution(single, found, metric, folder / "distribution.png"))
+        files.append(distribution(single, scores, metric, folder / "distribution.png"))
     if len(single) < len(cases):
-        made.append(severity(cases, found, metric, folder / "severity.png"))
-    if any(metric in scores for scores in published.values()):
-        made.append(against_published(single, found, published, metric, folder / "published.png"))
-    return made
+        files.append(severity(cases, scores, metric, folder / "severity.png"))
+    if any(metric in own for own in published.values()):
+        files.append(against_published(single, scores, published, metric, folder / "published.png"))
+    return files
 
 
-def distribution(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
-    """Histograms of the scores of valid and of invalid texts."""
+def distribution(cases: Sequence[Case], scores: ScoresById, metric: str, path: Path) -> Path:
+    """Draw histograms of the scores of valid and of invalid texts."""
     figure, [axes] = new_figure(1)
     bins = np.linspace(0, 1, 41)
     for valid, name, colour in ((True, "valid", "tab:blue"), (False, "invalid", "tab:red")):
-        values = [found[case.id][metric] for case in cases if case.valid is valid]
+        values = [scores[case.id][metric] for case in cases if case.valid is valid]
         axes.hist(values, bins=bins, alpha=0.6, color=colour, label=f"{name} ({len(values)})")
     axes.set(xlabel=metric, ylabel="texts")
     axes.legend()
     return save_figure(figure, path)
 
 
-def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Path:
-    """The mean score by level, a panel a kind of corruption, a line a position."""
+def severity(cases: Sequence[Case], scores: ScoresById, metric: str, path: Path) -> Path:
+    """Draw the mean score by level: a panel for each kind of corruption, a line for each position."""
     groups: dict[str, dict[str, dict[int, list[float]]]] = {}
     for case in cases:
         if case.series:
             kind, position, level = case.series
             by_level = groups.setdefault(kind, {}).setdefault(position, {})
-            by_level.setdefault(level, []).append(found[case.id][metric])
+            by_level.setdefault(level, []).append(scores[case.id][metric])
     figure, panels = new_figure(len(groups))
     for axes, (kind, positions) in zip(panels, groups.items(), strict=True):
         for position, by_level in positions.items():
@@ -58,14 +59,16 @@ def severity(cases: Sequence[Case], found: Found, metric: str, path: Path) -> Pa
     return save_figure(figure, path)
 
 
-def against_published(cases: Sequence[Case], found: Found, published: Found, metric: str, path: Path) -> Path:
-    """A row a kind of rewrite, by the published mean: our mean and the published one."""
+def against_published(
+    cases: Sequence[Case], scores: ScoresById, published: ScoresById, metric: str, path: Path
+) -> Path:
+    """Draw our mean and the published one, a row for each kind of rewrite, sorted by the published mean."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if metric in published.get(case.id, ()):
             groups.setdefault(case.name, []).append(case)
     means = {
-        name: [float(np.mean([source[case.id][metric] for case in chosen])) for source in (published, found)]
+        name: [float(np.mean([source[case.id][metric] for case in chosen])) for source in (published, scores)]
         for name, chosen in groups.items()
     }
     names = sorted(means, key=lambda name: means[name][0])

@@ -1,4 +1,4 @@
-"""Which of several models describes best, and which differences are more than chance?"""
+"""Ranks models by how well they describe, and tests whether the differences are chance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,32 @@ from vcs_runtime.experiments.datasets import Problems, read_descriptions
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.experiments.scoring import Job, Metrics
+from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 
 Texts = Mapping[str, str | list[str]]
 
 
 def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str, dict[str, str]]:
-    """Predictions by model, then by id, from `MODEL.json` or `MODEL.jsonl` files.
+    """Read the predictions of several models.
 
-    What a model lacks, or has beyond the references, is a problem. Raises InputError where there is no file.
+    Parameters
+    ----------
+    folder
+        Holds a file `MODEL.json` or `MODEL.jsonl` for each model.
+    references
+        The references, by id.
+    problems
+        Learns of each prediction that is missing, and of predictions without a reference.
+
+    Returns
+    -------
+    dict
+        The texts by model, then by id.
+
+    Raises
+    ------
+    InputError
+        There is no file, or one cannot be read.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
@@ -42,7 +60,27 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
 
 
 def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -> list[str]:
-    """A ranking that the user gives: a model's name a line, best first; case does not matter."""
+    """Read a ranking from a text file: one model a line, best first; case does not matter.
+
+    Parameters
+    ----------
+    path
+        The file.
+    models
+        The models that are ranked.
+    problems
+        Learns of each other model in the file.
+
+    Returns
+    -------
+    list of str
+        The models, best first.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, names a model twice, or names fewer than two of the models.
+    """
     known = {name.lower(): name for name in models}
     try:
         lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
@@ -69,12 +107,43 @@ def run(
     *,
     ranking: Sequence[str] = (),
     resamples: int = statistics.RESAMPLES,
-    seed: int = statistics.SEED,
+    seed: int = SEED,
 ) -> Results:
-    """Score all models, rank them by the mean of the column `by`, and write the results.
+    """Score all models, rank them by a mean score, and write the results.
 
-    Means are over the ids that every model has a score for: else a model that leaves out the hard ones would
-    gain. `ranking`: models, best first, to be compared with.
+    Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
+    hard ones.
+
+    Parameters
+    ----------
+    references
+        One or several references, by id.
+    models
+        The texts by model, then by id.
+    metrics
+        What scores the texts.
+    by
+        The column to rank by.
+    out
+        Where the results go.
+    problems
+        Learns of each text that cannot be scored.
+    ranking
+        A ranking to compare with, best first; empty for none.
+    resamples
+        Number of resamples of the paired tests.
+    seed
+        Seed of all draws.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
+
+    Raises
+    ------
+    InputError
+        No id has a score for every model.
     """
     jobs = [
         Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])
@@ -82,12 +151,12 @@ def run(
         for name, text in references.items()
         if name in models[model]
     ]
-    found = run_jobs(jobs, metrics, out, problems)
-    common = [name for name in references if all(f"{model}/{name}" in found for model in models)]
+    scores = run_jobs(jobs, metrics, out, problems)
+    common = [name for name in references if all(f"{model}/{name}" in scores for model in models)]
     if not common:
         raise InputError("no id that every model has a score for: nothing to rank by")
     values = {
-        column: {m: np.array([found[f"{m}/{name}"][column] for name in common]) for m in models}
+        column: {m: np.array([scores[f"{m}/{name}"][column] for name in common]) for m in models}
         for column in metrics.columns
     }
     order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
@@ -97,11 +166,11 @@ def run(
     counts = {
         "models": len(models),
         "pairs": len(jobs),
-        "scored": len(found),
+        "scored": len(scores),
         "ids of all models": len(common),
     }
     options = {"by": by, "resamples": resamples, "seed": seed}
-    results = Results("rank", metrics.signature, options, counts, problems.found, tables=tables)
+    results = Results("rank", metrics.signature, options, counts, problems.messages, tables=tables)
     results.write(out.folder)
     return results
 
@@ -120,7 +189,7 @@ def _ranking(
             place,
             model,
             float(mine.mean()),
-            *statistics.mean_interval(mine, resamples=resamples, seed=seed),
+            *mean_interval(mine, seed=seed).tolist(),
         ]
         if place < len(order):
             below = values[by][order[place]]

@@ -1,4 +1,4 @@
-"""What an experiment leaves: `results.json`, one CSV a table, and all tables in `results.md`.
+"""The results of an experiment: `results.json`, a CSV file for each table, and all tables in `results.md`.
 
 No clock, host or path goes into these files: the same data, seed and signature give the same bytes.
 """
@@ -6,22 +6,37 @@ No clock, host or path goes into these files: the same data, seed and signature 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.experiments.scoring import Metrics
+from vcs_runtime.experiments.scoring import Metrics, ScoresById
+from vcs_runtime.util.atomic import write_whole
 
 Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `name` is its file's, `title` says what it shows, `note` how to read it."""
+    """A table.
+
+    Attributes
+    ----------
+    name
+        The name of its file.
+    title
+        What it shows.
+    columns
+        The names of its columns.
+    rows
+        Its rows.
+    note
+        How to read it.
+    """
 
     name: str
     title: str
@@ -30,13 +45,31 @@ class Table:
     note: str = ""
 
     def records(self) -> list[dict[str, Cell]]:
-        """The rows for JSON: NaN is null."""
+        """Return the rows as JSON objects; NaN and infinity become null."""
         return [dict(zip(self.columns, map(_finite, row), strict=True)) for row in self.rows]
 
 
 @dataclass
 class Results:
-    """The results of one experiment. `problems`: what was left out, in words."""
+    """The results of one experiment.
+
+    Attributes
+    ----------
+    experiment
+        The name of the experiment.
+    signature
+        The signature of its scores.
+    options
+        What else the numbers depend on.
+    counts
+        How many of what went in, by name.
+    problems
+        What was left out, in words.
+    notes
+        Paragraphs before the tables.
+    tables
+        The tables.
+    """
 
     experiment: str
     signature: str
@@ -47,7 +80,7 @@ class Results:
     tables: list[Table] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """Write all files into `folder`."""
+        """Write all files into a folder."""
         value = {
             "experiment": self.experiment,
             "signature": self.signature,
@@ -57,13 +90,13 @@ class Results:
             "notes": list(self.notes),
             "tables": {table.name: table.records() for table in self.tables},
         }
-        _replace(folder / "results.json", json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+        write_whole(folder / "results.json", json.dumps(value, indent=1, ensure_ascii=False) + "\n")
         for table in self.tables:
             write_csv(folder / f"{table.name}.csv", table.columns, table.rows)
-        _replace(folder / "results.md", self.markdown())
+        write_whole(folder / "results.md", self.markdown())
 
     def markdown(self) -> str:
-        """All tables, 3 decimals."""
+        """Return all tables as Markdown, with 3 decimals."""
         parts = [f"# {self.experiment}", f"`{self.signature}`"]
         parts.append(
             ", ".join(f"{name}: {value}" for name, value in [*self.counts.items(), *self.options.items()])
@@ -80,29 +113,45 @@ class Results:
         return "\n\n".join(parts) + "\n"
 
 
-def write_pairs(folder: Path, found: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> None:
-    """`pairs.csv`: `scene`, `case`, then a column a metric; ids are "SCENE/CASE"."""
+def write_pairs(folder: Path, scores: ScoresById, columns: Sequence[str]) -> None:
+    """Write `pairs.csv`: `scene` and `case` from the ids "SCENE/CASE", then a column for each metric."""
     rows: Iterator[tuple[Cell, ...]] = (
-        (*name.split("/", 1), *(scores[column] for column in columns)) for name, scores in found.items()
+        (*name.split("/", 1), *(own[column] for column in columns)) for name, own in scores.items()
     )
     write_csv(folder / "pairs.csv", ("scene", "case", *columns), rows)
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """A CSV file; floats in full, what is not finite empty."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_finite(cell) for cell in row] for row in rows)
-    os.replace(temporary, path)
+    """Write a CSV file; floats have all digits, and NaN and infinity become empty cells."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_finite(cell) for cell in row] for row in rows)
+    write_whole(path, text.getvalue())
 
 
 def means_table(
     name: str, title: str, groups: Mapping[tuple[Cell, ...], Sequence[Mapping[str, float]]],
     keys: Sequence[str], metrics: Metrics, note: str = "",
 ) -> Table:  # fmt: skip
-    """Mean and sample standard deviation of every metric by group, as the papers' tables have them."""
+    """Make a table of means and sample standard deviations by group, as in the papers.
+
+    Parameters
+    ----------
+    name, title, note
+        As for `Table`.
+    groups
+        The scores of each group's texts, by the cells that name the group.
+    keys
+        The columns of these cells.
+    metrics
+        The metrics, a pair of columns each.
+
+    Returns
+    -------
+    Table
+        A row for each group.
+    """
     import numpy as np
 
     columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]
@@ -121,13 +170,7 @@ def _finite(cell: Any) -> Cell:
 
 
 def shown(cell: Cell) -> str:
-    """A cell for people: floats with 3 decimals, what is not finite empty."""
+    """Write a cell for people: floats with 3 decimals, NaN and infinity as nothing."""
     if isinstance(cell, float):
         return f"{cell:.3f}" if math.isfinite(cell) else ""
     return "" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, "utf-8", newline="\n")
-    os.replace(temporary, path)

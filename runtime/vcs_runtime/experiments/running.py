@@ -1,4 +1,4 @@
-"""Running an experiment's jobs resumably: one line of JSON a text, then the table of all of them."""
+"""Running the jobs of an experiment: a line of JSON for each text, then the table of all of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments.datasets import Problems
 from vcs_runtime.experiments.results import write_pairs
-from vcs_runtime.experiments.scoring import Job, Metrics
-from vcs_runtime.jobs.jsonl import run_resumable
+from vcs_runtime.experiments.scoring import Job, Metrics, Scored
+from vcs_runtime.jobs.jsonl import Record, run_resumable
 from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
@@ -23,7 +22,17 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Output:
-    """The folder of an experiment's results, and what becomes of those that are there already."""
+    """The folder of an experiment's results.
+
+    Attributes
+    ----------
+    folder
+        The folder, which must exist.
+    resume
+        Continue the results that it holds.
+    overwrite
+        Replace the results that it holds.
+    """
 
     folder: Path
     resume: bool = False
@@ -58,7 +67,7 @@ def run_jobs(
     """
     scores: dict[str, dict[str, float]] = {}
 
-    def collect(job: Job, record: dict[str, Any], resumed: bool) -> None:
+    def collect(job: Job, record: Record, resumed: bool) -> None:
         if "error" in record:
             problems.add(f"{job.id}: {record['error']}: not scored")
         else:
@@ -74,13 +83,11 @@ def run_jobs(
     return scores
 
 
-def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[Job, dict[str, Any]]]]:
+def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[Job, Record]]]:
     while block := list(islice(jobs, _BLOCK)):
-        yield [
-            (
-                job,
-                {"id": job.id, "signature": metrics.signature}
-                | ({"error": str(scores)} if isinstance(scores, TextError) else scores),
-            )
-            for job, scores in zip(block, metrics.score(block), strict=True)
-        ]
+        yield [(job, _record(job, scores, metrics.signature)) for job, scores in metrics.score(block)]
+
+
+def _record(job: Job, scores: Scored, signature: str) -> Record:
+    columns = {"error": str(scores)} if isinstance(scores, TextError) else scores
+    return {"id": job.id, "signature": signature, **columns}

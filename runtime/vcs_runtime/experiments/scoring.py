@@ -1,11 +1,11 @@
-"""The metrics of an experiment: VCS and what it is made of, beside those that users know."""
+"""The metrics of an experiment: VCS and its components, beside metrics that users know."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
@@ -13,15 +13,19 @@ import numpy.typing as npt
 from vcs_numba import Params, score_batch
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import bertscore
-from vcs_runtime.experiments.lexical import METEOR, METRICS, identity, lexical_scores, meteor_is_there, need
+from vcs_runtime.experiments.lexical import METEOR, METRICS, has_meteor, identity, lexical_scores
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.result import Evidence
+from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.extras import require
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 Scored = dict[str, float] | TextError
+"""The scores of a text by column, or why it has none."""
+ScoresById = Mapping[str, Mapping[str, float]]
+"""Scores by the id of a text, then by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +38,35 @@ class Job:
 
 
 class Metrics(Protocol):
-    """What scores the jobs of an experiment."""
+    """The metrics of an experiment: their columns, their signature, and how they score jobs."""
 
     columns: tuple[str, ...]
     signature: str
 
-    def score(self, jobs: Sequence[Job]) -> list[Scored]:
-        """The scores of each job by column, or why it has none."""
+    def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
+        """Score jobs; each comes back with its scores, in order."""
 
 
 class KnownMetrics:
-    """BLEU and ROUGE; METEOR where its corpora are there; BERTScore where the model shows tokens' states."""
+    """BLEU and ROUGE; METEOR if its corpora are there; BERTScore if the model shows the states of tokens.
+
+    Parameters
+    ----------
+    workers
+        Number of processes; 1 computes everything in this process.
+    states
+        The states of tokens, for BERTScore; None leaves it out.
+
+    Raises
+    ------
+    MissingExtraError
+        The extra `experiments` is not installed.
+    """
 
     def __init__(self, workers: int, states: bertscore.TokenStates | None = None) -> None:
-        """`workers`: processes; 1 for none but this. Raises DeviceError without the extra `experiments`."""
-        need("nltk", "rouge_score")
-        self.meteor = meteor_is_there()
+        for module in ("nltk", "rouge_score"):
+            require(module, "experiments", "this experiment")
+        self.meteor = has_meteor()
         self._states = states
         meteor = (METEOR,) if self.meteor else ()
         matched = bertscore.COLUMNS if states else ()
@@ -57,15 +74,11 @@ class KnownMetrics:
         self.signature = identity(self.meteor) + ("|bertscore:last-layer" if states else "")
         self._pool = _processes(workers) if workers > 1 else None
 
-    def start(self, jobs: Sequence[Job]) -> Iterator[Scored]:
-        """The scores of each job; those of n-grams are computed while the caller does something else."""
-        score = functools.partial(lexical_scores, meteor=self.meteor)
-        lists, texts = [job.references for job in jobs], [job.generated for job in jobs]
-        lexical = self._pool.map(score, lists, texts, chunksize=4) if self._pool else map(score, lists, texts)
-        return (
-            merge(self._matched(job), scores) if self._states else scores
-            for job, scores in zip(jobs, lexical, strict=True)
-        )
+    def start(self, job: Job) -> Callable[[], Scored]:
+        """Begin to score a job in another process; the function that comes back waits for its scores."""
+        score = partial(lexical_scores, job.references, job.generated, meteor=self.meteor)
+        lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
+        return lexical if self._states is None else lambda: merge(self._matched(job), lexical())
 
     def _matched(self, job: Job) -> list[Scored]:
         """BERTScore against each reference."""
@@ -92,25 +105,62 @@ def _processes(count: int) -> ProcessPoolExecutor:
 
 
 def merge(single: Sequence[Scored], others: Scored) -> Scored:
-    """The best of what each reference gave, by column, beside the scores of `others`; or the first error."""
+    """Join the scores of a text.
+
+    Parameters
+    ----------
+    single
+        The scores against each reference, of which each column's best counts.
+    others
+        Further scores, of other columns.
+
+    Returns
+    -------
+    dict or TextError
+        All scores by column, or the first error.
+    """
     scores: list[dict[str, float]] = []
-    for found in (*single, others):
-        if isinstance(found, TextError):
-            return found
-        scores.append(found)
-    *own, others = scores
-    return others | {name: max(found[name] for found in own) for name in own[0]}
+    for part in (*single, others):
+        if isinstance(part, TextError):
+            return part
+        scores.append(part)
+    *own, rest = scores
+    return rest | {name: max(part[name] for part in own) for name in own[0]}
 
 
 def realign(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[Any]:
-    """All scores under other `params`, embedded as they are: records of `vcs_numba.SCORE_DTYPE`."""
+    """Align pairs once more with other parameters, without embedding them.
+
+    Parameters
+    ----------
+    evidence
+        What the pairs were scored from.
+    params
+        The parameters of the metric.
+
+    Returns
+    -------
+    ndarray
+        `(pairs,)` records of `vcs_numba.SCORE_DTYPE`.
+    """
     return score_batch([pair.similarity for pair in evidence], [pair.gas for pair in evidence], params)
 
 
 class LongMetrics:
-    """All metrics of whole descriptions: the known ones, VCS at several tolerances, and what it is made of.
+    """All metrics of whole descriptions: the known ones, VCS at several tolerances, and its components.
 
-    `Cosine` is that of the whole texts' embeddings, which is GAS.
+    `Cosine` is the cosine of the whole texts' embeddings, which is GAS.
+
+    Parameters
+    ----------
+    scorer
+        Computes VCS.
+    known
+        The metrics that users know.
+    lcts
+        The local chronology tolerances to score with.
+    chunk_size
+        Sentences per chunk.
     """
 
     def __init__(
@@ -123,28 +173,28 @@ class LongMetrics:
         own = [f"VCS_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
         self.columns = (*known.columns, *own, "Cosine", "LAS", *parts)
-        line = scorer.signature_for(self._options)
-        self.signature = f"{line}|lcts:{','.join(format(lct, 'g') for lct in lcts)}|{known.signature}"
+        tolerances = f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
+        self.signature = f"{scorer.signature_for(self._options)}|{tolerances}|{known.signature}"
 
-    def score(self, jobs: Sequence[Job]) -> list[Scored]:
-        """The scores of each job by column, or why it has none; of several references each metric's best."""
-        known = self._known.start(jobs)
-        single = self._single([(reference, job.generated) for job in jobs for reference in job.references])
-        return [
-            merge(list(islice(single, len(job.references))), others)
-            for job, others in zip(jobs, known, strict=True)
+    def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
+        """Score jobs; of several references, each column's best counts."""
+        tasks: list[tuple[Job, Callable[[], Scored], list[Scored]]] = [
+            (job, self._known.start(job), []) for job in jobs
         ]
+        pairs = [
+            (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
+        ]
+        for block in self._scorer.stream(pairs, itemgetter(1), self._options):
+            for (single, _), result, evidence in block:
+                single.append(self._scores(result, evidence))
+        for job, known, single in tasks:
+            yield job, merge(single, known())
 
-    def _single(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Scored]:
-        found = list(self._scorer.iter_evidence(pairs, self._options))
-        evidence = [pair for _, pair in found if pair is not None]
-        rows = {name: iter(realign(evidence, params)) for name, params in self._params.items()}
-        for result, pair in found:
-            if pair is None:
-                yield TextError(result.error)
-                continue
-            records = {name: next(row) for name, row in rows.items()}
-            first = next(iter(records.values()))
-            scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
-            scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
-            yield scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}
+    def _scores(self, result: Result, evidence: Evidence | None) -> Scored:
+        if evidence is None:
+            return TextError(result.error)
+        records = {name: realign([evidence], params)[0] for name, params in self._params.items()}
+        first = next(iter(records.values()))
+        scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
+        scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
+        return scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}

@@ -1,6 +1,6 @@
-"""The statistics of the experiments, by SciPy: intervals, tests, correlations, classification.
+"""The statistics of the experiments, by SciPy: paired tests, correlations, classification.
 
-Every draw comes from a seed that is given, so the same scores give the same numbers.
+Every draw comes from a seed, so the same scores give the same numbers.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.jobs.bootstrap import SEED
+
 Values = npt.NDArray[np.float64]
 RESAMPLES = 2000
-SEED = 20250101
 # Resamples that are drawn at a time: memory stays at this many rows.
 _BATCH = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the paired differences, its 95 % percentile-bootstrap interval, and two two-sided p-values."""
+    """A paired difference.
+
+    Attributes
+    ----------
+    mean
+        The mean of the differences.
+    low, high
+        The 95 % percentile-bootstrap interval of the mean; NaN for fewer than two pairs.
+    p_bootstrap, p_permutation
+        Two-sided p-values; NaN for fewer than two pairs.
+    """
 
     mean: float
     low: float
@@ -30,19 +41,27 @@ class Difference:
     p_permutation: float
 
 
-def mean_interval(values: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> tuple[float, float]:
-    """The 95 % percentile-bootstrap interval of the mean; of fewer than two values, NaN."""
-    means = _bootstrap_means(values, resamples, seed)
-    return _interval(means)
-
-
 def paired_difference(
     first: Values, second: Values, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Difference:
-    """`first - second`, pair by pair: both `(n,)`, of the same pairs in the same order.
+    """Compare two samples of the same pairs.
 
-    The bootstrap's p-value is that of sacrebleu's paired test: how often a resample, centred on zero, lies as
-    far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.
+    The bootstrap's p-value is the one of sacrebleu's paired test: how often a resample, centred on zero, lies
+    as far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.
+
+    Parameters
+    ----------
+    first, second
+        `(n,)`, of the same pairs in the same order.
+    resamples
+        Number of resamples of either test.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Difference
+        `first - second`.
     """
     from scipy.stats import permutation_test
 
@@ -65,21 +84,17 @@ def paired_difference(
 def _bootstrap_means(values: Values, resamples: int, seed: int) -> Values:
     from scipy.stats import bootstrap
 
-    if len(values) < 2 or np.ptp(values) == 0:
-        return np.full(resamples, values.mean() if len(values) else np.nan)
-    found = bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=resamples,
-        batch=_BATCH,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    return np.asarray(found.bootstrap_distribution)
+    if np.ptp(values) == 0:
+        return np.full(resamples, values.mean())
+    resampled = bootstrap(
+        (values,), np.mean,
+        n_resamples=resamples, batch=_BATCH, method="percentile", rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return np.asarray(resampled.bootstrap_distribution)
 
 
 def _interval(means: Values) -> tuple[float, float]:
-    """What is undefined in a resample (a rater who gave one mark to all of it) does not count."""
+    # A measure is undefined for a resample in which a rater gave one mark to all.
     means = means[np.isfinite(means)]
     if not len(means):
         return float("nan"), float("nan")
@@ -88,14 +103,14 @@ def _interval(means: Values) -> tuple[float, float]:
 
 
 def kendall(first: Values, second: Values) -> float:
-    """Kendall's tau-b; NaN where one side does not vary."""
+    """Compute Kendall's tau-b of two samples `(n,)`; NaN if one does not vary."""
     from scipy.stats import kendalltau
 
     return float(kendalltau(first, second).statistic) if _vary(first, second) else float("nan")
 
 
 def spearman(first: Values, second: Values) -> float:
-    """Spearman's rho; NaN where one side does not vary."""
+    """Compute Spearman's rho of two samples `(n,)`; NaN if one does not vary."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(first, second).statistic) if _vary(first, second) else float("nan")
@@ -106,9 +121,22 @@ def _vary(*sides: Values) -> bool:
 
 
 def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
-    """How well `scores >= threshold` tells valid texts: accuracy, and of "valid" precision, recall and F1.
+    """Measure how well scores separate valid texts from invalid ones.
 
-    `auc`: how often a valid text scores above an invalid one (ties half), whatever the threshold.
+    Parameters
+    ----------
+    scores
+        `(n,)`.
+    valid
+        `(n,)`, whether each text is valid.
+    threshold
+        A score from here on says that a text is valid.
+
+    Returns
+    -------
+    dict
+        The numbers of valid and invalid texts; accuracy; precision, recall and F1 of "valid". AUC: how often
+        a valid text scores above an invalid one (ties half), at any threshold; NaN without both kinds.
     """
     from scipy.stats import mannwhitneyu
 
@@ -131,7 +159,17 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
 
 @dataclass(frozen=True)
 class Rated:
-    """A correlation with ratings: the mean over raters, its 95 % bootstrap interval, and each rater's own."""
+    """A correlation with ratings.
+
+    Attributes
+    ----------
+    mean
+        The mean over raters.
+    low, high
+        Its 95 % percentile-bootstrap interval.
+    by_rater
+        The correlation with each rater.
+    """
 
     mean: float
     low: float
@@ -143,7 +181,28 @@ def rated(
     measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
     *, resamples: int = RESAMPLES, seed: int = SEED,
 ) -> Rated:  # fmt: skip
-    """`measure` of scores `(n,)` against each column of ratings `(n, raters)`; resamples whole `groups`."""
+    """Correlate scores with the ratings of several raters.
+
+    Parameters
+    ----------
+    measure
+        The correlation of two samples.
+    scores
+        `(n,)`.
+    ratings
+        `(n, raters)`.
+    groups
+        `(n,)`, the group of each score; the bootstrap draws whole groups.
+    resamples
+        Number of resamples.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Rated
+        The correlation over raters, with its interval.
+    """
     rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
     draw = np.random.default_rng(seed)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from vcs_runtime.experiments.datasets import Problems, Video
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge
+from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.scorer import Scorer
 
 # The published names of the scores, and ours.
@@ -26,7 +28,16 @@ REFERENCES = (1, 9)
 class ShortMetrics:
     """VCS_short and its components beside the known metrics, with the first reference and with all nine.
 
-    Each score is the best over the references, each component's own, as the authors took it.
+    Each score is the best over the references, taken for each component by itself, as the authors did.
+
+    Parameters
+    ----------
+    scorer
+        Computes VCS_short.
+    known
+        The metrics that users know.
+    lct
+        The local chronology tolerance.
     """
 
     def __init__(self, scorer: Scorer, known: KnownMetrics, *, lct: float = 0.0) -> None:
@@ -35,37 +46,40 @@ class ShortMetrics:
         self._options = Options(params=Params(lct=lct), short=True)
         names = (*known.columns, *_COMPONENTS)
         self.columns = tuple(_column(name, count) for count in REFERENCES for name in names)
-        line = scorer.signature_for(self._options)
-        self.signature = f"{line}|{known.signature}"
+        self.signature = f"{scorer.signature_for(self._options)}|{known.signature}"
 
-    def score(self, jobs: Sequence[Job]) -> list[Scored]:
-        """The scores of each job by column, or why it has none."""
-        fewer = [[replace(job, references=job.references[:count]) for job in jobs] for count in REFERENCES]
-        known = [self._known.start(some) for some in fewer]
-        results = self._single(jobs)
-        found: list[Scored] = []
-        for job in jobs:
-            single = list(islice(results, len(job.references)))
-            merged = [
-                merge(single[:count], next(others)) for count, others in zip(REFERENCES, known, strict=True)
-            ]
+    def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
+        """Score jobs; each comes back with its scores, in order."""
+        tasks: list[tuple[Job, dict[int, Callable[[], Scored]], list[Scored]]] = [
+            (job, {count: self._known.start(_first(job, count)) for count in REFERENCES}, []) for job in jobs
+        ]
+        pairs = [
+            (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
+        ]
+        for block in self._scorer.stream(pairs, itemgetter(1), self._options):
+            for (single, _), result, _ in block:
+                single.append(_components(result))
+        for job, known, single in tasks:
             scores: dict[str, float] = {}
-            for count, part in zip(REFERENCES, merged, strict=True):
+            error: TextError | None = None
+            for count, others in known.items():
+                part = merge(single[:count], others())
                 if isinstance(part, TextError):
-                    found.append(part)
-                    break
-                scores |= {_column(name, count): value for name, value in part.items()}
-            else:
-                found.append(scores)
-        return found
+                    error = error or part
+                else:
+                    scores |= {_column(name, count): value for name, value in part.items()}
+            yield job, error or scores
 
-    def _single(self, jobs: Sequence[Job]) -> Iterator[Scored]:
-        pairs = [(reference, job.generated) for job in jobs for reference in job.references]
-        for result in self._scorer.iter_scores(pairs, self._options):
-            if result.scores is None:
-                yield TextError(result.error or "not scored")
-            else:
-                yield {name: getattr(result.scores, own) for name, own in _COMPONENTS.items()}
+
+def _first(job: Job, count: int) -> Job:
+    """The job with its first references only."""
+    return replace(job, references=job.references[:count])
+
+
+def _components(result: Result) -> Scored:
+    if result.scores is None:
+        return TextError(result.error or "not scored")
+    return {name: getattr(result.scores, own) for name, own in _COMPONENTS.items()}
 
 
 def run(
@@ -75,11 +89,31 @@ def run(
     problems: Problems,
     *,
     resamples: int = 1000,
-    seed: int = statistics.SEED,
+    seed: int = SEED,
 ) -> Results:
-    """Score every candidate, correlate with each rater, and write the results.
+    """Score every candidate, correlate the scores with each rater, and write the results.
 
-    The interval is over videos: candidates of one video are not drawn apart.
+    The interval is over videos: the bootstrap draws all candidates of a video together.
+
+    Parameters
+    ----------
+    videos
+        The videos with their references, candidates and ratings.
+    metrics
+        What scores the candidates.
+    out
+        Where the results go.
+    problems
+        Learns of each candidate that cannot be scored.
+    resamples
+        Number of resamples of the bootstrap.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
     """
     rated = {
         f"{video.id}/{i}": (Job(f"{video.id}/{i}", tuple(video.references), text), video.id, ratings)
@@ -87,12 +121,12 @@ def run(
         for i, (text, ratings) in enumerate(zip(video.candidates, video.ratings, strict=True))
     }
     jobs = [job for job, _, _ in rated.values()]
-    found = run_jobs(jobs, metrics, out, problems)
-    ratings = np.array([rated[name][2] for name in found]).reshape(len(found), -1)
-    groups = [rated[name][1] for name in found]
+    scores_by_id = run_jobs(jobs, metrics, out, problems)
+    ratings = np.array([rated[name][2] for name in scores_by_id]).reshape(len(scores_by_id), -1)
+    groups = [rated[name][1] for name in scores_by_id]
     rows: list[tuple[Cell, ...]] = []
-    for column in metrics.columns if found else ():
-        scores = np.array([scores[column] for scores in found.values()])
+    for column in metrics.columns if scores_by_id else ():
+        scores = np.array([own[column] for own in scores_by_id.values()])
         name, _, count = column.rpartition(" ")
         row: list[Cell] = [name, count, len(scores)]
         for measure in (statistics.kendall, statistics.spearman):
@@ -105,9 +139,9 @@ def run(
         columns += [name, f"{name} low", f"{name} high", *(f"{name} {rater}" for rater in raters)]
     note = f"Mean over raters; 95 % bootstrap interval over videos, {resamples} resamples."
     table = Table("correlation", "Correlation with human ratings", tuple(columns), rows, note)
-    counts = {"candidates": len(jobs), "scored": len(found), "videos": len(videos)}
+    counts = {"candidates": len(jobs), "scored": len(scores_by_id), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
-    results = Results("vatex", metrics.signature, options, counts, problems.found, tables=[table])
+    results = Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])
     results.write(out.folder)
     return results
 

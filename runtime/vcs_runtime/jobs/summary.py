@@ -1,4 +1,4 @@
-"""What a whole job came to: mean, standard deviation and a bootstrap interval of every score."""
+"""The statistics of a whole job: mean, standard deviation and bootstrap interval of every score."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 
 from vcs_numba import Scores
-
-RESAMPLES = 1000
-_SEED = 20250101  # fixed: the same scores give the same interval
+from vcs_runtime.jobs.bootstrap import mean_interval
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """Mean, sample standard deviation, and the 95 % percentile-bootstrap interval of the mean over pairs."""
+    """The statistics of one score over pairs.
+
+    Attributes
+    ----------
+    mean
+        The mean.
+    sd
+        The sample standard deviation; 0 for a single pair.
+    low, high
+        The 95 % percentile-bootstrap interval of the mean.
+    """
 
     mean: float
     sd: float
@@ -28,10 +36,20 @@ class Statistic:
 
 @dataclass
 class Summary:
-    """Collects the scores of a job, eight bytes a number.
+    """Collects the scores of a job, in eight bytes a number.
 
-    `scored` and `failed` count pairs, `resumed` those of them that an earlier run had finished; `segmenters`
-    says how many pairs each segmenter has cut.
+    Attributes
+    ----------
+    signature
+        The signature of all scores.
+    failed
+        Number of pairs that could not be scored.
+    resumed
+        Number of pairs that an earlier run had finished.
+    seconds
+        How long the run took.
+    segmenters
+        Number of pairs that each segmenter has split.
     """
 
     signature: str
@@ -45,7 +63,7 @@ class Summary:
 
     @property
     def scored(self) -> int:
-        """How many pairs have scores."""
+        """Number of pairs that have scores."""
         return len(self._columns["vcs"])
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -59,15 +77,11 @@ class Summary:
             column.append(float(record[name]))
 
     def statistics(self) -> dict[str, Statistic]:
-        """One Statistic a score, by name; empty when nothing was scored."""
+        """Compute the statistics of every score, by its name; none if no pair was scored."""
         if not self.scored:
             return {}
         values = np.array([np.frombuffer(column) for column in self._columns.values()])
-        rng = np.random.default_rng(_SEED)
-        means = np.empty((RESAMPLES, len(values)))
-        for i in range(RESAMPLES):  # one resample at a time: memory stays at one row of indices
-            means[i] = values[:, rng.integers(self.scored, size=self.scored)].mean(axis=1)
-        low, high = np.percentile(means, [2.5, 97.5], axis=0)
+        low, high = mean_interval(values)
         sd = values.std(axis=1, ddof=1) if self.scored > 1 else np.zeros(len(values))
         return {
             name: Statistic(float(values[i].mean()), float(sd[i]), float(low[i]), float(high[i]))
@@ -75,7 +89,7 @@ class Summary:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary for machines."""
+        """Return the summary as a JSON object."""
         result: dict[str, Any] = {
             "scored": self.scored,
             "failed": self.failed,
