@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -30,8 +30,25 @@ from vcs_runtime.visil.jobs.steps import Step, run_step
 from vcs_runtime.visil.masking import builtin_keywords
 from vcs_runtime.visil.prompts import Prompts, builtin
 
+_step = together(
+    items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
+)
 
-def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -> None:
+
+def _write(
+    options: dict[str, Any], name: str, take: Callable[[writing.Writer, Prompts, Item], Any],
+    field: str | None = None, frames: int | None = None,
+) -> None:  # fmt: skip
+    """Run a step in which a model writes; `take` returns its result for one item."""
+    writer, folder = open_model(options), options["folder"]
+    prompts = Prompts.read(folder) if folder else builtin()
+    by = f"model:{writer.fingerprint}|prompt:{prompts.version}"
+    _run(options, Step(name, by, partial(take, writer, prompts), field, frames))
+
+
+def _run(options: dict[str, Any], step: Step) -> None:
+    items, output = options["items"], options["output"]
+    resume, overwrite = options["resume"], options["overwrite"]
     if output.resolve().parent != items.resolve().parent:
         raise click.UsageError(
             "the output must be in the folder of the input, because the paths in it are relative to it"
@@ -40,30 +57,16 @@ def _run(step: Step, items: Path, output: Path, resume: bool, overwrite: bool) -
     exit_with(run_step(step, items, output, resume=resume, overwrite=overwrite, report=warn))
 
 
-_step = together(
-    items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
-)
-
-
-def _open(model: Mapping[str, Any], folder: Path | None) -> tuple[Any, Prompts, str]:
-    """Return the model that writes, its prompts, and the fields of both in a signature."""
-    writer, prompts = open_model(model), Prompts.read(folder) if folder else builtin()
-    return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
-
-
 @click.command()
 @_step
 @frames_option
-def caption(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
-) -> None:
+def caption(frames: int, **options: Any) -> None:
     """Write a caption for every video in ITEMS without one."""
-    writer, prompts, by = _open(model, folder)
 
-    def take(item: Item) -> str:
+    def take(writer: writing.Writer, prompts: Prompts, item: Item) -> str:
         return writing.write_caption(writer, prompts, item.video(frames).frames)
 
-    _run(Step("caption", by, take, "caption", frames), items, output, resume, overwrite)
+    _write(options, "caption", take, "caption", frames)
 
 
 @click.command()
@@ -72,44 +75,38 @@ def caption(
     "--builtin", "offline", is_flag=True,
     help="Choose rare words, spread over the caption, without a model.",
 )  # fmt: skip
-def keywords(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, offline: bool, **model: Any
-) -> None:
+def keywords(offline: bool, **options: Any) -> None:
     """Choose keywords for every video in ITEMS without them."""
     if offline:
-        if named(model):
+        if named(options):
             raise click.UsageError("--builtin chooses without a model")
         step = Step("keywords", "builtin", lambda item: builtin_keywords(item.text("caption")), "keywords")
+        _run(options, step)
     else:
-        writer, prompts, by = _open(model, folder)
 
-        def take(item: Item) -> list[str]:
+        def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[str]:
             return writing.choose_keywords(writer, prompts, item.text("caption"))
 
-        step = Step("keywords", by, take, "keywords")
-    _run(step, items, output, resume, overwrite)
+        _write(options, "keywords", take, "keywords")
 
 
 @click.command()
 @_step
 @frames_option
-def keyframes(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
-) -> None:
+def keyframes(frames: int, **options: Any) -> None:
     """Choose keyframes for every video in ITEMS without them.
 
     The model chooses three keyframes of a video file. A keyframe is an SMPTE timecode with a description.
     """
-    writer, prompts, by = _open(model, folder)
 
-    def take(item: Item) -> list[dict[str, str]]:
+    def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, str]]:
         file = item.file
         numbers = uniform(file.frames, frames)
         images = file.read(numbers)
         timed = [(format_timecode(n, file.fps), image) for n, image in zip(numbers, images, strict=True)]
         return writing.choose_keyframes(writer, prompts, timed, file.fps, file.frames)
 
-    _run(Step("keyframes", by, take, "keyframes", frames), items, output, resume, overwrite)
+    _write(options, "keyframes", take, "keyframes", frames)
 
 
 @click.command()
@@ -125,17 +122,13 @@ def keyframes(
     metavar="N",
     help="Number of keyframes in a summary, the first ones of the video; may be repeated.",
 )
-def summarize(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int,
-    counts: tuple[int, ...], **model: Any,
-) -> None:  # fmt: skip
+def summarize(frames: int, counts: tuple[int, ...], **options: Any) -> None:
     """Write summaries for every video in ITEMS without them.
 
     Their names are "text", "1-image", "2-image" and "3-image", by the number of keyframes.
     """
-    writer, prompts, by = _open(model, folder)
 
-    def take(item: Item) -> list[dict[str, Any]]:
+    def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, Any]]:
         video, written = item.video(frames), []
         for count in dict.fromkeys(counts):
             chosen = item.chosen_keyframes(count)
@@ -144,23 +137,20 @@ def summarize(
             written.append({"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen})
         return written
 
-    _run(Step("summarize", by, take, "summaries", frames), items, output, resume, overwrite)
+    _write(options, "summarize", take, "summaries", frames)
 
 
 @click.command()
 @_step
 @frames_option
-def correspond(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, frames: int, **model: Any
-) -> None:
+def correspond(frames: int, **options: Any) -> None:
     """Judge which summaries in ITEMS correspond to their videos.
 
     The output has one line per summary, with a confidence from 1 to 5. If a summary in ITEMS has the field
     `corresponds` (true or false), the line also has `correct` (1 or 0).
     """
-    writer, prompts, by = _open(model, folder)
 
-    def take(item: Item) -> list[dict[str, Any]]:
+    def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, Any]]:
         truths, summaries = item.correspondences(), item.summaries()
         judged = writing.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
         return [
@@ -169,30 +159,27 @@ def correspond(
             for summary, truth, judgement in zip(summaries, truths, judged, strict=True)
         ]  # fmt: skip
 
-    _run(Step("correspond", by, take, None, frames), items, output, resume, overwrite)
+    _write(options, "correspond", take, None, frames)
 
 
 @click.command()
 @_step
-def answer(
-    items: Path, output: Path, resume: bool, overwrite: bool, folder: Path | None, **model: Any
-) -> None:
+def answer(**options: Any) -> None:
     """Answer the questions in ITEMS from each summary alone.
 
     The output has one line per question and summary, for `visil correlate`. ITEMS needs the field
     `questions`: objects with `question`, `options` (a list of texts) and `answer` (a letter).
     """
-    writer, prompts, by = _open(model, folder)
 
-    def take(item: Item) -> list[dict[str, Any]]:
+    def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, Any]]:
         lines, summaries = [], item.summaries()
-        for question, options, right in item.questions():
+        for question, choices, right in item.questions():
             for summary in summaries:
-                letter = writing.answer_question(writer, prompts, summary, question, options)
+                letter = writing.answer_question(writer, prompts, summary, question, choices)
                 lines.append({
                     "name": summary.name, "question": question, "given": letter,
                     "correct": int(letter == right),
                 })  # fmt: skip
         return lines
 
-    _run(Step("answer", by, take), items, output, resume, overwrite)
+    _write(options, "answer", take)
