@@ -21,6 +21,7 @@ from vcs_export.errors import ExportError, os_reason
 from vcs_runtime.bundle.integrity import ends_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
+    SCHEMA,
     EmbedderSpec,
     FileEntry,
     Manifest,
@@ -123,7 +124,15 @@ class BundleWriter:
         files = tuple(
             FileEntry(name, size, digests[name], ends_of(self.folder / name)) for name, size in sizes.items()
         )
-        manifest = Manifest(name, licence, source, files, embedder, segmenter)
+        manifest = Manifest(
+            name=name,
+            licence=licence,
+            source=source,
+            files=files,
+            embedder=embedder,
+            segmenter=segmenter,
+            schema=SCHEMA,
+        )
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         for path in [*paths, self.folder / MANIFEST]:
             _sync(path)

@@ -218,24 +218,28 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         lambda b: (b / MANIFEST).write_text((b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)),
         "stands twice",
     ),
-    "an unknown key": (lambda b: told(b, lambda d: d.update(run="rm")), "'run' is unknown"),
+    "an unknown key": (lambda b: told(b, lambda d: d.update(run="rm")), "unknown field `run`"),
     "a number that is none": (
         lambda b: told(b, lambda d: d["embedder"].update(dimension=float("nan"))), "NaN is no number",
     ),
-    "a listed path upwards": (listed_outside("../secret"), "not a plain relative path"),
-    "a listed path inside and upwards": (listed_outside("embedder/../../secret"), "not a plain relative path"),
-    "a listed absolute path": (listed_outside("/etc/passwd"), "not a plain relative path"),
-    "a listed path of another system": (listed_outside("embedder\\x"), "not a plain relative path"),
-    "a listed path with a line break": (listed_outside("a\nb"), "not a plain relative path"),
+    "a listed path upwards": (listed_outside("../secret"), "Expected a plain relative path"),
+    "a listed path inside and upwards": (listed_outside("embedder/../../secret"), "Expected a plain relative path"),
+    "a listed absolute path": (listed_outside("/etc/passwd"), "Expected a plain relative path"),
+    "a listed path of another system": (listed_outside("embedder\\x"), "Expected a plain relative path"),
+    "a listed path with a line break": (listed_outside("a\nb"), "Expected a plain relative path"),
     "a path twice but for its case": (
         lambda b: told(b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
         "listed twice",
     ),
     "vectors that fill the memory": (
-        lambda b: told(b, lambda d: d["embedder"].update(dimension=1 << 40)), "out of range",
+        lambda b: told(b, lambda d: d["embedder"].update(dimension=1 << 40)), "embedder.dimension: Expected `int` <= 1048576",
     ),
     "a model that is no file of the bundle": (
-        lambda b: told(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")), "is not in files",
+        lambda b: told(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")), "elsewhere/model.onnx is not in files",
+    ),
+    "a model by an absolute path": (
+        lambda b: told(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")),
+        "embedder.model: Expected a plain relative path",
     ),
     "a model in a format of ONNX Runtime's own": (
         lambda b: ((b / MODEL).rename(b / "embedder/model.ort"), relist(b),

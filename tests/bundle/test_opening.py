@@ -64,7 +64,12 @@ def test_a_manifest_of_schema_2_is_read_with_todays_defaults(copy: Path) -> None
     edit(copy, lambda data: data.update(schema=2))
     spec = open_bundle(copy).manifest.embedder
     assert spec
-    assert (spec.layout, spec.instruction, spec.mask_instruction, spec.frame) == ("padded", "", False, None)
+    assert (spec.layout, spec.instruction, spec.mask_instruction, spec.special_tokens) == (
+        "padded",
+        "",
+        False,
+        None,
+    )
 
 
 def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
@@ -75,7 +80,7 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
     edit(copy, lambda data: data["embedder"].update(new))
     manifest = read_manifest(copy / MANIFEST)
     assert manifest.embedder
-    assert manifest.embedder.frame == ((1,), ())
+    assert manifest.embedder.special_tokens == ((1,), ())
     (copy / MANIFEST).write_text(manifest.to_json())
     assert read_manifest(copy / MANIFEST) == manifest
     assert json.loads(manifest.to_json())["embedder"].items() >= new.items()
@@ -85,45 +90,73 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
     ("change", "says"),
     [
         (lambda d: d.update(schema=1), "schema 1, but this version reads schema 2 and 3 only"),
-        (lambda d: d.update(schema="1"), "schema: must be of type int, not str"),
-        (lambda d: d.update(schema=True), "schema: must be of type int, not bool"),
-        (lambda d: d.pop("files"), "files: missing"),
-        (lambda d: d.pop("licence"), "licence: missing"),
-        (lambda d: d.update(files={}), "files: must be of type list, not dict"),
+        (lambda d: d.update(schema="1"), "schema: Expected `int`, got `str`"),
+        (lambda d: d.update(schema=True), "schema: Expected `int`, got `bool`"),
+        (lambda d: d.pop("files"), "missing required field `files`"),
+        (lambda d: d.pop("licence"), "missing required field `licence`"),
+        (lambda d: d.update(files={}), "files: Expected `array`, got `object`"),
         (lambda d: d["files"].append(d["files"][0]), "files: a path is listed twice"),
-        (lambda d: d["files"].append("x"), "an object was expected, not str"),
-        (lambda d: d["files"][0].update(path="../x"), "'../x' is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="/etc/passwd"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="a//b"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="./a"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="a\\b"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="C:a"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path=""), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(path="bundle.json"), "is not a plain relative path"),
-        (lambda d: d["files"][0].update(size=-1), "size or sha256 is not one"),
-        (lambda d: d["files"][0].update(sha256="abc"), "size or sha256 is not one"),
-        (lambda d: d["embedder"].update(model="embedder/other.onnx"), "embedder/other.onnx is not in files"),
-        (lambda d: d["embedder"].update(weights=[]), "out of range"),
-        (lambda d: d["embedder"].update(weights=[1]), "weights: 1 is not a string"),
-        (lambda d: d["embedder"].update(long_text="cut"), "long_text must be one of"),
-        (lambda d: d["embedder"].update(max_tokens=2), "out of range"),
-        (lambda d: d["embedder"].update(name="a|b"), "name: 'a|b' must be letters"),
-        (lambda d: d["segmenter"]["rules"].update(name="magic"), "rules must be one of"),
-        (lambda d: d["segmenter"].update(rules=None), "neither rules nor a model"),
-        (lambda d: d.update(embedder=[]), "an object was expected, not list"),
-        (lambda d: d.update(more=1), "'more' is unknown"),
+        (lambda d: d["files"].insert(2, "x"), "files[2]: Expected `object`, got `str`"),
+        (lambda d: d["files"][0].update(path="../x"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="/etc/passwd"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="a//b"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="./a"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="a\\b"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="C:a"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path=""), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(path="bundle.json"), "files[0].path: Expected a plain relative path"),
+        (lambda d: d["files"][0].update(size=-1), "files[0].size: Expected `int` >= 0"),
+        (lambda d: d["files"][0].update(sha256="abc"), "files[0].sha256: Expected 64 hex digits"),
+        (
+            lambda d: d["embedder"].update(model="embedder/other.onnx"),
+            "embedder: embedder/other.onnx is not in files",
+        ),
+        (lambda d: d["embedder"].update(weights=[]), "embedder.weights: Expected `array` of length >= 1"),
+        (lambda d: d["embedder"].update(weights=[1]), "embedder.weights[0]: Expected `str`, got `int`"),
+        (lambda d: d["embedder"].update(long_text="cut"), "embedder.long_text: Invalid enum value 'cut'"),
+        (lambda d: d["embedder"].update(max_tokens=2), "embedder.max_tokens: Expected `int` >= 3"),
+        (lambda d: d["embedder"].update(name="a|b"), "embedder.name: Expected letters, digits"),
+        (
+            lambda d: d["segmenter"]["rules"].update(name="magic"),
+            "segmenter.rules.name: Invalid enum value 'magic'",
+        ),
+        (lambda d: d["segmenter"].update(rules=None), "segmenter: neither rules nor a model"),
+        (lambda d: d.update(embedder=[]), "embedder: Expected `object | null`, got `array`"),
+        (lambda d: d.update(more=1), "unknown field `more`"),
         (lambda d: d["files"][0].update(path="LICENSES"), "is not in files"),
-        (lambda d: d["files"][0].update(ends="abc"), "size or sha256 is not one"),
-        (lambda d: d["embedder"].update(more=1), "embedder: 'more' is unknown"),
-        (lambda d: d["embedder"].update(layout="wide"), "layout must be one of"),
-        (lambda d: d["embedder"].update(instruction=None), "instruction: must be of type str"),
-        (lambda d: d["embedder"].update(mask_instruction=True), "goes with neither a padded layout"),
-        (lambda d: d["embedder"].update(mask_instruction=1), "must be of type bool, not int"),
-        (lambda d: d["embedder"].update(frame=[1, 2]), "frame must be two lists"),
-        (lambda d: d["embedder"].update(frame=[[1], [-2]]), "frame must be two lists"),
-        (lambda d: d["embedder"].update(loss={"texts": 3}), "cosine_mean: missing"),
-        (lambda d: d["embedder"].update(loss=LOSS | {"cosine_min": 1.5}), "loss: a value is out of range"),
-        (lambda d: d["embedder"].update(loss=LOSS | {"more": 1}), "loss: 'more' is unknown"),
+        (lambda d: d["files"][0].update(ends="abc"), "files[0].ends: Expected 64 hex digits"),
+        (lambda d: d["embedder"].update(more=1), "embedder: Object contains unknown field `more`"),
+        (lambda d: d["embedder"].update(layout="wide"), "embedder.layout: Invalid enum value 'wide'"),
+        (
+            lambda d: d["embedder"].update(instruction=None),
+            "embedder.instruction: Expected `str`, got `null`",
+        ),
+        (
+            lambda d: d["embedder"].update(mask_instruction=True),
+            "embedder: mask_instruction goes with neither a padded layout",
+        ),
+        (
+            lambda d: d["embedder"].update(mask_instruction=1),
+            "embedder.mask_instruction: Expected `bool`, got `int`",
+        ),
+        (lambda d: d["embedder"].update(frame=[1, 2]), "embedder.frame[0]: Expected `array`, got `int`"),
+        (lambda d: d["embedder"].update(frame=[[1], [-2]]), "embedder.frame[1][0]: Expected `int` >= 0"),
+        (
+            lambda d: d["embedder"].update(loss={"texts": 3}),
+            "embedder.loss: Object missing required field `cosine_mean`",
+        ),
+        (
+            lambda d: d["embedder"].update(loss=LOSS | {"cosine_min": 1.5}),
+            "embedder.loss.cosine_min: Expected `float` <= 1.0",
+        ),
+        (
+            lambda d: d["embedder"].update(loss=LOSS | {"cosine_min": 1.0}),
+            "embedder.loss: cosine_min is above",
+        ),
+        (
+            lambda d: d["embedder"].update(loss=LOSS | {"a\nb": 1}),
+            r"embedder.loss: Object contains unknown field `a\nb`",
+        ),
     ],
 )
 def test_a_manifest_that_is_wrong_names_the_field(
@@ -140,7 +173,7 @@ def test_a_manifest_that_is_wrong_names_the_field(
     ("content", "says"),
     [
         (b"", "cannot be read"),
-        (b"[]", "an object was expected, not list"),
+        (b"[]", "Expected `object`, got `array`"),
         (b"\xff\xfe", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
         (b'{"schema": 2, "schema": 2}', "the key 'schema' stands twice"),

@@ -60,7 +60,7 @@ def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:
     spec = open_bundle(first).manifest.segmenter
     assert spec is not None
     assert spec.model is not None
-    assert (spec.model.kind, spec.model.frame, spec.model.stride) == ("words", (2, 3), 8)
+    assert (spec.model.kind, spec.model.special_tokens, spec.model.stride) == ("words", (2, 3), 8)
 
 
 def test_updates_are_refused_where_they_do_not_fit(tmp_path: Path) -> None:

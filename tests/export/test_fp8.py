@@ -139,14 +139,14 @@ def test_ranges_are_those_of_the_published_formula(checkpoint: Path, bundle: Pat
 def test_what_is_lost_is_measured_and_small(checkpoint: Path, bundle: Path) -> None:
     spec = spec_of(bundle)
     assert (spec.precision, spec.layout, spec.weights) == ("fp8", "masked", (WEIGHTS_FILE,))
-    assert spec.loss is not None
-    assert 0.99 < spec.loss.cosine_min <= spec.loss.cosine_mean < 1 - 1e-5
+    assert spec.quantization_error is not None
+    assert 0.99 < spec.quantization_error.cosine_min <= spec.quantization_error.cosine_mean < 1 - 1e-5
     with Embedder.open(bundle, "cpu") as embedder:
         got = embedder.embed(TEXTS)
     wanted = [embed(checkpoint, row) for row in tokens(bundle / TOKENIZER_FILE, spec, TEXTS)]
     cosines = np.sum(got * wanted, axis=1)
     assert cosines.min() > 0.99
-    assert cosines.mean() == pytest.approx(spec.loss.cosine_mean, abs=1e-3)
+    assert cosines.mean() == pytest.approx(spec.quantization_error.cosine_mean, abs=1e-3)
     other = embed(checkpoint, [1, 5, 9, 2])
     assert np.abs(got @ other).max() < 0.9  # not all texts are near each other
 

@@ -88,7 +88,7 @@ def test_the_manifest_says_how_to_run_it(sharded: Path, tmp_path: Path, target: 
         layout=TARGETS[target],
         instruction="Query: ",
         mask_instruction=True,
-        frame=((1,), (2,)),
+        special_tokens=((1,), (2,)),
     )
 
 
@@ -161,7 +161,9 @@ def test_a_link_that_cannot_be_made_is_explained(
         build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded)
     assert not list(tmp_path.iterdir())
     # Measuring a loss can do without links.
-    loss = spec_of(build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, precision="int8")).loss
+    loss = spec_of(
+        build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, precision="int8")
+    ).quantization_error
     assert loss is not None
 
 
@@ -184,7 +186,7 @@ def test_lower_precisions_are_smaller_and_say_what_they_lose(sharded: Path, tmp_
             tmp_path / precision, checkpoint=checkpoint, precision=precision, weights="copy", texts=TEXTS
         )
         sizes.append((bundle / WEIGHTS_FILE).stat().st_size)
-        loss = spec_of(bundle).loss
+        loss = spec_of(bundle).quantization_error
         assert (loss is None) == (least is None)
         if loss and least:
             assert loss.texts == len(TEXTS)

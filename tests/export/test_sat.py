@@ -34,7 +34,7 @@ from vcs_export.families.sat import (
 )
 from vcs_export.write import BundleExistsError
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
 
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
@@ -67,13 +67,13 @@ def test_the_manifest_says_how_to_run_it(sat: Path, tmp_path: Path) -> None:
     assert opened.manifest.embedder is None
     assert opened.manifest.segmenter is not None
     assert opened.manifest.segmenter.rules == RulesSpec("sentencex", "en")
-    assert boundary(bundle) == BoundarySpec(
+    assert boundary(bundle) == LearnedSegmenterSpec(
         name="tiny",
         kind="sat",
         model=MODEL_FILE,
         weights=(WEIGHTS_FILE,),
         tokenizer=TOKENIZER_FILE,
-        frame=(0, 2),
+        special_tokens=(0, 2),
         max_tokens=512,
         stride=100,
         threshold=0.025,

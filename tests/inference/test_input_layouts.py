@@ -127,7 +127,7 @@ def test_truncation_cuts_the_right_end_and_the_end_of_the_frame(build: Opener, l
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, layout: str) -> None:
-    embedder = build(layout, frame=((SEP, SEP), ()))
+    embedder = build(layout, special_tokens=((SEP, SEP), ()))
     np.testing.assert_allclose(embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6)
 
 
@@ -180,7 +180,7 @@ def test_what_is_cached_is_bound_to_all_that_makes_a_vector(build: Opener) -> No
     specs: list[tuple[str, dict[str, Any]]] = [
         ("packed", {}),
         ("masked", {}),
-        ("packed", {"frame": ((CLS,), ())}),
+        ("packed", {"special_tokens": ((CLS,), ())}),
         ("packed", {"instruction": "the "}),
         ("packed", {"long_text": "truncate"}),
     ]

@@ -6,7 +6,6 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from support import stand_in
 from support.stories import story, stripped

@@ -6,11 +6,11 @@ They lie outside the repository with the model's tokenizer, in `VCS_RUNTIME_GOLD
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from support.golden import GOLDEN
 from vcs_runtime.bundle.manifest import EmbedderSpec
@@ -35,7 +35,7 @@ SPEC = EmbedderSpec(
     precision="fp32",
     layout="packed",
     mask_instruction=True,
-    frame=((1,), (2,)),
+    special_tokens=((1,), (2,)),
 )
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
@@ -80,5 +80,5 @@ def test_a_truncated_text_loses_its_end_and_keeps_one_place_to_pool(
 def test_the_tokenizer_alone_would_put_no_end_behind_a_text() -> None:
     loaded = load_tokenizer(FOLDER / "tokenizer.json")
     assert own_frame(loaded) == ((1,), ())
-    unframed = TextTokenizer(loaded, replace(SPEC, frame=None))
+    unframed = TextTokenizer(loaded, replace(SPEC, special_tokens=None))
     assert unframed.sequences(["Rain."], "", MAX_TOKENS).ids[0][-1] != 2

@@ -16,7 +16,7 @@ from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import ExportError, os_reason
 from vcs_export.graph.latent import LatentConfig
-from vcs_runtime.bundle.manifest import RulesSpec
+from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"
 
@@ -46,7 +46,7 @@ class PinnedFile:
 @dataclass(frozen=True)
 class BoundaryRecipe:
     """The boundary model that goes with a checkpoint: the file of its updates, and how the runtime runs it
-    (`BoundarySpec`)."""
+    (`LearnedSegmenterSpec`)."""
 
     name: str
     updates: Path
@@ -69,7 +69,7 @@ class Recipe:
     name: str
     licence: str
     source: str
-    long_text: str
+    long_text: LongTextPolicy
     wheels: tuple[Wheel, ...]
     files: Mapping[str, PinnedFile]
     config: Mapping[str, int | float] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class NvEmbedRecipe:
     source: str
     instruction: str
     max_tokens: int
-    long_text: str
+    long_text: LongTextPolicy
     config: Mapping[str, int | float]
     latent: Mapping[str, int]
     sha256: Mapping[str, str]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_runtime.bundle.manifest import BoundarySpec, Manifest
+from vcs_runtime.bundle.manifest import SCHEMA, LearnedSegmenterSpec, Manifest
 from vcs_runtime.bundle.opening import Bundle
 
-Model = tuple[Path, BoundarySpec]
+Model = tuple[Path, LearnedSegmenterSpec]
 """A boundary model: the folder that its paths start from, and how it is run."""
 
 
@@ -30,7 +30,7 @@ def _boundaries(model: Model, texts: Sequence[str]) -> np.ndarray[tuple[int], np
     from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
     folder, spec = model
-    bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=()))
+    bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=(), schema=SCHEMA))
     opened = BoundaryModel(bundle, spec, choose_device("cpu"))
     try:
         return np.concatenate(opened.probabilities(texts)) > spec.threshold

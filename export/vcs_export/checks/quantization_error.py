@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
-from vcs_runtime.bundle.manifest import EmbedderSpec, Loss
+from vcs_runtime.bundle.manifest import EmbedderSpec, QuantizationErrorStats
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
@@ -33,7 +33,7 @@ def demo_texts() -> list[str]:
     return [data["reference"], *(version["text"] for version in data["versions"])]
 
 
-def check_loss(loss: Loss, precision: str, least_cosine: float | None) -> None:
+def check_loss(loss: QuantizationErrorStats, precision: str, least_cosine: float | None) -> None:
     """Raise ExportError where a loss is larger than what a precision may lose.
 
     least_cosine  the least mean cosine to take; None: the precision's own, one of `LEAST_COSINES`
@@ -47,7 +47,9 @@ def check_loss(loss: Loss, precision: str, least_cosine: float | None) -> None:
         )
 
 
-def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]) -> Loss:
+def embedding_loss(
+    exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]
+) -> QuantizationErrorStats:
     """How far the vectors of the embedder `spec` in `folder` are from those of the graph `exact`.
 
     exact   an unquantised graph with the same inputs, its weights beside it
@@ -67,7 +69,7 @@ def embedding_loss(exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequenc
     parts = [[place[chunk] for chunk in part] for part in chunks]
     cosines = np.sum(wanted[whole] * got[whole], axis=1)
     changes = np.abs(_scores(wanted, whole, parts) - _scores(got, whole, parts))
-    return Loss(
+    return QuantizationErrorStats(
         texts=len(texts),
         cosine_mean=float(cosines.mean()),
         cosine_min=float(cosines.min()),
@@ -83,7 +85,7 @@ def _chunks(text: str) -> list[str]:
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of each text with their frame, cut at the model's longest input."""
-    first, last = spec.frame or ((), ())
+    first, last = spec.special_tokens or ((), ())
     room = spec.max_tokens - len(first) - len(last)
     encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
     return [[*first, *encoding.ids[:room], *last] for encoding in encodings]

@@ -12,11 +12,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+from msgspec.structs import replace
 
 from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.checks.tensorrt_parser import problems
@@ -26,10 +26,11 @@ from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
     PARTS,
-    BoundarySpec,
     EmbedderSpec,
     EngineSpec,
     FileEntry,
+    LearnedSegmenterSpec,
+    Part,
 )
 from vcs_runtime.bundle.onnx_check import check_engine_graph
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -140,7 +141,7 @@ def _refused(bundle: Bundle, part: str) -> list[str]:
     return found
 
 
-def _spec(bundle: Bundle, part: str) -> EmbedderSpec | BoundarySpec:
+def _spec(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
     spec = bundle.part(part)
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
@@ -181,7 +182,7 @@ def build_options(
 
 
 def _build(
-    bundle: Bundle, part: str, device: Device, architecture: str, shape: tuple[int, int], work: Path
+    bundle: Bundle, part: Part, device: Device, architecture: str, shape: tuple[int, int], work: Path
 ) -> EngineSpec:
     """Make one engine below `work`, in the place that it is to have in the bundle."""
     ort = import_onnxruntime()
@@ -276,7 +277,7 @@ def _compare_embedder(bundle: Bundle, device: str) -> Iterator[Check]:
 def _compare_segmenter(bundle: Bundle, device: str) -> Iterator[Check]:
     engine = choose_for(bundle, "segmenter", device)
     spec = _spec(bundle, "segmenter")
-    assert isinstance(spec, BoundarySpec)
+    assert isinstance(spec, LearnedSegmenterSpec)
     texts = demo_texts() * 4
     ours, cuda = (BoundaryModel(bundle, spec, chosen) for chosen in (engine, cuda_of(engine)))
     pairs = zip(ours.probabilities(texts), cuda.probabilities(texts), strict=True)

@@ -194,7 +194,7 @@ def nv_embed_v2(
             progress=progress,
         )
     embedder = read_manifest(target / MANIFEST).embedder
-    if embedder and (loss := embedder.loss):
+    if embedder and (loss := embedder.quantization_error):
         click.echo(
             f"vcs-runtime: cosine of {precision} to unquantised vectors, {loss.texts} texts: "
             f"mean {loss.cosine_mean:.5f}, least {loss.cosine_min:.5f}",

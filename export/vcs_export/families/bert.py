@@ -11,7 +11,7 @@ from vcs_export.checkpoint.transformer import TOKENIZER, bare_tokenizer
 from vcs_export.families.learned_segmenter import add_boundary
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleWriter
-from vcs_runtime.bundle.manifest import EmbedderSpec, RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, LongTextPolicy, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "embedder/model.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
@@ -27,7 +27,7 @@ def build_encoder_bundle(
     source: str,
     rules: RulesSpec | None = None,
     boundary: BoundaryRecipe | None = None,
-    long_text: str = "window_mean",
+    long_text: LongTextPolicy = "window_mean",
     extra_files: Mapping[str, bytes] | None = None,
     replace: bool = False,
 ) -> Path:

@@ -38,7 +38,7 @@ from vcs_export.graph.transformer import (
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import WORD_SHAPES
-from vcs_runtime.bundle.manifest import BoundarySpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, SegmenterSpec
 
 CAPITALS_INPUT = "capitals"
 OUTPUT = "logits"
@@ -82,20 +82,20 @@ def build_boundary_bundle(
 
 def add_boundary(
     bundle: BundleWriter, checkpoint: BertCheckpoint, recipe: BoundaryRecipe, tokenizer: str
-) -> BoundarySpec:
+) -> LearnedSegmenterSpec:
     """Write the model into a bundle that is being built; `tokenizer` is the checkpoint's, in that bundle.
 
     Raises CheckpointError, OSError.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
     write_boundary(checkpoint, updates, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
-    return BoundarySpec(
+    return LearnedSegmenterSpec(
         name=recipe.name,
         kind="words",
         model=MODEL_FILE,
         weights=(WEIGHTS_FILE,),
         tokenizer=tokenizer,
-        frame=_frame(checkpoint.folder / TOKENIZER),
+        special_tokens=_frame(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
         stride=recipe.stride,
         threshold=recipe.threshold,

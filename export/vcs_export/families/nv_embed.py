@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.checkpoint.recipe import NvEmbedRecipe
@@ -43,12 +44,12 @@ from vcs_export.graph.streamed import COMPUTE, DataFile, LargeGraph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import LICENCES, BundleWriter, hash_files
-from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, InputLayout, LongTextPolicy, SegmenterSpec
 
 PRECISIONS = tuple(COMPUTE)
 LOSSY = (*BITS, fp8.PRECISION)
 """Precisions whose loss is measured."""
-TARGETS = {"ort": "packed", "tensorrt": "masked"}
+TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
 """For which engine a graph is written, and the layout of its inputs."""
 WEIGHTS_MODES = ("link", "copy")
 
@@ -116,7 +117,7 @@ def build_nv_embed_bundle(
     weights: str = "link",
     instruction: str = "",
     max_tokens: int | None = None,
-    long_text: str = "truncate",
+    long_text: LongTextPolicy = "truncate",
     texts: Sequence[str] = (),
     calibration: Sequence[str] = (),
     least_cosine: float | None = None,
@@ -190,7 +191,7 @@ def build_nv_embed_bundle(
             layout=layout,
             instruction=instruction,
             mask_instruction=True,
-            frame=((opened.frame[0],), (opened.frame[1],)),
+            special_tokens=((opened.frame[0],), (opened.frame[1],)),
         )
         model = bundle.file(MODEL_FILE)
         if precision in LOSSY:
@@ -202,13 +203,13 @@ def build_nv_embed_bundle(
                 written = write_nv_embed(opened, model, precision, layout, False, progress, ranges=ranges)
                 loss = embedding_loss(exact, bundle.folder, spec, texts or demo_texts())
             check_loss(loss, precision, least_cosine)
-            spec = changed(spec, loss=loss)
+            spec = structs.replace(spec, quantization_error=loss)
         else:
             written = write_nv_embed(opened, model, precision, layout, weights == "link", progress)
             for file, real in written.links.items():
                 bundle.link(real, f"embedder/{file}")
             links = (f"embedder/{file}" for file in sorted(written.links))
-            spec = changed(spec, weights=(*links, WEIGHTS_FILE))
+            spec = structs.replace(spec, weights=(*links, WEIGHTS_FILE))
         # The tokenizer is written anew, so its hash is another now.
         hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
         return bundle.commit(

@@ -7,8 +7,9 @@ import string
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from dataclasses import replace as changed
 from pathlib import Path
+
+from msgspec import structs
 
 from vcs_export.checkpoint.recipe import SatRecipe
 from vcs_export.checkpoint.transformer import (
@@ -33,7 +34,7 @@ from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
 from vcs_export.write import LICENCES, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.manifest import BoundarySpec, RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"
@@ -98,20 +99,22 @@ def build_sat_bundle(
         else:
             weights = (WEIGHTS_FILE,)
             _write_graph(folder, bundle.file(MODEL_FILE), precision)
-        spec = BoundarySpec(
+        spec = LearnedSegmenterSpec(
             name=name,
             kind="sat",
             model=MODEL_FILE,
             weights=weights,
             tokenizer=TOKENIZER_FILE,
-            frame=FRAME,
+            special_tokens=FRAME,
             max_tokens=config.max_tokens,
             stride=stride,
             threshold=threshold,
             precision=precision,
         )
         if precision == "int8":
-            spec = changed(spec, agreement=_agreement(folder, bundle.folder, spec, texts or _stories()))
+            spec = structs.replace(
+                spec, agreement=_agreement(folder, bundle.folder, spec, texts or _stories())
+            )
         return bundle.commit(
             name=name, licence=licence, source=source, segmenter=SegmenterSpec(rules=rules, model=spec)
         )
@@ -197,10 +200,10 @@ def _write_graph(folder: Path, model: Path, precision: str) -> None:
             quantize(source, model)
 
 
-def _agreement(folder: Path, built: Path, spec: BoundarySpec, texts: Sequence[str]) -> float | None:
+def _agreement(folder: Path, built: Path, spec: LearnedSegmenterSpec, texts: Sequence[str]) -> float | None:
     """Boundary F1 of the model `spec` in the folder `built` against fp32 from the same checkpoint."""
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
-        exact = changed(spec, precision="fp32")
+        exact = structs.replace(spec, precision="fp32")
         for path in (exact.model, exact.tokenizer):
             Path(work, path).parent.mkdir(parents=True, exist_ok=True)
         Path(work, exact.tokenizer).write_bytes((built / spec.tokenizer).read_bytes())

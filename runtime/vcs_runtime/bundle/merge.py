@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from vcs_runtime.bundle.integrity import copy_checked, ends_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
-    BoundarySpec,
+    SCHEMA,
     EmbedderSpec,
     FileEntry,
+    LearnedSegmenterSpec,
     Manifest,
     read_manifest,
 )
@@ -23,7 +26,7 @@ from vcs_runtime.util.atomic import flush, new_folder
 
 _LICENCES = "LICENSES"
 
-_Spec = TypeVar("_Spec", EmbedderSpec, BoundarySpec)
+_Spec = TypeVar("_Spec", EmbedderSpec, LearnedSegmenterSpec)
 
 
 def merge(
@@ -60,6 +63,7 @@ def merge(
         files=tuple(merged.files[path].entry for path in sorted(merged.files)),
         embedder=embedder_spec,
         segmenter=segmenter_spec,
+        schema=SCHEMA,
     )
     with new_folder(target) as folder:
         for path, item in merged.files.items():
@@ -113,7 +117,7 @@ class _Merged:
         return self.files.setdefault(new, item).entry.sha256 == entry.sha256
 
 
-def _files_of(bundle: Bundle, spec: EmbedderSpec | BoundarySpec) -> list[str]:
+def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list[str]:
     """The paths of an engine's files: those that the manifest names, and those that its graph refers to."""
     folder = PurePosixPath(spec.model).parent
     external = check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))

@@ -10,14 +10,16 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from vcs_runtime.bundle.integrity import verify_files
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
-    BoundarySpec,
     EmbedderSpec,
+    LearnedSegmenterSpec,
     Manifest,
     read_manifest,
 )
@@ -42,7 +44,7 @@ class Bundle:
         files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
         return {path.name: size for path, size in files if path.parent == folder}
 
-    def weights_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
+    def weights_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """sha256 of the engine's weights: of the one weights file, or of the files' hashes in order."""
         ours = self.digests(spec.weights)
         return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
@@ -50,13 +52,14 @@ class Bundle:
     def engine_hash(self, spec: EmbedderSpec) -> str:
         """sha256 of all that makes an engine's results: its settings, graph, tokenizer and weights."""
         ours = self.digests((spec.model, spec.tokenizer, *spec.weights))
-        return hashlib.sha256(json.dumps([asdict(spec), ours], sort_keys=True).encode()).hexdigest()
+        identity = json.dumps([msgspec.to_builtins(spec), ours], sort_keys=True)
+        return hashlib.sha256(identity.encode()).hexdigest()
 
-    def weights_size(self, spec: EmbedderSpec | BoundarySpec) -> int:
+    def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
         """Bytes of the files that hold the engine's weights."""
         return sum(entry.size for entry in self.manifest.files if entry.path in spec.weights)
 
-    def graph_hash(self, spec: EmbedderSpec | BoundarySpec) -> str:
+    def graph_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """sha256 of what a TensorRT engine is made of: graph and weights."""
         return hashlib.sha256("".join(self.digests((spec.model, *spec.weights))).encode()).hexdigest()
 
@@ -65,7 +68,7 @@ class Bundle:
         known = {entry.path: entry.sha256 for entry in self.manifest.files}
         return [known[path] for path in paths]
 
-    def part(self, part: str) -> EmbedderSpec | BoundarySpec | None:
+    def part(self, part: str) -> EmbedderSpec | LearnedSegmenterSpec | None:
         """The model that is the "embedder" or the "segmenter"; None where the bundle has none."""
         if part == "embedder":
             return self.manifest.embedder

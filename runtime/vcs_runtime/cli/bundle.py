@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+import msgspec
 
 from vcs_runtime.bundle import archive
 from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
@@ -36,7 +36,7 @@ def info(name: str, as_json: bool) -> None:
     root = bundle_folder(name)
     manifest = read_manifest(root / MANIFEST)
     if as_json:
-        click.echo(json.dumps(asdict(manifest)))
+        click.echo(json.dumps(msgspec.to_builtins(manifest)))
         return
     out = console()
     for key, value in _facts(Bundle(root, manifest)):
@@ -96,14 +96,14 @@ def _facts(found: Bundle) -> Iterator[tuple[str, str]]:
         if spec.instruction:
             pooled = "not pooled" if spec.mask_instruction else "pooled"
             yield "", f"instruction {spec.instruction!r} ({pooled})"
-        if loss := spec.loss:
+        if error := spec.quantization_error:
             yield (
                 "",
-                f"cosine to the unquantised graph {loss.cosine_mean:.6f} on average, "
-                f"{loss.cosine_min:.6f} at worst, {loss.texts} texts",
+                f"cosine to the unquantised graph {error.cosine_mean:.6f} on average, "
+                f"{error.cosine_min:.6f} at worst, {error.texts} texts",
             )
-            if loss.vcs_change is not None:
-                yield "", f"VCS changes by {loss.vcs_change:.6f} on average, {loss.pairs} pairs"
+            if error.vcs_change is not None:
+                yield "", f"VCS changes by {error.vcs_change:.6f} on average, {error.pairs} pairs"
     if found_segmenter := manifest.segmenter:
         if rules := found_segmenter.rules:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from vcs_runtime.bundle.manifest import BoundarySpec, EmbedderSpec, EngineSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
@@ -146,7 +146,7 @@ def open_part(
     device: Device,
     threads: int | None = None,
     *,
-    spec: EmbedderSpec | BoundarySpec | None = None,
+    spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
     what: str,
 ) -> Session | EngineSession:
     """Open the model of a bundle's part ("embedder", "segmenter") on a device; `what` names it in errors.

@@ -61,7 +61,7 @@ class TextTokenizer:
     def __init__(self, tokenizer: Tokenizer, spec: EmbedderSpec) -> None:
         self._tokenizer = tokenizer
         self._spec = spec
-        self.frame = spec.frame or own_frame(tokenizer)
+        self.frame = spec.special_tokens or own_frame(tokenizer)
         self._before, self._after = self.frame
         self.frame_tokens = len(self._before) + len(self._after)
 

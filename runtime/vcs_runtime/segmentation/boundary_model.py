@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from vcs_runtime.bundle.manifest import BoundarySpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference.batching import RowLimit, groups
@@ -73,7 +73,7 @@ def _word_tokens(text: str, encoding: Encoding) -> Tokens:
     return Tokens({"input_ids": np.array(encoding.ids, np.int64), "capitals": capitals}, ends)
 
 
-# The kinds of learned segmenters differ in nothing but this function (see `BoundarySpec.kind`).
+# The kinds of learned segmenters differ in nothing but this function (see `LearnedSegmenterSpec.kind`).
 _KINDS: dict[str, Callable[[str, Encoding], Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
 
 
@@ -81,7 +81,7 @@ class BoundaryModel:
     """A learned segmenter on a device, for `Segmenter`. Several threads may use it."""
 
     def __init__(
-        self, bundle: Bundle, spec: BoundarySpec, device: Device, threads: int | None = None
+        self, bundle: Bundle, spec: LearnedSegmenterSpec, device: Device, threads: int | None = None
     ) -> None:
         """Open the model `spec` of `bundle`. Raises BundleError or DeviceError."""
         self.spec = spec
@@ -172,7 +172,7 @@ class BoundaryModel:
         for i, (tokens, start, length) in enumerate(parts):
             for name, values in tokens.inputs.items():
                 inputs[name][i, 1 : 1 + length] = values[start : start + length]
-            ids[i, 0], ids[i, 1 + length] = self.spec.frame
+            ids[i, 0], ids[i, 1 + length] = self.spec.special_tokens
             inputs["attention_mask"][i, : length + 2] = 1
         logits = self._session.run(inputs)
         first: npt.NDArray[Any] = logits[:, :, 0]

@@ -6,8 +6,8 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from vcs_runtime.bundle.manifest import SegmenterSpec
@@ -271,11 +271,11 @@ def _chosen(bundle: Bundle, use: str) -> SegmenterSpec:
     if use == "rules":
         if spec.rules is None:
             raise BundleError(f"bundle {bundle.root}: it has a learned segmenter only, no rules")
-        return replace(spec, model=None)
+        return msgspec.structs.replace(spec, model=None)
     if use == "learned":
         if spec.model is None:
             raise _no_learned_segmenter(bundle)
-        return replace(spec, rules=None)
+        return msgspec.structs.replace(spec, rules=None)
     return spec
 
 

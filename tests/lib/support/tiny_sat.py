@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.families.sat import build_sat_bundle
-from vcs_runtime.bundle.manifest import BoundarySpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
@@ -197,7 +197,7 @@ def build_tiny_sat_bundle(
     )
 
 
-def boundary(bundle: Path) -> BoundarySpec:
+def boundary(bundle: Path) -> LearnedSegmenterSpec:
     """How the boundary model of a bundle is run."""
     segmenter = open_bundle(bundle).manifest.segmenter
     assert segmenter is not None
