@@ -1,30 +1,46 @@
-"""What is kept by text, within a bound of bytes."""
+"""The LRU cache keeps to its limit and drops the oldest entries."""
 
 from __future__ import annotations
 
-from vcs_runtime.util.lru import Recent
+from vcs_runtime.util.lru import LRUCache
 
 
-def test_the_oldest_goes_first_and_what_is_used_stays() -> None:
-    recent: Recent[bytes] = Recent(2000, len)
-    recent.put("a", b"x" * 500)
-    recent.put("b", b"y" * 500)
-    assert recent.get("a") == b"x" * 500
-    recent.put("c", b"z" * 500)
-    assert recent.get("b") is None
-    assert recent.get("a") is not None
-    assert recent.get("c") is not None
+def test_the_oldest_entry_is_dropped_first_and_used_ones_stay() -> None:
+    cache: LRUCache[bytes] = LRUCache(2000, len)
+    cache.put("a", b"x" * 500)
+    cache.put("b", b"y" * 500)
+    assert cache.get("a") == b"x" * 500
+    cache.put("c", b"z" * 500)
+    assert cache.get("b") is None
+    assert cache.get("a") is not None
+    assert cache.get("c") is not None
 
 
-def test_the_bound_holds_for_anything_that_is_put() -> None:
-    recent: Recent[bytes] = Recent(1000, len)
-    recent.put("large", b"x" * 5000)
-    assert recent.get("large") is None
+def test_the_limit_holds_whatever_is_stored() -> None:
+    cache: LRUCache[bytes] = LRUCache(1000, len)
+    cache.put("large", b"x" * 5000)
+    assert cache.get("large") is None
     for i in range(100):
-        recent.put(str(i), b"x")
-    kept = [i for i in range(100) if recent.get(str(i)) is not None]
-    assert kept == [97, 98, 99]
-    recent.clear()
-    assert recent.get("99") is None
-    recent.put("99", b"x" * 600)
-    assert recent.get("99") is not None
+        cache.put(str(i), b"x")
+    stored = [i for i in range(100) if cache.get(str(i)) is not None]
+    assert stored == [97, 98, 99]
+    cache.clear()
+    assert cache.get("99") is None
+    cache.put("99", b"x" * 600)
+    assert cache.get("99") is not None
+
+
+def test_keys_count() -> None:
+    cache: LRUCache[bytes] = LRUCache(2000, len)
+    cache.put("a", b"")
+    cache.put("k" * 1500, b"")
+    assert cache.get("a") is None
+    assert cache.get("k" * 1500) == b""
+
+
+def test_storing_a_text_again_takes_no_room() -> None:
+    cache: LRUCache[bytes] = LRUCache(1000, len)
+    cache.put("a", b"")
+    for _ in range(10):
+        cache.put("b", b"")
+    assert cache.get("a") is not None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vcs_export.errors import ExportError
-from vcs_runtime.inference.device import refuse_telemetry
+from vcs_runtime.util.telemetry import refuse_telemetry
 
 
 def quantize(source: Path, model: Path) -> None:

@@ -9,7 +9,6 @@ it compares each header with the one that `pack` writes, and each content with t
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import tarfile
 from pathlib import Path
@@ -20,7 +19,7 @@ from vcs_runtime.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, 
 from vcs_runtime.bundle.opening import Bundle, check_graphs
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError, InputError
-from vcs_runtime.util.atomic import flush, new_folder
+from vcs_runtime.util.atomic import flush, new_folder, replaced
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
@@ -37,21 +36,15 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
     check_graphs(Bundle(root, manifest))
     if output.exists() and not force:
         raise InputError(f"{output} exists already (--force replaces it)")
-    partial = output.with_name(f".{output.name}.partial-{secrets.token_hex(8)}")
-    try:
-        with partial.open("xb") as file:
-            content = (root / MANIFEST).read_bytes()
-            file.write(_header(MANIFEST, len(content)) + content + _padding(len(content)))
-            for entry in manifest.files:
-                file.write(_header(entry.path, entry.size))
-                with (root / entry.path).open("rb") as source:
-                    copy_checked(source, file, entry, f"bundle {root}", advance)
-                file.write(_padding(entry.size))
-            file.write(_END)
-            flush(file)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replaced(output) as file:
+        content = (root / MANIFEST).read_bytes()
+        file.write(_header(MANIFEST, len(content)) + content + _padding(len(content)))
+        for entry in manifest.files:
+            file.write(_header(entry.path, entry.size))
+            with (root / entry.path).open("rb") as source:
+                copy_checked(source, file, entry, f"bundle {root}", advance)
+            file.write(_padding(entry.size))
+        file.write(_END)
 
 
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:

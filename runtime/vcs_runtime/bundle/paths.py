@@ -1,37 +1,35 @@
-"""Where bundles lie on this machine."""
+"""Folders of bundles on this machine."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
+
+import platformdirs
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.errors import BundleError
 
 
 def home() -> Path:
-    """Where bundles are kept: `$VCS_RUNTIME_HOME`, else `vcs-runtime` in the user's cache folder."""
+    """Return the folder for bundles: `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder."""
     if override := os.environ.get("VCS_RUNTIME_HOME"):
         return Path(override).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library/Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "vcs-runtime"
+    return platformdirs.user_cache_path("vcs-runtime", appauthor=False, opinion=False)
 
 
 def default_bundle_path() -> Path:
-    """Where `vcs-runtime fetch default` puts the embedded default."""
+    """Return the folder into which `vcs-runtime fetch default` puts the embedded default."""
     return home() / "bundles" / "default"
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """The folder of a bundle: `bundle` itself, or that of the embedded default for "default".
+    """Return the folder of a bundle: `bundle` itself, or the embedded default for "default".
 
-    Raises BundleError if there is none, or no `bundle.json` in it.
+    Raises
+    ------
+    BundleError
+        The folder does not exist, or has no `bundle.json`.
     """
     if os.fspath(bundle) == "default":
         root = default_bundle_path()

@@ -16,7 +16,7 @@ from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path, home
 from vcs_runtime.cli.tables import console
-from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import (
     available_cores,
@@ -81,7 +81,7 @@ def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
         device = choose_device("auto")
         yield "device auto", f"{device.engine} ({device.reason})"
         yield from _gpu(problems)
-    except DeviceError as error:
+    except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     yield "home", f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
     yield (

@@ -25,7 +25,7 @@ from vcs_runtime.inference.device import (
 )
 from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer
 from vcs_runtime.util.extras import require
-from vcs_runtime.util.lru import Recent
+from vcs_runtime.util.lru import LRUCache
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
 _MEMORY_BYTES = 64 << 20
@@ -83,7 +83,7 @@ class TokenStates:
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(spec.tokenizer)), spec)
         self._special = [token for part in self._tokenizer.frame for token in part]
         self._limit = spec.max_tokens
-        self._recent: Recent[States] = Recent(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
+        self._recent: LRUCache[States] = LRUCache(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, States]:
         """Return the states of each text. Raises TextError for a text that the bundle refuses."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
+from vcs_runtime.util.extras import require
+from vcs_runtime.util.telemetry import refuse_telemetry
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -59,20 +61,9 @@ class Device:
 
 
 def import_onnxruntime() -> Any:
-    """Import ONNX Runtime, or raise DeviceError that says which extra brings it."""
+    """Import ONNX Runtime; raises MissingExtraError."""
     refuse_telemetry()
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise DeviceError(
-            f"ONNX Runtime cannot be imported ({error}): install `vcs-runtime[cpu]` or `vcs-runtime[gpu]`"
-        ) from None
-    return onnxruntime
-
-
-def refuse_telemetry() -> None:
-    """Keep ONNX Runtime from reporting home, as its wheels of 1.31 do from the import on if not told."""
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    return require("onnxruntime", ("cpu", "gpu"), "running models")
 
 
 def available_providers() -> list[str]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.util.lru import Recent
+from vcs_runtime.util.lru import LRUCache
 
 Vector = npt.NDArray[np.float32]
 
@@ -97,7 +97,7 @@ class VectorStore:
     def __init__(self, embedder: Embedder, cache: VectorCache | None, memory_bytes: int) -> None:
         self._embedder = embedder
         self._cache = cache
-        self._memory: Recent[Vector] = Recent(memory_bytes, lambda vector: vector.nbytes)
+        self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, Vector]:
         """The unit vectors of `texts`, float32 `(dimension,)` each. Every missing text is embedded once."""

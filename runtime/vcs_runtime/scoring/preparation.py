@@ -12,7 +12,7 @@ from vcs_runtime.scoring.result import Pair
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.text.cleaning import check_text, clean_segments, join_chunks, short_words, strip_punctuation
 from vcs_runtime.text.contractions import expand_contractions
-from vcs_runtime.util.lru import Recent
+from vcs_runtime.util.lru import LRUCache
 
 T = TypeVar("T")
 
@@ -77,8 +77,8 @@ class Preparation:
 
     def __init__(self, segmenter: Segmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
-        self._rule_splits: Recent[_RuleSplit] = Recent(memory_bytes, _RuleSplit.size)
-        self._learned_splits: Recent[list[str]] = Recent(
+        self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
+        self._learned_splits: LRUCache[list[str]] = LRUCache(
             memory_bytes, lambda segments: sum(map(len, segments))
         )
 

@@ -1,4 +1,4 @@
-"""Packages that only some commands need: imported here, so that each is missed in the same words."""
+"""Packages of extras, imported with one error message when they are missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from vcs_runtime.errors import MissingExtraError
 
 
-def require(module: str, extra: str, purpose: str) -> Any:
+def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
     """Import a package of an extra.
 
     Parameters
@@ -16,7 +16,7 @@ def require(module: str, extra: str, purpose: str) -> Any:
     module
         Name to import: "pyarrow.parquet".
     extra
-        The extra that brings it: "parquet".
+        The extra that brings it: "parquet"; or several extras, of which one is enough.
     purpose
         What needs it, at the beginning of the error: "reading Parquet".
 
@@ -33,5 +33,7 @@ def require(module: str, extra: str, purpose: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        message = f"{purpose} needs {module.partition('.')[0]} ({error}): install `vcs-runtime[{extra}]`"
-        raise MissingExtraError(message) from None
+        package = module.partition(".")[0]
+        extras = (extra,) if isinstance(extra, str) else extra
+        command = " or ".join(f"`vcs-runtime[{name}]`" for name in extras)
+        raise MissingExtraError(f"{purpose} needs {package} ({error}): install {command}") from None

@@ -1,4 +1,4 @@
-"""What was computed lately, by its text, within a bound of bytes: the oldest goes first."""
+"""A thread-safe LRU cache with a size limit in bytes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,36 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-# What Python needs to hold an entry: its key's and value's headers, its place in the table.
+# Bytes that Python needs for an entry: headers of key and value, and the entry's place in the table.
 _OVERHEAD = 300
 
 
-class Recent(Generic[V]):
-    """Values by their text. `size` says how many bytes a value takes. May be used from several threads."""
+class LRUCache(Generic[V]):
+    """A thread-safe cache of values by text: entries that were used longest ago are dropped first.
 
-    def __init__(self, bound: int, size: Callable[[V], int]) -> None:
-        self._free = bound
+    Parameters
+    ----------
+    limit
+        Largest size of all entries together, in bytes, keys included.
+    size
+        Returns the bytes that a value takes.
+    """
+
+    def __init__(self, limit: int, size: Callable[[V], int]) -> None:
+        self._free = limit
         self._size = size
         self._entries: OrderedDict[str, V] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, text: str) -> V | None:
-        """The value of a text, which counts as used now; None if it is not there (any more)."""
+        """Return the value of a text, which counts as used now, or None."""
         with self._lock:
             if (value := self._entries.get(text)) is not None:
                 self._entries.move_to_end(text)
             return value
 
     def put(self, text: str, value: V) -> None:
-        """Keep a value; what was used longest ago makes room."""
+        """Store a value, unless the text has one, and drop old entries beyond the limit."""
         with self._lock:
             if text in self._entries:  # another thread was faster
                 return
@@ -39,7 +47,7 @@ class Recent(Generic[V]):
                 self._free += self._footprint(*self._entries.popitem(last=False))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         with self._lock:
             self._free += sum(self._footprint(*entry) for entry in self._entries.items())
             self._entries.clear()

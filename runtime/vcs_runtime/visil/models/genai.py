@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.errors import ModelError, TextError, unknown_choice
-from vcs_runtime.inference.device import refuse_telemetry
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.telemetry import refuse_telemetry
 from vcs_runtime.visil.images import Image, Part
 from vcs_runtime.visil.models.logprobs import Forced
 
