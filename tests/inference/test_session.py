@@ -457,10 +457,10 @@ def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: p
 
 def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = stand_in.put_in(monkeypatch)
-    assert choose_device("auto").engine == "ort-cuda"
+    assert choose_device("auto").provider_name == "ort-cuda"
     machine.libraries.discard("curand")
     device = choose_device("auto")
-    assert device.engine == "ort-cpu"
+    assert device.provider_name == "ort-cpu"
     assert device.reason == "auto: CUDA cannot start: missing: libcurand.so.10 (nvidia-curand)"
     machine.libraries.add("curand")
     machine.gpus = 0

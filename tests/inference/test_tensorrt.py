@@ -95,7 +95,7 @@ def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: st
     machine.sessions.clear()
     with Embedder.open(bundle, "tensorrt:0") as embedder:
         np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-6)
-        assert embedder.device.engine == "ort-tensorrt"
+        assert embedder.device.provider_name == "ort-tensorrt"
     [session] = machine.sessions
     assert session.model.parts[-4:-2] == ("engines", "sm90")
     assert list(session.providers) == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
@@ -107,12 +107,12 @@ def test_auto_takes_an_engine_that_fits_else_cuda_and_says_why(
     bundle: Path, machine: stand_in.Machine
 ) -> None:
     with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.engine == "ort-cuda"
+        assert embedder.device.provider_name == "ort-cuda"
         assert "no TensorRT engine: bundle" in embedder.device.reason
         assert f"vcs-runtime engine build {bundle}" in embedder.device.reason
     built(bundle)
     with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.engine == "ort-tensorrt"
+        assert embedder.device.provider_name == "ort-tensorrt"
         assert embedder.device.reason == "auto: the bundle has a TensorRT engine for sm90"
     machine.libraries.discard("nvinfer")
     with Embedder.open(bundle, "auto") as embedder:
@@ -161,7 +161,7 @@ def test_an_engine_that_was_made_elsewhere_is_loaded_only_when_trusted(
         Embedder.open(bundle, "tensorrt:0")
     assert f"vcs-runtime engine trust {bundle}" in str(error.value)
     with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.engine == "ort-cuda"
+        assert embedder.device.provider_name == "ort-cuda"
     assert run("engine", "trust", bundle).exit_code == 0
     Embedder.open(bundle, "tensorrt:0").close()
     [engine] = bundle.rglob("*.engine")
@@ -389,7 +389,7 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
         build_engines(open_bundle(fp8))
     assert not machine.sessions
     with Embedder.open(fp8, "auto") as embedder:  # alone may fall back, and says so
-        assert embedder.device.engine == "ort-cpu"
+        assert embedder.device.provider_name == "ort-cpu"
         assert "auto: " in embedder.device.reason
         assert "in FP8" in embedder.device.reason
 
@@ -399,5 +399,5 @@ def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture
     machine.architecture = architecture
     built(fp8)
     with Embedder.open(fp8, "auto") as embedder:
-        assert embedder.device.engine == "ort-tensorrt"
+        assert embedder.device.provider_name == "ort-tensorrt"
         assert embedder.embed(TEXTS[:2]).shape[0] == 2

@@ -81,7 +81,7 @@ def build_engines(
     cannot be written to); the bundle is then as it was.
     """
     chosen = choose_device(device)
-    if chosen.engine != "ort-tensorrt":
+    if chosen.provider_name != "ort-tensorrt":
         raise DeviceError(f"{device}: engines are made on a GPU named as tensorrt:N")
     if not os.access(bundle.root, os.W_OK):
         raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and make engines there")

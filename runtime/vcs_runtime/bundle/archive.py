@@ -1,9 +1,9 @@
 """Bundles as one file.
 
-A packed bundle is a plain tar file: `bundle.json`, then the files in its order, with nothing of the machine
-that packed it (owners, times and modes are fixed), uncompressed, since weights hardly shrink. So equal
-bundles are equal files, any `tar` can read one, and `unpack` need not believe what a file says about itself:
-it compares each header with the one that `pack` writes, and each content with the manifest's hash.
+A packed bundle is a plain tar file: `bundle.json`, then the files in its order. Owners, times and modes are
+fixed, and nothing is compressed, since weights hardly shrink. Equal bundles are therefore equal files, and
+any `tar` can read them. `unpack` does not trust the headers in the file: it compares each header with the one
+that `pack` writes, and each content with the hash in the manifest.
 """
 
 from __future__ import annotations
@@ -26,9 +26,27 @@ _END = bytes(2 * _BLOCK)
 
 
 def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance) -> None:
-    """Write a bundle into the one file `output`; every byte is checked on the way.
+    """Write a bundle into one file, and check every byte on the way.
 
-    Raises BundleError; InputError if `output` exists and `force` is not given; OSError.
+    Parameters
+    ----------
+    bundle
+        Folder of the bundle, or "default".
+    output
+        The file to write. It is there whole, or not at all.
+    force
+        Replace an existing file.
+    advance
+        Called with the number of bytes written since its last call.
+
+    Raises
+    ------
+    BundleError
+        The bundle is missing or damaged.
+    InputError
+        `output` exists, and `force` is False.
+    OSError
+        The file cannot be written.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
@@ -48,62 +66,78 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
 
 
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:
-    """Unpack the file `source` into the new folder `target`, which is there whole, or not at all.
+    """Unpack a packed bundle into a new folder, which is there whole, or not at all.
 
-    Nothing is written but what the manifest in the file lists, and nothing is kept unless all of it is right.
-    Raises BundleError for a file that is anything else than `pack` writes; InputError if `target` exists;
-    OSError.
+    Only files that the manifest lists are written, and the folder stays only if all of them are right.
+
+    Parameters
+    ----------
+    source
+        The packed bundle.
+    target
+        The folder to make.
+    advance
+        Called with the number of bytes read since its last call.
+
+    Raises
+    ------
+    BundleError
+        The file differs from what `pack` writes.
+    InputError
+        `target` exists, or the disk is too small.
+    OSError
+        A file cannot be read or written.
     """
-    what = os.fspath(source)
+    name = os.fspath(source)
     with source.open("rb") as file, new_folder(target) as folder:
         try:
-            _unpack(file, folder, what, advance)
-        except BundleError as error:  # the folder that it may speak of will be gone
-            raise type(error)(str(error).replace(os.fspath(folder), what)) from None
+            _unpack(file, folder, name, advance)
+        except BundleError as error:  # the message may name the folder, which will be gone
+            raise type(error)(str(error).replace(os.fspath(folder), name)) from None
 
 
-def _unpack(file: BinaryIO, folder: Path, what: str, advance: Advance) -> None:
-    manifest = _unpack_manifest(file, folder / MANIFEST, what)
+def _unpack(file: BinaryIO, folder: Path, name: str, advance: Advance) -> None:
+    manifest = _unpack_manifest(file, folder / MANIFEST, name)
     total = sum(entry.size for entry in manifest.files)
     if total > (free := shutil.disk_usage(folder).free):
-        raise InputError(f"{what}: {total / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
+        raise InputError(f"{name}: {total / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
     for entry in manifest.files:
-        _expect_header(file, entry.path, entry.size, what)
+        _expect_header(file, entry.path, entry.size, name)
         path = folder / entry.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as output:
-            copy_checked(file, output, entry, what, advance)
+            copy_checked(file, output, entry, name, advance)
             flush(output)
-        _expect(file, _padding(entry.size), what)
-    _expect(file, _END, what)
+        _expect(file, _padding(entry.size), name)
+    _expect(file, _END, name)
     if file.read(1):
-        raise BundleError(f"{what}: something follows the end of the bundle")
+        raise BundleError(f"{name}: something follows the end of the bundle")
     check_graphs(Bundle(folder, manifest))
 
 
-def _unpack_manifest(file: BinaryIO, path: Path, what: str) -> Manifest:
+def _unpack_manifest(file: BinaryIO, path: Path, name: str) -> Manifest:
     header = file.read(_BLOCK)
     try:
         size = tarfile.TarInfo.frombuf(header, "utf-8", "strict").size
     except (tarfile.HeaderError, ValueError):
         size = -1
     if not 0 <= size <= MAX_MANIFEST_BYTES or header != _header(MANIFEST, size):
-        raise BundleError(f"{what}: this is no packed bundle: it does not begin with {MANIFEST}")
+        raise BundleError(f"{name}: this is no packed bundle: it does not begin with {MANIFEST}")
     content = file.read(size)
     path.write_bytes(content)
-    _expect(file, _padding(size), what)
+    _expect(file, _padding(size), name)
     return read_manifest(path)
 
 
-def _expect_header(file: BinaryIO, path: str, size: int, what: str) -> None:
-    wanted = _header(path, size)
-    found = file.read(len(wanted))
-    if found != wanted:
-        raise BundleError(f"{what}: {path} of {size} bytes should come next, not {_described(found)}")
+def _expect_header(file: BinaryIO, path: str, size: int, name: str) -> None:
+    expected = _header(path, size)
+    header = file.read(len(expected))
+    if header != expected:
+        raise BundleError(f"{name}: {path} of {size} bytes should come next, not {_described(header)}")
 
 
 def _described(header: bytes) -> str:
-    """What a header that was not expected says, for a person."""
+    """Describe an unexpected header in words."""
     try:
         info = tarfile.TarInfo.frombuf(header[:_BLOCK], "utf-8", "replace")
     except (tarfile.HeaderError, ValueError):
@@ -118,13 +152,13 @@ def _described(header: bytes) -> str:
     return f"{info.name!r} ({kind}, {info.size} bytes)"
 
 
-def _expect(file: BinaryIO, wanted: bytes, what: str) -> None:
-    if file.read(len(wanted)) != wanted:
-        raise BundleError(f"{what}: it is cut short, or not what `vcs-runtime bundle pack` writes")
+def _expect(file: BinaryIO, content: bytes, name: str) -> None:
+    if file.read(len(content)) != content:
+        raise BundleError(f"{name}: it is cut short, or not what `vcs-runtime bundle pack` writes")
 
 
 def _header(path: str, size: int) -> bytes:
-    """The tar header of a file: the same on every machine, of 512 bytes for paths up to 100 characters."""
+    """Return the tar header of a file, which has 512 bytes for paths up to 100 characters."""
     info = tarfile.TarInfo(path)
     info.size = size
     info.mode = 0o644

@@ -1,12 +1,13 @@
-"""Are a bundle's files those that `bundle.json` lists, byte for byte?
+"""Checks that a bundle's files are those that `bundle.json` lists, byte for byte.
 
 Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer than
-loading them. A large file is hashed when this machine meets it for the first time; later openings check its
-size, its first and last MiB, and that the file system reports it unchanged (device, inode, size, times of
-change of content and of inode). That notices every change made through the file system, copies and restores
-included. It does not notice bits that decay on the disk, or a change by someone who writes to the raw device,
-sets back the clock, or writes into the folder where the memory is kept: `vcs-runtime bundle verify` hashes
-everything.
+loading them. A large file is hashed when this machine meets it for the first time. Later openings check its
+size, its first and last MiB, and that the file system reports it unchanged: device, inode, size, and times of
+change of content and inode.
+
+This notices every change made through the file system, copies and restores included. It does not notice bits
+that decay on the disk. Nor does it notice someone who writes to the raw device, sets back the clock, or
+writes into the folder with the records of hashed files. `vcs-runtime bundle verify` hashes everything.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vcs_runtime.bundle.manifest import MANIFEST, FileEntry, Manifest
 from vcs_runtime.errors import BundleError
 
 LARGE = 1 << 30
-"""Bytes from which on a file is hashed once per machine."""
+"""Files of at least this many bytes are hashed once per machine."""
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that were read since the last call."""
@@ -33,13 +34,13 @@ _COPIED_AT_ONCE = 4 << 20
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, 64 hex digits."""
+    """Return the sha256 of a file's bytes, 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def ends_of(path: Path) -> str | None:
-    """Of a large file the sha256 of its first and last MiB, for `FileEntry.ends`; of others None."""
+    """Return the sha256 of the first and last MiB of a large file, for `FileEntry.ends`, otherwise None."""
     if (size := path.stat().st_size) < LARGE:
         return None
     with path.open("rb") as file:
@@ -50,16 +51,28 @@ def ends_of(path: Path) -> str | None:
 
 
 def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> None:
-    """Check that the folder holds exactly the listed files, byte for byte. Raises BundleError.
+    """Check that a folder holds exactly the listed files, byte for byte.
 
-    memory  a folder that remembers which large files were hashed; None: all files are hashed
+    Parameters
+    ----------
+    root
+        The folder.
+    manifest
+        Contents of its `bundle.json`.
+    memory
+        Folder with the records of large files that were hashed. None: all files are hashed.
+
+    Raises
+    ------
+    BundleError
+        A file is missing, damaged, not regular, or not listed.
     """
     check_listing(root, manifest)
 
     def is_whole(entry: FileEntry) -> bool:
         return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
 
-    # Hashing gives the interpreter's lock away: a bundle's two models are read side by side.
+    # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by side.
     with ThreadPoolExecutor(max_workers=2) as pool:
         for entry, whole in zip(manifest.files, pool.map(is_whole, manifest.files), strict=True):
             if not whole:
@@ -69,7 +82,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
 
 
 def check_listing(root: Path, manifest: Manifest) -> None:
-    """Every file is listed, and every listed file a regular one of the size listed. Raises BundleError."""
+    """Check that every file is listed, and every listed file regular and of its size; raises BundleError."""
     listed = {entry.path for entry in manifest.files}
     for folder, folders, names in os.walk(root):
         for name in [*names, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
@@ -87,37 +100,37 @@ def check_listing(root: Path, manifest: Manifest) -> None:
 def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
     if entry.ends is not None and entry.size >= LARGE and ends_of(path) != entry.ends:
         return False
-    # The name of an empty file is all there is to remember: two processes cannot disagree about it.
+    # A record is the name of an empty file, about which two processes cannot disagree.
     mark = memory / _mark(path, entry) if memory else None
     if mark and mark.exists():
         return True
     if sha256_of(path) != entry.sha256:
         return False
     if memory and mark and mark.name == _mark(path, entry):  # not changed while it was read
-        with suppress(OSError):  # a home that cannot be written to costs time, no more
+        with suppress(OSError):  # a home that cannot be written costs only time
             memory.mkdir(parents=True, exist_ok=True)
             mark.touch()
     return True
 
 
 def _mark(path: Path, entry: FileEntry) -> str:
-    found = path.stat()
+    stat = path.stat()
     facts = (
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, entry.sha256,
+        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, entry.sha256,
     )  # fmt: skip
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, what: str, advance: Advance) -> None:
-    """Copy one file's bytes and check them. Raises BundleError."""
+def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, name: str, advance: Advance) -> None:
+    """Copy the bytes of one file and check them; raises BundleError, whose message begins with `name`."""
     digest = hashlib.sha256()
     left = entry.size
     while left:
         if not (part := source.read(min(left, _COPIED_AT_ONCE))):
-            raise BundleError(f"{what}: it ends within {entry.path}")
+            raise BundleError(f"{name}: it ends within {entry.path}")
         digest.update(part)
         target.write(part)
         left -= len(part)
         advance(len(part))
     if digest.hexdigest() != entry.sha256:
-        raise BundleError(f"{what}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}")
+        raise BundleError(f"{name}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}")

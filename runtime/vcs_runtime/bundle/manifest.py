@@ -248,6 +248,16 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def read_manifest(path: Path) -> Manifest:
     """Parse and validate a `bundle.json`.
 
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Manifest
+        Its contents.
+
     Raises
     ------
     BundleError

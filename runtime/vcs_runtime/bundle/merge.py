@@ -36,11 +36,28 @@ def merge(
     *,
     name: str | None = None,
 ) -> None:
-    """Build the bundle `target` from the embedder of one bundle and the segmenter of another.
+    """Build a bundle from the embedder of one bundle and the segmenter of another.
 
-    Files are hard links where the file system allows, else copies. Files that belong to neither engine of
-    their bundle, licences first of all, come along. `name`: of the new bundle, else both names.
-    Raises BundleError; InputError if `target` exists; OSError.
+    Files are hard links where the file system allows, otherwise copies. Files that belong to neither model of
+    their bundle, such as licences, are taken as well.
+
+    Parameters
+    ----------
+    embedder, segmenter
+        Folders of bundles, or "default".
+    target
+        Folder of the new bundle.
+    name
+        Name of the new bundle. None: both names.
+
+    Raises
+    ------
+    BundleError
+        A bundle is damaged, or lacks the model.
+    InputError
+        `target` exists.
+    OSError
+        A file cannot be read or written.
     """
     first, second = open_bundle(embedder), open_bundle(segmenter)
     if first.manifest.embedder is None:
@@ -48,10 +65,10 @@ def merge(
     if second.manifest.segmenter is None:
         raise BundleError(f"bundle {second.root}: it holds no segmenter")
     merged = _Merged()
-    embedder_spec = merged.engine(first, first.manifest.embedder, "embedder")
+    embedder_spec = merged.model(first, first.manifest.embedder, "embedder")
     segmenter_spec = second.manifest.segmenter
     if segmenter_spec.model:
-        model = merged.engine(second, segmenter_spec.model, "segmenter")
+        model = merged.model(second, segmenter_spec.model, "segmenter")
         segmenter_spec = replace(segmenter_spec, model=model)
     merged.others(first, "embedder")
     merged.others(second, "segmenter")
@@ -80,13 +97,13 @@ class _Item:
 
 
 class _Merged:
-    """The files of a bundle that is made of others, by their new paths."""
+    """The files of a merged bundle, by their new paths."""
 
     def __init__(self) -> None:
         self.files: dict[str, _Item] = {}
 
-    def engine(self, bundle: Bundle, spec: _Spec, role: str) -> _Spec:
-        """Take an engine's files into the folder `role`; returns its settings with the new paths."""
+    def model(self, bundle: Bundle, spec: _Spec, role: str) -> _Spec:
+        """Add a model's files to the folder `role`, and return its settings with the new paths."""
         paths = {path: f"{role}/{PurePosixPath(path).name}" for path in _files_of(bundle, spec)}
         for old, new in paths.items():
             if not self._add(bundle, old, new):
@@ -99,18 +116,18 @@ class _Merged:
         )
 
     def others(self, bundle: Bundle, role: str) -> None:
-        """Take the files that belong to no engine, under another name where there is another of theirs."""
+        """Add the files that belong to no model, under another name where theirs is taken."""
         manifest = bundle.manifest
-        engines = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
-        taken = {path for spec in engines if spec for path in _files_of(bundle, spec)}
-        # Engines of TensorRT are made anew: they are for one machine.
+        models = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
+        taken = {path for spec in models if spec for path in _files_of(bundle, spec)}
+        # TensorRT engines are for one machine and have to be built again.
         taken |= {path for engine in manifest.engines or () for path in (engine.model, engine.engine)}
         for entry in manifest.files:
             if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
                 self._add(bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}")
 
     def _add(self, bundle: Bundle, old: str, new: str) -> bool:
-        """Add a file, unless another one has its new path."""
+        """Add a file and return True, unless another file has its new path."""
         [entry] = [entry for entry in bundle.manifest.files if entry.path == old]
         source = bundle.path(old)
         item = _Item(source, replace(entry, path=new, ends=ends_of(source)))
@@ -118,7 +135,7 @@ class _Merged:
 
 
 def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list[str]:
-    """The paths of an engine's files: those that the manifest names, and those that its graph refers to."""
+    """Return the paths of a model's files: those in its settings, and those to which its graph refers."""
     folder = PurePosixPath(spec.model).parent
     external = check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))
     return sorted({spec.model, spec.tokenizer, *spec.weights, *(str(folder / name) for name in external)})

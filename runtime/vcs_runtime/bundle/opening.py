@@ -1,7 +1,7 @@
-"""Bundles: folders that hold a model as this runtime loads it, described and hashed by one `bundle.json`.
+"""Opening a bundle: a folder of models as this runtime loads them, described and hashed by its `bundle.json`.
 
-`bundle.json` is the only entry point: a file that it does not list is never opened, and a listed file whose
-size or sha256 differs is refused before anything reads it.
+`bundle.json` is the only entry point. A file that it does not list is never opened. A listed file whose size
+or sha256 differs is refused before anything reads it.
 """
 
 from __future__ import annotations
@@ -29,60 +29,76 @@ from vcs_runtime.bundle.paths import bundle_folder, home
 
 @dataclass(frozen=True)
 class Bundle:
-    """A verified bundle on disk."""
+    """A verified bundle on disk: its folder and the contents of its `bundle.json`."""
 
     root: Path
     manifest: Manifest
 
     def path(self, relative: str) -> Path:
-        """The absolute path of a listed file."""
+        """Return the absolute path of a listed file."""
         return self.root / relative
 
     def sizes_beside(self, relative: str) -> dict[str, int]:
-        """The bytes, by name, of the listed files in the folder of the file `relative`."""
+        """Return the sizes in bytes, by name, of the listed files in the folder of the file `relative`."""
         folder = PurePosixPath(relative).parent
         files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
         return {path.name: size for path, size in files if path.parent == folder}
 
     def weights_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """sha256 of the engine's weights: of the one weights file, or of the files' hashes in order."""
+        """Return the sha256 of a model's weights file, or of the hashes of several weights files in order."""
         ours = self.digests(spec.weights)
         return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
 
     def engine_hash(self, spec: EmbedderSpec) -> str:
-        """sha256 of all that makes an engine's results: its settings, graph, tokenizer and weights."""
+        """Return the sha256 of settings, graph, tokenizer and weights, which decide an embedder's vectors."""
         ours = self.digests((spec.model, spec.tokenizer, *spec.weights))
         identity = json.dumps([msgspec.to_builtins(spec), ours], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
-        """Bytes of the files that hold the engine's weights."""
+        """Return the size of a model's weights files in bytes."""
         return sum(entry.size for entry in self.manifest.files if entry.path in spec.weights)
 
     def graph_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """sha256 of what a TensorRT engine is made of: graph and weights."""
+        """Return the sha256 of what a TensorRT engine is built from: graph and weights."""
         return hashlib.sha256("".join(self.digests((spec.model, *spec.weights))).encode()).hexdigest()
 
     def digests(self, paths: Iterable[str]) -> list[str]:
-        """The sha256 of listed files."""
+        """Return the sha256 of listed files, in the order of `paths`."""
         known = {entry.path: entry.sha256 for entry in self.manifest.files}
         return [known[path] for path in paths]
 
     def part(self, part: str) -> EmbedderSpec | LearnedSegmenterSpec | None:
-        """The model that is the "embedder" or the "segmenter"; None where the bundle has none."""
+        """Return the settings of the "embedder" or the "segmenter"; None if the bundle lacks it."""
         if part == "embedder":
             return self.manifest.embedder
         return self.manifest.segmenter.model if self.manifest.segmenter else None
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
-    """Read and verify a bundle: the folder `bundle`, or the embedded default for "default".
+    """Read and verify a bundle; nothing is downloaded.
 
-    Every listed file is checked by size and sha256 (90 MB take about 0.1 s); files of a GB and more by sha256
-    once per machine, or always if `full` (`bundle.integrity`). Graphs are checked for what they refer to
-    (`bundle.onnx_check`). Nothing is downloaded.
-    Raises BundleError: no bundle there, a manifest that is not one, a file missing, changed or unlisted, a
-    graph that refers to what is not in the bundle.
+    Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1 GiB or more
+    are hashed once per machine (`bundle.integrity`). Graphs are checked for what they refer to
+    (`bundle.onnx_check`).
+
+    Parameters
+    ----------
+    bundle
+        Folder of the bundle, or "default" for the embedded default.
+    full
+        Hash large files too, even if this machine has hashed them before.
+
+    Returns
+    -------
+    Bundle
+        The verified bundle.
+
+    Raises
+    ------
+    BundleError
+        The bundle or a file is missing, damaged or not listed; `bundle.json` breaks a rule; or a graph refers
+        to files outside the bundle.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
@@ -93,7 +109,7 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
 
 
 def check_graphs(bundle: Bundle) -> None:
-    """No graph refers to anything but files that the bundle lists in the graph's own folder. BundleError."""
+    """Check that graphs refer only to listed files in their own folder; raises BundleError."""
     for spec in (bundle.part("embedder"), bundle.part("segmenter")):
         if spec:
             check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))

@@ -24,7 +24,17 @@ def default_bundle_path() -> Path:
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """Return the folder of a bundle: `bundle` itself, or the embedded default for "default".
+    """Return the folder of a bundle.
+
+    Parameters
+    ----------
+    bundle
+        The folder, or "default" for the embedded default.
+
+    Returns
+    -------
+    Path
+        The folder, which has a `bundle.json`.
 
     Raises
     ------

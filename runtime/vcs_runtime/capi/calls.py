@@ -66,7 +66,7 @@ def vcs_model_open(bundle: Any, device: Any, out: Any) -> None:
         raise Refusal(Status.VCS_DEVICE, str(error)) from None
     scorer = Scorer.from_config(ScorerConfig(folder, device_name))
     chosen = scorer.embedder.device
-    log.log(log.INFORMATION, f"{folder} is open on {chosen.engine} ({chosen.reason})")
+    log.log(log.INFORMATION, f"{folder} is open on {chosen.provider_name} ({chosen.reason})")
     target.value = _handles.keep(Model(scorer))
 
 

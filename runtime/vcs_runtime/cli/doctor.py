@@ -79,7 +79,7 @@ def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
     try:
         yield "providers", ", ".join(available_providers())
         device = choose_device("auto")
-        yield "device auto", f"{device.engine} ({device.reason})"
+        yield "device auto", f"{device.provider_name} ({device.reason})"
         yield from _gpu(problems)
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))

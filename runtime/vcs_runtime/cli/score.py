@@ -199,7 +199,7 @@ def open_scorer(engine: dict[str, Any]) -> Scorer:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if engine["device"] == "auto":
-        _say(f"{scorer.embedder.device.engine} ({scorer.embedder.device.reason})")
+        _say(f"{scorer.embedder.device.provider_name} ({scorer.embedder.device.reason})")
     return scorer
 
 

@@ -102,7 +102,7 @@ class TokenStates:
     def _run(self, texts: list[str]) -> list[States]:
         sequences = self._tokenizer.sequences(texts, "", self._limit)
         windows: list[npt.NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sequences.ids)
-        budget = TOKEN_BUDGET[self._device.engine]
+        budget = TOKEN_BUDGET[self._device.provider_name]
         for batch in batches(sequences.ids, budget, mixed=self._device.is_gpu):
             [states] = run_session(self._session, self._output, batch.inputs)
             for row, vectors in zip(batch.rows, states, strict=True):

@@ -1,8 +1,8 @@
 """Devices and ONNX Runtime sessions: which execution provider runs a model, and never silently another.
 
 `device` is "auto", "cpu", "cuda:N" or "tensorrt:N". A device asked for by name is used or refused
-(DeviceError); only "auto" chooses, and `Device.reason` says what it chose and why. Which TensorRT engine of a
-bundle runs a model is `vcs_runtime.inference.tensorrt`' matter.
+(DeviceError). Only "auto" chooses, and `Device.reason` says what it chose and why. The module
+`vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _TENSORRT = "TensorrtExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
-# What ONNX Runtime says where memory does not suffice: its arena, at its limit and where the driver has no
-# more; the driver itself; the libraries that take workspace. It has one type of exception for all that fails.
+# Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from libraries
+# that take workspace. It has one type of exception for all failures.
 _NO_MEMORY = re.compile(
     r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of memory|bad_alloc"
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
@@ -42,13 +42,23 @@ _NO_MEMORY = re.compile(
 class Device:
     """An execution provider that was chosen.
 
-    engine    its name in the signature: "ort-cpu", "ort-cuda", "ort-tensorrt"
-    reason    why it, in words
-    index     of the GPU;  memory  bytes that all of its sessions together may take there; None: no limit
-    engines   the TensorRT engines that run the model, of a "tensorrt" device
+    Attributes
+    ----------
+    provider_name
+        Name of the provider in the signature: "ort-cpu", "ort-cuda" or "ort-tensorrt".
+    provider
+        Name of the provider in ONNX Runtime.
+    reason
+        Why it was chosen, in words.
+    index
+        Number of the GPU.
+    memory
+        Bytes that all sessions together may take on the GPU. None: no limit.
+    engines
+        TensorRT engines that run the model, for a "tensorrt" device.
     """
 
-    engine: str
+    provider_name: str
     provider: str
     reason: str
     index: int = 0
@@ -57,6 +67,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
+        """Whether models run on a GPU."""
         return self.provider != _CPU
 
 
@@ -67,17 +78,17 @@ def import_onnxruntime() -> Any:
 
 
 def available_providers() -> list[str]:
-    """The execution providers of the installed ONNX Runtime, in its order of preference."""
+    """Return the execution providers of the installed ONNX Runtime, in its order of preference."""
     return list(import_onnxruntime().get_available_providers())
 
 
 def available_cores() -> int:
-    """The cores that this process may use: what a container or taskset leaves, not what the host has."""
+    """Return the number of cores that this process may use, within the limits of a container or taskset."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def split_device(device: str) -> tuple[str, int]:
-    """Kind ("auto", "cpu", "cuda", "tensorrt") and number of a device's name; ValueError if it is none."""
+    """Split the name of a device into its kind and its number; raises ValueError for another name."""
     match = re.fullmatch(r"(auto|cpu|cuda|tensorrt)(?::(\d+))?", device) if isinstance(device, str) else None
     if not match or (match[2] is not None and match[1] in ("auto", "cpu")):
         raise ValueError(f"device must be 'auto', 'cpu', 'cuda:N' or 'tensorrt:N', not {device!r}")
@@ -85,11 +96,28 @@ def split_device(device: str) -> tuple[str, int]:
 
 
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
-    """Turn a device name into an execution provider; "auto" is CUDA where it can start, else the CPU.
+    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
 
-    gpu_mem_gb  GB (10^9 bytes) of a GPU's memory that the models may take; of no meaning on a CPU
+    Parameters
+    ----------
+    device
+        "auto", "cpu", "cuda:N" or "tensorrt:N".
+    gpu_mem_gb
+        GB (10^9 bytes) of a GPU's memory that the models may take. It has no meaning on a CPU.
 
-    Raises ValueError for a name that is none, DeviceError where ONNX Runtime lacks the provider.
+    Returns
+    -------
+    Device
+        The provider, and why it was chosen.
+
+    Raises
+    ------
+    ValueError
+        `device` is not the name of a device, or `gpu_mem_gb` is not a number above 0.
+    DeviceError
+        ONNX Runtime lacks the provider, or the provider lacks a library.
+    MissingExtraError
+        ONNX Runtime is not installed.
     """
     kind, index = split_device(device)
     memory = _bytes(gpu_mem_gb)
@@ -98,7 +126,7 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
         return Device("ort-cpu", _CPU, "named")
     if kind == "auto" and _CUDA not in available:
         return Device("ort-cpu", _CPU, f"auto: the installed ONNX Runtime has no {_CUDA}")
-    if kind == "auto" and (hindrance := _hindrance()):
+    if kind == "auto" and (hindrance := _cuda_hindrance()):
         return Device("ort-cpu", _CPU, f"auto: CUDA cannot start: {hindrance}")
     provider = _TENSORRT if kind == "tensorrt" else _CUDA
     if provider not in available:
@@ -107,15 +135,15 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
             "install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
-    # Asked here, not when a session is opened: cuDNN is missed no sooner than in the first run.
+    # Checked here, not when a session is opened: a missing cuDNN is noticed only by the first run.
     if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
         raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
-    engine = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
-    return Device(engine, provider, "named" if kind != "auto" else f"auto: {_CUDA} is there", index, memory)
+    name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
+    return Device(name, provider, "named" if kind != "auto" else f"auto: {_CUDA} is there", index, memory)
 
 
-def _hindrance() -> str:
-    """Why CUDA, which ONNX Runtime has, cannot start here; "" if it can, as far as libraries tell."""
+def _cuda_hindrance() -> str:
+    """Return why the CUDA provider cannot start here, or ""."""
     _preload()
     if lacking := missing_libraries():
         return f"missing: {lacking}"
@@ -136,12 +164,12 @@ def _bytes(gpu_mem_gb: float | None) -> int | None:
 
 
 def cuda_of(device: Device) -> Device:
-    """The CUDA provider of the GPU that `device` is."""
-    return replace(device, engine="ort-cuda", provider=_CUDA, engines=())
+    """Return the CUDA provider of the same GPU."""
+    return replace(device, provider_name="ort-cuda", provider=_CUDA, engines=())
 
 
 def missing_libraries(*, tensorrt: bool = False) -> str:
-    """What the installed ONNX Runtime needs for a GPU and does not find, with what brings it; else ""."""
+    """Return the libraries that ONNX Runtime needs for a GPU and does not find, and their packages, or ""."""
     return nvidia.missing(nvidia.cuda_major(import_onnxruntime()), tensorrt=tensorrt)
 
 
@@ -149,17 +177,17 @@ def _preload() -> None:
     """Load CUDA and cuDNN from NVIDIA's packages, where ONNX Runtime's own loader does not look for them."""
     preload = getattr(import_onnxruntime(), "preload_dlls", None)
     if preload:  # since 1.21
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` says it better
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
             preload()
 
 
 def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
-    """The execution providers of a session, as ONNX Runtime takes them.
+    """Return the execution providers of a session, and their options, as ONNX Runtime takes them.
 
-    CUDA: the arena grows by what is asked of it, not to twice its size, and to no more than `memory`. TF32 is
-    off: float32 graphs keep their precision. What is not set is right as it is: `sdpa_kernel` prefers flash
-    attention, `do_copy_in_default_stream` must stay on (onnxruntime issue 4829), and CUDA graphs want shapes
-    that do not change.
+    The CUDA arena grows by the size of a request, not to twice its size, and to no more than `device.memory`.
+    TF32 is off, so that float32 graphs keep their precision. Other options keep their defaults: `sdpa_kernel`
+    prefers flash attention, `do_copy_in_default_stream` must stay on (onnxruntime issue 4829), and CUDA
+    graphs need shapes that do not change.
     """
     if device.provider == _CPU:
         return [(_CPU, {})]
@@ -181,27 +209,46 @@ def open_session(
     half: bool = False,
     graph: bytes | None = None,
 ) -> ort.InferenceSession:
-    """Load an ONNX model on `device`; `threads` bounds the CPU threads of one run (default: every core).
+    """Load an ONNX model on a device.
 
-    half   the weights are in half precision and many: a CPU computes in single precision, and must not keep
-           them in both
-    graph  opened in place of the file's own graph; its weights are those beside the file
+    Parameters
+    ----------
+    model
+        File of the graph; its weights are beside it.
+    device
+        Execution provider that runs the model.
+    threads
+        Largest number of CPU threads of one run. None: every core.
+    half
+        Whether the weights are large and in half precision. A CPU computes in single precision, and must not
+        keep them in both.
+    graph
+        Bytes of a graph that is opened in place of the file's own.
 
-    Raises DeviceError when the provider does not start, or starts on another device: ONNX Runtime itself
-    would go on with the CPU. Raises BundleError for a file that is no model.
+    Returns
+    -------
+    onnxruntime.InferenceSession
+        The session.
+
+    Raises
+    ------
+    DeviceError
+        The provider does not start, or is replaced by the CPU, with which ONNX Runtime would go on.
+    BundleError
+        The file is not a model.
     """
     ort = import_onnxruntime()
     options = ort.SessionOptions()
-    options.log_severity_level = 3  # errors only: its warnings are of no use to who scores
+    options.log_severity_level = 3  # errors only: its warnings are of no use to users
     options.intra_op_num_threads = threads or available_cores()
-    # Batches change shape all the time: a plan of the memory per shape would never be used again.
+    # Batches change shape all the time: a memory plan per shape would never be used again.
     options.enable_mem_pattern = False
     if device.is_gpu:
-        # Weights are allocated at their size, outside of the arena, which would round them up and keep them.
+        # Weights are allocated at their size, outside the arena, which would round them up and keep them.
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     elif half:
-        # Optimised, the graph would hold its weights in single precision, twice the checkpoint. As it is,
-        # each is widened just before it is used, and that memory is given back after.
+        # An optimised graph would hold its weights in single precision, twice the checkpoint. Without
+        # optimisation, each tensor is widened just before it is used, and its memory is freed after that.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.enable_cpu_mem_arena = False
@@ -209,6 +256,7 @@ def open_session(
         folder = os.fspath(model.parent)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     source = os.fspath(model) if graph is None else graph
+    name = device.provider_name
     try:
         session = ort.InferenceSession(
             source, options, providers=provider_options(device), enable_fallback=False
@@ -216,15 +264,15 @@ def open_session(
     except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
-            raise DeviceError(f"{device.engine}: memory does not suffice for {model}: {error}") from None
+            raise DeviceError(f"{name}: memory does not suffice for {model}: {error}") from None
         if device.is_gpu:
             raise DeviceError(
-                f"{device.engine}: ONNX Runtime could not start {device.provider}: {error}{_lacking(device)}"
+                f"{name}: ONNX Runtime could not start {device.provider}: {error}{_lacking(device)}"
             ) from None
         raise BundleError(f"{model}: ONNX Runtime cannot load it: {error}") from None
     if device.provider not in session.get_providers():
         raise DeviceError(
-            f"{device.engine}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its "
+            f"{name}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its "
             f"{device.provider} is installed, but a library it needs is not{_lacking(device)}"
         )
     return session
@@ -239,18 +287,38 @@ def _lacking(device: Device) -> str:
 def run_session(
     session: ort.InferenceSession, outputs: Sequence[str], inputs: dict[str, Any], *, shrink: bool = False
 ) -> list[Any]:
-    """Run one batch; what ONNX Runtime raises becomes a DeviceError with the shapes that were given: a
-    DeviceMemoryError where memory did not suffice.
+    """Run one batch and return its outputs.
 
-    On a GPU inputs and outputs are bound to its memory: each crosses the bus once, and nothing waits for it
-    in between. (Inputs have some hundred kilobytes: pinned memory would save microseconds.)
+    On a GPU, inputs and outputs are bound to its memory: each crosses the bus once, and nothing waits for it
+    in between. Inputs have some hundred kilobytes, so that pinned memory would save microseconds only.
 
-    shrink  on a GPU: give back what the arena holds and this run did not use
+    Parameters
+    ----------
+    session
+        Session of the model.
+    outputs
+        Names of the outputs to return.
+    inputs
+        Arrays by the names of the inputs.
+    shrink
+        Whether a GPU frees memory of the arena that this run did not use.
+
+    Returns
+    -------
+    list
+        One array for each name in `outputs`.
+
+    Raises
+    ------
+    DeviceMemoryError
+        Memory does not suffice for the batch.
+    DeviceError
+        ONNX Runtime failed otherwise. The message has the shapes of the inputs.
     """
     options = import_onnxruntime().RunOptions()
-    options.log_severity_level = 4  # what goes wrong is in the exception, once
+    options.log_severity_level = 4  # errors are in the exception already
     try:
-        # A session of TensorRT has the CUDA provider too.
+        # A TensorRT session has the CUDA provider too.
         if _CUDA in session.get_providers():
             index = int(session.get_provider_options()[_CUDA]["device_id"])
             if shrink:
@@ -271,7 +339,7 @@ def run_bound(
     kind: str,
     index: int,
 ) -> list[Any]:
-    """Run with inputs and outputs in the memory of the device `kind` ("cuda", "cpu") number `index`."""
+    """Run with inputs and outputs in the memory of a device: number `index` of the kind "cuda" or "cpu"."""
     ort = import_onnxruntime()
     binding = session.io_binding()
     for name, array in inputs.items():

@@ -107,9 +107,9 @@ class Budget:
     @property
     def tokens(self) -> int:
         if self._tokens is None:
-            self._tokens = TOKEN_BUDGET[self._device.engine]
+            self._tokens = TOKEN_BUDGET[self._device.provider_name]
             # An engine has its memory already.
-            if self._device.engine == "ort-cuda" and (room := self._room()) is not None:
+            if self._device.provider_name == "ort-cuda" and (room := self._room()) is not None:
                 fitting = int(room * _SPARE) // (_BYTES_PER_WIDTH * self._width)
                 self._tokens = max(_FEWEST_TOKENS, min(self._tokens, fitting))
         return self._tokens

@@ -51,12 +51,12 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
-    if chosen.engine == "ort-tensorrt":
+    if chosen.provider_name == "ort-tensorrt":
         found, why = fitting(bundle, part, chosen.index)
         if not found:
             raise DeviceError(f"{device}: {why}")
         return replace(chosen, engines=found)
-    if device == "auto" and chosen.engine == "ort-cuda":
+    if device == "auto" and chosen.provider_name == "ort-cuda":
         lacking = missing_libraries(tensorrt=True)
         found, why = ((), "TensorRT is not there") if lacking else fitting(bundle, part, chosen.index)
         if found:

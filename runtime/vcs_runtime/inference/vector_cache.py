@@ -133,4 +133,4 @@ class VectorStore:
 
 def cache_identity(embedder: Embedder) -> str:
     """What a cached vector is bound to besides its text."""
-    return f"{embedder.hash}|{embedder.device.engine}"
+    return f"{embedder.hash}|{embedder.device.provider_name}"

@@ -90,7 +90,7 @@ class ScoreBatch:
         """Return the signature of the scores, the name of the host, and the device with its reason."""
         device = self._scorer.embedder.device
         signature = self._scorer.signature_for(self._options)
-        return signature, platform.node(), f"{device.engine} ({device.reason})"
+        return signature, platform.node(), f"{device.provider_name} ({device.reason})"
 
 
 def _assigned_cpus() -> int | None:

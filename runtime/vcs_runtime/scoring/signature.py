@@ -61,7 +61,7 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
         *([f"instr:{sha256(spec.instruction.encode()).hexdigest()[:4]}"] if spec.instruction else []),
         f"long:{spec.long_text}/{spec.max_tokens}",
         f"prec:{spec.precision}",
-        f"engine:{embedder.device.engine}",
+        f"engine:{embedder.device.provider_name}",
         f"v:{__version__}",
     ]
     return "|".join(fields)

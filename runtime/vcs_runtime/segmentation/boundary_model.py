@@ -94,7 +94,7 @@ class BoundaryModel:
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
         self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
-        self._step = 1 if alone else _STEP[device.engine]
+        self._step = 1 if alone else _STEP[device.provider_name]
         self._check_vocabulary(bundle)
 
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:

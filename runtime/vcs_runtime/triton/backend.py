@@ -56,7 +56,9 @@ class TritonPythonModel:
         bundle = Path(args["model_repository"], args["model_version"], parameters["bundle"])
         self._scorer = Scorer.from_config(ScorerConfig(bundle, device, **json.loads(parameters["opening"])))
         chosen = self._scorer.embedder.device
-        pb_utils.Logger.log_info(f"vcs-runtime: {chosen.engine} ({chosen.reason}): {self._scorer.signature}")
+        pb_utils.Logger.log_info(
+            f"vcs-runtime: {chosen.provider_name} ({chosen.reason}): {self._scorer.signature}"
+        )
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Score the items of all requests together.
