@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from support.golden import GOLDEN
 from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer, own_frame
+from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer, own_special_tokens
 
 FOLDER = GOLDEN / "nv-embed-tiny"
 INSTRUCTIONS = {
@@ -79,6 +79,6 @@ def test_a_truncated_text_loses_its_end_and_keeps_one_place_to_pool(
 
 def test_the_tokenizer_alone_would_put_no_end_behind_a_text() -> None:
     loaded = load_tokenizer(FOLDER / "tokenizer.json")
-    assert own_frame(loaded) == ((1,), ())
+    assert own_special_tokens(loaded) == ((1,), ())
     unframed = TextTokenizer(loaded, replace(SPEC, special_tokens=None))
     assert unframed.sequences(["Rain."], "", MAX_TOKENS).ids[0][-1] != 2

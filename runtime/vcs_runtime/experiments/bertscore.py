@@ -81,7 +81,7 @@ class TokenStates:
             raise _nothing_to_show(bundle)
         self._output = [name]
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(spec.tokenizer)), spec)
-        self._special = [token for part in self._tokenizer.frame for token in part]
+        self._special = [token for part in self._tokenizer.special_tokens for token in part]
         self._limit = spec.max_tokens
         self._recent: LRUCache[States] = LRUCache(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
 

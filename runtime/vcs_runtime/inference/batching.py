@@ -1,11 +1,11 @@
-"""Cutting token sequences into batches, and laying a batch out as a graph wants it.
+"""Batches of token sequences, and the inputs of a graph for each input layout.
 
-A sequence meets the same shapes, hence the same arithmetic, whatever else is in its batch: it is padded to a
-length that depends on itself alone (its own length, rounded up), and a batch holds only sequences of one
-padded length. Since the rounding step is small, hardly any padding is computed; a packed graph computes none.
+On a CPU a sequence meets the same shapes, and hence the same arithmetic, whatever else is in its batch. It is
+padded to a length that depends on itself alone, and a batch holds only sequences of one padded length. The
+padding step is small, so that little padding is computed; a packed graph computes none.
 
-On a GPU, where the number of rows alone makes the library choose other kernels, a batch mixes lengths: there
-a vector depends on its batch within rounding, and not at all on a CPU.
+On a GPU a batch mixes lengths, since there the number of rows alone changes the choice of kernels. A vector
+then depends on its batch within rounding.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from vcs_runtime.bundle.layouts import PADDING_STEP, padded_length
 IntArray = npt.NDArray[np.int64]
 Inputs = dict[str, IntArray]
 
-# Tokens of one run. On a CPU larger batches bring nothing but memory (`benchmarks/end_to_end.py`).
+# Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
-# Where lengths are mixed: places of a packed batch, padding included, for each token of the budget; and of a
-# padded batch for each of its tokens, unless it is so small that a GPU takes the same time for less.
+# Largest batches of mixed lengths, padding included: places of a packed batch for each token of the budget;
+# places of a padded batch for each of its tokens, unless it is so small that a GPU is not faster with less.
 _PLACES = 2
 _PADDING = 1.25
 _SMALL = 2048
 
 
 RowLimit = Callable[[int], float]
-"""The most rows that a batch may have at a padded length."""
+"""Returns the largest number of rows of a batch, given its padded length."""
 
 
 def _no_limit(length: int) -> float:
@@ -41,7 +41,15 @@ def _no_limit(length: int) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """One run of the model: `rows` says which sequences; `inputs` are int64 arrays by the graph's names."""
+    """One run of the model.
+
+    Attributes
+    ----------
+    rows
+        Numbers of the sequences in the batch.
+    inputs
+        int64 arrays by the names of the graph's inputs.
+    """
 
     rows: list[int]
     inputs: Inputs
@@ -50,11 +58,26 @@ class Batch:
 def groups(
     lengths: Sequence[int], token_budget: int, step: int = PADDING_STEP, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
-    """Group sequences by length into batches `(rows, padded length)` of at most `token_budget` padded tokens,
-    and, at each padded length, at most `most_rows` rows.
+    """Group sequences of one padded length into batches.
 
-    Longest first, equal lengths in their order. A sequence longer than the budget makes a batch of its own.
-    Every row is in exactly one batch.
+    Longest sequences come first, and equal lengths keep their order. A sequence longer than the budget has a
+    batch of its own. Every sequence is in exactly one batch.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of each sequence.
+    token_budget
+        Largest number of tokens of a batch, padding included.
+    step
+        Padded lengths are multiples of this number.
+    most_rows
+        Largest number of rows of a batch, by its padded length.
+
+    Yields
+    ------
+    tuple
+        Rows of a batch, and its padded length.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
@@ -76,9 +99,19 @@ def groups(
 def mixed_groups(
     lengths: Sequence[int], token_budget: int, packed: bool, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
-    """As `groups`, of sequences of any lengths, padded to the longest in their batch.
+    """Group sequences of any lengths into batches, padded to the longest sequence of each.
 
-    packed  padding costs little: `token_budget` real tokens, and twice as many padded ones
+    Parameters
+    ----------
+    lengths, token_budget, most_rows
+        As in `groups`.
+    packed
+        Padding costs little: a batch may have `token_budget` tokens, and twice as many with padding.
+
+    Yields
+    ------
+    tuple
+        Rows of a batch, and its padded length.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
@@ -110,23 +143,40 @@ def batches(
     mixed: bool = False,
     most_rows: RowLimit = _no_limit,
 ) -> Iterator[Batch]:
-    """Cut `sequences` of token ids into batches in a layout of `EmbedderSpec`.
+    """Cut sequences of token ids into batches with the inputs of a graph.
 
-    skip   how many first tokens of each sequence the graph leaves out of its mean; less than any length
-    mixed  sequences of several lengths share a batch (`mixed_groups`)
+    Parameters
+    ----------
+    sequences
+        Token ids of each sequence.
+    token_budget
+        Largest number of tokens of a batch, padding included.
+    layout
+        Input layout of the graph: "padded", "packed" or "masked".
+    skip
+        Number of first tokens of each sequence that are not pooled; less than any length.
+    mixed
+        Sequences of several lengths share a batch (`mixed_groups`).
+    most_rows
+        Largest number of rows of a batch, by its padded length.
+
+    Yields
+    ------
+    Batch
+        Rows and inputs of a batch.
     """
     lengths = [len(sequence) for sequence in sequences]
     if mixed:
-        found = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
+        grouped = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
     else:
-        found = groups(lengths, token_budget, 1 if layout == "packed" else PADDING_STEP, most_rows)
+        grouped = groups(lengths, token_budget, 1 if layout == "packed" else PADDING_STEP, most_rows)
     lay_out = _LAYOUTS[layout]
-    for rows, width in found:
+    for rows, width in grouped:
         yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))
 
 
 def _padded(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
-    """`input_ids` and `attention_mask`, `(batch, width)`."""
+    """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
     mask = np.zeros((len(sequences), width), np.int64)
     for i, sequence in enumerate(sequences):
@@ -136,7 +186,7 @@ def _padded(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
 
 
 def _masked(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
-    """Beside the padded inputs `pool_mask` `(batch, width)`: the attention mask without the first `skip`."""
+    """Return the padded inputs and `pool_mask`, the attention mask without the first `skip` places."""
     inputs = _padded(sequences, width, skip)
     pool = inputs["attention_mask"].copy()
     pool[:, :skip] = 0
@@ -144,7 +194,7 @@ def _masked(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
 
 
 def _packed(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
-    """All tokens one after the other, and the way to places `(batch, width)` and back."""
+    """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     places = np.arange(width)
     filled = places < lengths[:, None]

@@ -79,7 +79,7 @@ class Embedder:
         """
         check_texts(texts)
         limit = self.spec.max_tokens if max_length is None else max_length
-        special = self._tokenizer.frame_tokens
+        special = self._tokenizer.special_count
         if not special < limit <= self.spec.max_tokens:
             raise ValueError(
                 f"max_length must be in [{special + 1}, {self.spec.max_tokens}], not {max_length}"
@@ -109,7 +109,7 @@ class Embedder:
         if len(owners) == texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
-        counts = np.array([len(ids) for ids in sequences.ids], np.float64) - self._tokenizer.frame_tokens
+        counts = np.array([len(ids) for ids in sequences.ids], np.float64) - self._tokenizer.special_count
         sums = np.zeros((texts, self.spec.dimension), np.float64)
         np.add.at(sums, owners, vectors * counts[:, None])
         several = np.bincount(owners) > 1

@@ -1,8 +1,8 @@
-"""A model on a device, as the embedder and the boundary models use it: batches in, arrays out.
+"""A model on a device, as the embedder and the learned segmenter use it: batches in, arrays out.
 
-A `Session` can be released, which gives its memory back, and is opened again by its next run: what trains
-on a GPU and scores now and then needs the memory in between. Where memory does not suffice for a batch,
-`run_batches` cuts what is left anew, to half the tokens.
+A `Session` can be released, which frees its memory; its next run opens it again. Programs that train on a GPU
+and score now and then need the memory in between. If memory does not suffice for a batch, `run_batches` cuts
+the remaining sequences into batches of half the tokens.
 """
 
 from __future__ import annotations
@@ -29,26 +29,37 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 T = TypeVar("T")
-# An arena that grows by what is asked of it fills with pieces of the shapes it met. Every so many runs it
-# gives back those that the last run left unused; freeing them each time would have the GPU wait.
+# An arena that grows by the size of each request fills with pieces of many shapes. Every so many runs it
+# frees those that the last run did not use; to free them after each run would make the GPU wait.
 _SHRINK_EVERY = 32
-# What a token needs on its way through a model, in bytes for each number of its vector: the widest layer's
-# inputs and outputs, and attention. A guess that `run_batches` corrects.
+# Bytes that a token needs in a model, for each number of its vector: inputs and outputs of the widest layer,
+# and attention. A guess that `run_batches` corrects.
 _BYTES_PER_WIDTH = 160
 _SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
 _FEWEST_TOKENS = 512
 
 
 class Session:
-    """An ONNX model on a device. May be used from several threads.
+    """An ONNX model on a device; several threads may use it.
 
-    what   names it in errors;  others as for `device.open_session`
+    Parameters
+    ----------
+    model, device, threads, half
+        As in `device.open_session`.
+    what
+        Name of the model in errors, such as "the embedder".
+
+    Raises
+    ------
+    BundleError
+        The file is not a model.
+    DeviceError
+        The device does not start.
     """
 
     def __init__(
         self, model: Path, device: Device, threads: int | None = None, *, half: bool = False, what: str
     ) -> None:
-        """Open the model; raises BundleError, DeviceError."""
         self.device = device
         self._arguments = (model, device, threads, half)
         self._what = what
@@ -58,11 +69,11 @@ class Session:
         session = self._open()
         self._session: ort.InferenceSession | None = session
         self.inputs: dict[str, str] = {item.name: item.type for item in session.get_inputs()}
-        """The types of the inputs by name, as ONNX Runtime writes them: "tensor(int64)"."""
+        """Types of the inputs by name, as ONNX Runtime writes them: "tensor(int64)"."""
         self._outputs = [session.get_outputs()[0].name]
 
     def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """The first output of one batch. Raises DeviceError, DeviceMemoryError."""
+        """Return the first output of one batch; raises DeviceError, DeviceMemoryError."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -71,17 +82,17 @@ class Session:
             session = self._session
             self._runs += 1
             shrink = self._runs % _SHRINK_EVERY == 0
-        [found] = run_session(session, self._outputs, inputs, shrink=shrink)
-        array: npt.NDArray[Any] = found
-        return array
+        output: npt.NDArray[Any]
+        [output] = run_session(session, self._outputs, inputs, shrink=shrink)
+        return output
 
     def release(self) -> None:
-        """Give the model's memory back; the next run opens it again, in the time that opening takes."""
+        """Free the model's memory; the next run opens the model again, which takes time."""
         with self._lock:
             self._session = None
 
     def close(self) -> None:
-        """Give the memory back for good."""
+        """Free the model's memory; the session cannot run any more."""
         with self._lock:
             self._closed = True
             self._session = None
@@ -92,10 +103,16 @@ class Session:
 
 
 class Budget:
-    """How many tokens one run may have on a device; halved where memory did not suffice.
+    """Largest number of tokens of one run on a device, halved when memory does not suffice.
 
-    device  whose engine says how many at most, and whose memory is looked at
-    width   of the model's vectors: what a token needs;  weights  bytes of the memory that they take
+    Parameters
+    ----------
+    device
+        Its provider sets the largest number, and on a GPU its free memory is read.
+    width
+        Length of the model's vectors, on which the memory for a token depends.
+    weights
+        Bytes of memory that the weights take.
     """
 
     def __init__(self, device: Device, width: int, weights: int = 0) -> None:
@@ -106,24 +123,25 @@ class Budget:
 
     @property
     def tokens(self) -> int:
+        """Largest number of tokens, padding included, of the next run."""
         if self._tokens is None:
             self._tokens = TOKEN_BUDGET[self._device.provider_name]
-            # An engine has its memory already.
+            # A TensorRT engine holds its memory from the start.
             if self._device.provider_name == "ort-cuda" and (room := self._room()) is not None:
                 fitting = int(room * _SPARE) // (_BYTES_PER_WIDTH * self._width)
                 self._tokens = max(_FEWEST_TOKENS, min(self._tokens, fitting))
         return self._tokens
 
     def shorten(self, tokens: int) -> None:
-        """No more than half of `tokens` from now on."""
+        """Allow no more than half of `tokens` from now on."""
         self._tokens = max(1, tokens // 2)
 
     def forget(self) -> None:
-        """Look at the memory anew before the next run."""
+        """Read the free memory again before the next run."""
         self._tokens = None
 
     def _room(self) -> int | None:
-        """Bytes that are free and may be taken, the weights being there already; None: nobody knows."""
+        """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
         free = nvidia.free_memory(self._device.index, nvidia.cuda_major(import_onnxruntime()))
         if free is None or self._device.memory is None:
             return free
@@ -136,17 +154,25 @@ def run_batches(
     cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
     run: Callable[[list[int], T], None],
 ) -> None:
-    """Run sequences of `lengths` tokens in the batches into which `cut` cuts them.
+    """Run sequences in batches, smaller ones if memory does not suffice.
 
-    cut  given rows and the tokens of a batch: batches, each the rows in it and what `run` wants of it
-    run  given those two; may be called for a row again if it raised DeviceMemoryError
+    After a DeviceMemoryError the sequences that were not run yet are cut again, into batches of half the
+    tokens of the failed one, and so on down to one row. Other errors of `run` are passed on.
 
-    Where memory does not suffice, what was not run yet is cut anew, to half the tokens of the batch that
-    failed, and so on down to one row. Raises what `run` raises.
+    Parameters
+    ----------
+    lengths
+        Tokens of each sequence.
+    budget
+        Largest number of tokens of a batch.
+    cut
+        Takes rows and a number of tokens, and returns batches: the rows of each, and the argument of `run`.
+    run
+        Takes the rows of a batch and its argument. It is called again for rows that raised DeviceMemoryError.
     """
-    todo = set(range(len(lengths)))
-    while todo:
-        for rows, batch in cut(sorted(todo), budget.tokens):
+    remaining = set(range(len(lengths)))
+    while remaining:
+        for rows, batch in cut(sorted(remaining), budget.tokens):
             try:
                 run(rows, batch)
             except DeviceMemoryError:
@@ -154,20 +180,20 @@ def run_batches(
                     raise
                 budget.shorten(sum(lengths[row] for row in rows))
                 break
-            todo.difference_update(rows)
+            remaining.difference_update(rows)
 
 
 _END: Any = object()
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, the next one made by a thread while the caller works on this one.
+    """Yield the same items, of which a thread prepares the next one while the caller works on this one.
 
-    For a GPU: the processor tokenises and lays out while it computes. A CPU has nothing to gain.
+    With a GPU, the processor tokenises and prepares inputs while the GPU computes. A CPU gains nothing.
     """
     iterator = iter(items)
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, iterator, _END)
-        while (item := coming.result()) is not _END:
-            coming = pool.submit(next, iterator, _END)
+        upcoming = pool.submit(next, iterator, _END)
+        while (item := upcoming.result()) is not _END:
+            upcoming = pool.submit(next, iterator, _END)
             yield item

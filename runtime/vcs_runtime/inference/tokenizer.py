@@ -1,4 +1,4 @@
-"""Tokenizers: loading a bundle's, and turning texts into the token sequences that an embedder is run on."""
+"""Tokenizers of bundles, and the token sequences of texts for an embedder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from tokenizers import Tokenizer
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
 
-Frame = tuple[tuple[int, ...], tuple[int, ...]]
-"""The token ids that are put before and after a text."""
+SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ids of the special tokens before and after a text."""
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Texts as token ids. A text has one sequence, or, where it is cut into windows, several.
+    """Texts as token ids: one sequence per text, or one per window of a long text.
 
-    ids     the sequences, frames included
-    owners  for each sequence its text
-    skip    how many first tokens of every sequence are left out of the pooling
+    Attributes
+    ----------
+    ids
+        Token ids of each sequence, special tokens included.
+    owners
+        For each sequence, the number of its text.
+    skip
+        Number of first tokens of every sequence that are not pooled.
     """
 
     ids: list[list[int]]
@@ -31,7 +36,7 @@ class Sequences:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Load a `tokenizer.json`, without its truncation and padding; raises BundleError."""
+    """Load a `tokenizer.json` with truncation and padding switched off; raises BundleError."""
     try:
         tokenizer = Tokenizer.from_file(os.fspath(path))
         tokenizer.encode("a")
@@ -46,8 +51,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def own_frame(tokenizer: Tokenizer) -> Frame:
-    """What the tokenizer itself puts before and after a text, learnt from how it encodes one."""
+def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
+    """Return the special tokens that the tokenizer itself puts before and after a text."""
     text, framed = (tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True))
     for start in range(len(framed) - len(text) + 1):
         if framed[start : start + len(text)] == text:
@@ -56,20 +61,36 @@ def own_frame(tokenizer: Tokenizer) -> Frame:
 
 
 class TextTokenizer:
-    """Texts to token sequences by the rules of an embedder: instruction, frame, windows, what is pooled."""
+    """Texts to token sequences by the rules of an embedder: instruction, special tokens, windows, pooling."""
 
     def __init__(self, tokenizer: Tokenizer, spec: EmbedderSpec) -> None:
         self._tokenizer = tokenizer
         self._spec = spec
-        self.frame = spec.special_tokens or own_frame(tokenizer)
-        self._before, self._after = self.frame
-        self.frame_tokens = len(self._before) + len(self._after)
+        self.special_tokens = spec.special_tokens or own_special_tokens(tokenizer)
+        self._before, self._after = self.special_tokens
+        self.special_count = len(self._before) + len(self._after)
 
     def sequences(self, texts: list[str], instruction: str, max_tokens: int) -> Sequences:
-        """The token sequences of `texts`, each with `instruction` before it and of at most `max_tokens`.
+        """Return the token sequences of texts.
 
-        Raises TextError for a text that is too long for a spec that says "error", and for one of which
-        nothing is left to pool.
+        Parameters
+        ----------
+        texts
+            The texts.
+        instruction
+            Put before each text.
+        max_tokens
+            Largest length of a sequence, special tokens included.
+
+        Returns
+        -------
+        Sequences
+            Token ids, and the text of each sequence.
+
+        Raises
+        ------
+        TextError
+            A text is too long for an embedder that refuses long texts, or nothing of it is left to pool.
         """
         encodings = self._tokenizer.encode_batch_fast(
             [instruction + text for text in texts], add_special_tokens=False
@@ -89,7 +110,7 @@ class TextTokenizer:
         return Sequences(ids, owners, skip)
 
     def _cut(self, ids: list[int], max_tokens: int, text: str) -> list[list[int]]:
-        limit = max_tokens - self.frame_tokens
+        limit = max_tokens - self.special_count
         if len(ids) > limit:
             if self._spec.long_text == "error":
                 raise TextError(
@@ -97,17 +118,17 @@ class TextTokenizer:
                     f"and {self._spec.name} refuses those: {text[:60]!r}"
                 )
             if self._spec.long_text == "truncate":
-                # The frame's end goes first, as where a text is framed before it is cut.
+                # The closing special tokens are lost first, as if the text had been cut with them.
                 return [[*self._before, *ids, *self._after][:max_tokens]]
         return [[*self._before, *window, *self._after] for window in cut_windows(ids, limit)]
 
     def _instruction_tokens(self, instruction: str) -> int:
-        """The instruction's tokens by itself: its last one may have become part of the text's first word."""
+        """Count the tokens of the instruction alone; in a text its last one may join the first word."""
         return len(self._tokenizer.encode(instruction, add_special_tokens=False).ids) if instruction else 0
 
 
 def cut_windows(ids: list[int], limit: int) -> list[list[int]]:
-    """Cut token ids into the fewest windows of at most `limit` tokens; lengths differ by one at most."""
+    """Cut token ids into the fewest windows of at most `limit` tokens, of nearly equal length."""
     count = max(1, -(-len(ids) // limit))
     edges = [len(ids) * i // count for i in range(count + 1)]
     return [ids[start:stop] for start, stop in pairwise(edges)]
