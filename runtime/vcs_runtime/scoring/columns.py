@@ -51,8 +51,7 @@ def to_columns(results: Sequence[Result]) -> Columns:
     -------
     dict
         Scores are float64, NaN in a row with an `error`. COUNTS are int64 and TEXTS str. A missing text is
-        "", because a column of nulls alone has no type, and a file of it would not fit the files of other
-        columns.
+        "". A column of nulls alone would have no type, and its file would not fit the other files.
     """
     columns: Columns = {
         name: np.array([getattr(result.scores, name, np.nan) for result in results], np.float64)

@@ -53,8 +53,8 @@ class Thresholds:
         Minimum cosine similarity, in [-1, 1], for a match to count as support. Below it a generated chunk is
         weakly supported and a reference chunk missing. The default suits the embedded default model.
     rival
-        In [0, 2]. A reference chunk is also missing if its match is more similar to another reference chunk
-        by more than this, because the match then tells the other chunk.
+        In [0, 2]. A match that is more similar to another reference chunk by more than this tells the other
+        chunk. The reference chunk is then missing, too.
     order
         In [0, 1]. A chunk outside its window is moved if changed order explains at least this part of its
         offset, both as parts of their texts; else it is shifted.
@@ -210,8 +210,8 @@ def explain(
 def shares(scores: Scores) -> dict[str, float]:
     """Divide `1 - vcs` among GAS, LAS, NAS-D, NAS-L and the regulariser by their Shapley values.
 
-    The share of a part is the gain of VCS when the part is made perfect, averaged over all orders in which
-    the five parts can be made perfect one after the other. So the shares add up to `1 - vcs` whatever is
+    The five parts are made perfect one after the other, and the share of a part is the gain of VCS in its
+    step. The gain is averaged over all orders of the parts. So the shares add up to `1 - vcs` whatever is
     clipped, and do not depend on the order of the parts.
     """
     names = tuple(_PERFECT)

@@ -69,9 +69,9 @@ class ScorerConfig:
         MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by rules and
         those found by the learned segmenter may take another sixteenth of it each.
     segmenter
-        "auto" (rules for pairs whose texts all have sentence punctuation, the learned segmenter for all
-        others, as far as the bundle has them), "rules" or "learned" for every pair, or another bundle
-        whose segmenter is used.
+        "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
+        pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
+        the bundle has only one of the two, it splits every pair.
     gpu_mem_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.

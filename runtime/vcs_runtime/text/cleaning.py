@@ -52,8 +52,8 @@ def check_text(text: object, name: str) -> str:
 def check_texts(texts: Sequence[str]) -> None:
     """Check texts for a model; empty texts are allowed.
 
-    Raises TypeError for one string instead of a sequence, and TextError that names the item, such as
-    `texts[3]`, if it is not a string or holds a lone surrogate.
+    Raises TypeError for one string instead of a sequence. Raises TextError for an item that is not a string
+    or holds a lone surrogate; the message names it, such as `texts[3]`.
     """
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")

@@ -1,7 +1,7 @@
 """English contractions, written out: "can't" becomes "cannot", "they've" becomes "they have".
 
-The authors use the PyPI package `contractions`, which has three faults: its last release is from 2022, it
-installs a top-level package called `data`, and it also rewrites words without an apostrophe ("shell" becomes
+The authors use the PyPI package `contractions`, which has three faults. Its last release is from 2022, and it
+installs a top-level package called `data`. It also rewrites words without an apostrophe ("shell" becomes
 "she will", "U.S." becomes "YOU.S."). This module expands only forms with an apostrophe; there it agrees with
 the package, which a parity test checks. A possessive ("the man's hat") is not changed.
 """
