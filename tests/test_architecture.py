@@ -10,10 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("vcs_numba", "runtime/vcs_runtime", "export/vcs_export")
 LONG = {"vcs_numba/alignment.py": 446}
-    "vcs_numba/alignment.py": 446,
-    "runtime/vcs_runtime/bundle/manifest.py": 440,
-    "runtime/vcs_runtime/capi/calls.py": 410,
-}
 
 
 def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> None:
