@@ -51,6 +51,20 @@ def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> 
     assert set(scored["signature"]) == {one.signature}
 
 
-def test_a_column_that_is_none_is_refused(tiny_bundle: Path) -> None:
+def test_a_worker_uses_one_cpu_unless_the_config_says_otherwise(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[ScorerConfig] = []
+    open_scorer = Scorer.from_config
+    monkeypatch.setattr(
+        Scorer, "from_config", lambda config: (opened.append(config), open_scorer(config))[1]
+    )
+    make_predict_fn(tiny_bundle)
+    make_predict_fn(ScorerConfig(tiny_bundle, "auto"))
+    make_predict_fn(ScorerConfig(tiny_bundle, "cpu", threads=2))
+    assert [(config.device, config.threads) for config in opened] == [("cpu", 1), ("auto", 1), ("cpu", 2)]
+
+
+def test_an_unknown_column_is_refused(tiny_bundle: Path) -> None:
     with pytest.raises(ValueError, match="columns must be one of 'vcs', .*, not 'score'"):
         make_predict_fn(tiny_bundle, columns=["vcs", "score"])
