@@ -56,9 +56,7 @@ def test_a_worker_uses_one_cpu_unless_the_config_says_otherwise(
 ) -> None:
     opened: list[ScorerConfig] = []
     open_scorer = Scorer.from_config
-    monkeypatch.setattr(
-        Scorer, "from_config", lambda config: (opened.append(config), open_scorer(config))[1]
-    )
+    monkeypatch.setattr(Scorer, "from_config", lambda config: (opened.append(config), open_scorer(config))[1])
     make_predict_fn(tiny_bundle)
     make_predict_fn(ScorerConfig(tiny_bundle, "auto"))
     make_predict_fn(ScorerConfig(tiny_bundle, "cpu", threads=2))
