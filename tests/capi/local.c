@@ -1,4 +1,4 @@
-/* A host that opens the library at run time and keeps its symbols to itself: local LIBRARY BUNDLE. */
+/* A host that opens the library at run time and hides its symbols: local LIBRARY BUNDLE. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The cases of tests/lib/support/capi_cases.py in C: misuse BUNDLE DAMAGED. Prints for each its name, status, message. */
+/* The cases of tests/lib/support/capi_cases.py in C: misuse BUNDLE DAMAGED. Prints the name, status and message of each. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     p.lct = -1;
     CASE("align: lct -1", vcs_align_f64(half, 1, 1, 0.5, &p, r));
 
-    /* And the process lives. */
+    /* The process is still alive. */
     if (vcs_score(scorer, t, n, t, n, r) != VCS_OK)
         return 5;
     vcs_scorer_destroy(scorer);

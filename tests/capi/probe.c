@@ -1,4 +1,4 @@
-/* What the tests want to know of a host written in C: probe MODE BUNDLE [argument]. It prints what it found. */
+/* A host in C that prints its results for the tests: probe MODE BUNDLE [argument]. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static double score_once(const char *bundle) {
     return result.vcs;
 }
 
-/* The offsets of the structs, by which the ctypes ones are checked. */
+/* The sizes and offsets of the structs, for a comparison with those of ctypes. */
 static void layout(void) {
 #define PRINT(type, field) printf("%s %zu\n", #type "." #field, offsetof(type, field))
     printf("vcs_params %zu\nvcs_result %zu\n", sizeof(vcs_params), sizeof(vcs_result));
@@ -91,7 +91,7 @@ static void score_pairs(const char *bundle, const char *path) {
         size_t *length = &lengths[i % 2][i / 2];
         if (fread(length, sizeof *length, 1, file) != 1)
             exit(4);
-        texts[i % 2][i / 2] = malloc(*length); /* no NUL behind it */
+        texts[i % 2][i / 2] = malloc(*length); /* without a final NUL */
         if (fread(texts[i % 2][i / 2], 1, *length, file) != *length)
             exit(4);
         results[i].struct_size = sizeof *results;
@@ -115,7 +115,7 @@ static void count(int level, const char *message, void *user) {
     ((int *)user)[level / 10]++;
 }
 
-/* Messages go to the function, nothing to the standard streams but what this program prints. */
+/* Messages go to the function. Only this program prints to the standard streams. */
 static void messages(const char *bundle) {
     int counts[5] = {0};
     vcs_set_log(count, counts);
@@ -132,7 +132,7 @@ static void on_interrupt(int signal) {
     interrupts++;
 }
 
-/* SIGINT is handled after a score as it was before: by default, and by a function of the host's. */
+/* SIGINT is handled after a score as before it: by default, and by a function of the host. */
 static void interrupted(const char *bundle, const char *handler) {
     struct sigaction mine, found;
     memset(&mine, 0, sizeof mine);
@@ -160,7 +160,7 @@ static void *fail_in_thread(void *given) {
     return NULL;
 }
 
-/* Each thread has a message of its own. */
+/* Each thread has its own message. */
 static void errors(void) {
     char others[200], mine[200];
     pthread_t thread;
@@ -181,7 +181,7 @@ static long resident_kb(void) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* Resident memory after each time of opening, scoring and closing. */
+/* Resident memory after each round of opening, scoring and closing. */
 static void repeat(const char *bundle, long times) {
     for (long i = 0; i < times; i++) {
         score_once(bundle);
@@ -202,7 +202,7 @@ static void *score_in_thread(void *given) {
     return NULL;
 }
 
-/* Resident memory after each of many threads that score and end. */
+/* Resident memory after each of many threads, which score and end. */
 static void short_threads(const char *bundle, long times) {
     vcs_model *model;
     open_scorer(bundle, &model);
