@@ -43,8 +43,10 @@ def merge(
 
     Parameters
     ----------
-    embedder, segmenter
-        Folders of bundles, or "default".
+    embedder
+        Folder of the bundle whose embedder is taken, or "default".
+    segmenter
+        Folder of the bundle whose segmenter is taken, or "default".
     target
         Folder of the new bundle.
     name

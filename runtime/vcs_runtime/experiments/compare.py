@@ -72,8 +72,10 @@ def compare(
 
     Parameters
     ----------
-    a, b
-        The score files.
+    a
+        The first score file.
+    b
+        The second score file.
     score
         The score to compare: a field of `vcs_numba.Scores`.
     moved

@@ -138,7 +138,11 @@ def means_table(
 
     Parameters
     ----------
-    name, title, note
+    name
+        As for `Table`.
+    title
+        As for `Table`.
+    note
         As for `Table`.
     groups
         The scores of each group's texts, by the cells that name the group.

@@ -51,8 +51,10 @@ def paired_difference(
 
     Parameters
     ----------
-    first, second
-        `(n,)`, of the same pairs in the same order.
+    first
+        Scores of the pairs, `(n,)`.
+    second
+        Other scores of the same pairs in the same order, `(n,)`.
     resamples
         Number of resamples of either test.
     seed

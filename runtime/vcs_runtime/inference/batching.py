@@ -103,10 +103,14 @@ def mixed_groups(
 
     Parameters
     ----------
-    lengths, token_budget, most_rows
+    lengths
+        As in `groups`.
+    token_budget
         As in `groups`.
     packed
         Padding costs little: a batch may have `token_budget` tokens, and twice as many with padding.
+    most_rows
+        As in `groups`.
 
     Yields
     ------

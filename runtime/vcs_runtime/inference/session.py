@@ -44,7 +44,13 @@ class Session:
 
     Parameters
     ----------
-    model, device, threads, half
+    model
+        As in `device.open_session`.
+    device
+        As in `device.open_session`.
+    threads
+        As in `device.open_session`.
+    half
         As in `device.open_session`.
     what
         Name of the model in errors, such as "the embedder".

@@ -223,7 +223,9 @@ def run_resumable(
         The signature that an earlier run wrote for an item, and the one that this run would write.
     several_lines
         An item has one line or several; then no two items may have the same id.
-    resume, overwrite
+    resume
+        As for `OutputFile`.
+    overwrite
         As for `OutputFile`.
     bar
         Makes the progress bar from the total and the number `done` before.

@@ -92,7 +92,17 @@ def run_blocks(
     ----------
     score
         Takes the pairs that are left, and yields them in order, in blocks, with their lines.
-    source, output, resume, overwrite, report_failure, progress
+    source
+        As for `score_file`.
+    output
+        As for `score_file`.
+    resume
+        As for `score_file`.
+    overwrite
+        As for `score_file`.
+    report_failure
+        As for `score_file`.
+    progress
         As for `score_file`.
     signature
         The signature of all lines.
