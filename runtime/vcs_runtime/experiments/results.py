@@ -142,14 +142,14 @@ def means_table(
         As for `Table`.
     title
         As for `Table`.
-    note
-        As for `Table`.
     groups
         The scores of each group's texts, by the cells that name the group.
     keys
         The columns of these cells.
     metrics
         The metrics, a pair of columns each.
+    note
+        As for `Table`.
 
     Returns
     -------

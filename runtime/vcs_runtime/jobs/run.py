@@ -96,6 +96,8 @@ def run_blocks(
         As for `score_file`.
     output
         As for `score_file`.
+    signature
+        The signature of all lines.
     resume
         As for `score_file`.
     overwrite
@@ -104,8 +106,6 @@ def run_blocks(
         As for `score_file`.
     progress
         As for `score_file`.
-    signature
-        The signature of all lines.
 
     Returns
     -------
