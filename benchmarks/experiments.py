@@ -30,7 +30,7 @@ video_xl sharegpt4 internvl timechat llava_next_video ts_llava oryx longva""".sp
 
 
 def commands(data: Path, work: Path) -> dict[str, list[str]]:
-    """The arguments of `vcs-runtime experiment`, without --out, by name."""
+    """The arguments of `vcs-runtime experiment`, without --output, by name."""
     vcs, clip = data / "vcs-eval", data / "clip-cc"
     ranking = work / "ranking.txt"
     ranking.write_text("\n".join(RANKING) + "\n")
@@ -59,7 +59,7 @@ def run(arguments: list[str], out: Path, log: Path) -> tuple[int, float, float]:
     """Run one experiment; returns its exit code, seconds, and the peak MB of its largest process."""
     started = time.perf_counter()
     with log.open("w", encoding="utf-8") as file:
-        command = [sys.executable, "-m", "vcs_runtime", "experiment", *arguments, "--out", str(out)]
+        command = [sys.executable, "-m", "vcs_runtime", "experiment", *arguments, "-o", str(out)]
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
     return os.waitstatus_to_exitcode(status), time.perf_counter() - started, usage.ru_maxrss / 1024

@@ -1,6 +1,6 @@
 """How often `explain` is right: thresholds chosen on one set of texts, then checked on another.
 
-    vcs-runtime experiment make-corruptions --references clip-cc/references.json --out corrupted
+    vcs-runtime experiment make-corruptions --references clip-cc/references.json -o corrupted
     python benchmarks/explain.py calibrate corrupted/comparison [--captions vatex.jsonl]
     python benchmarks/explain.py validate vcs-eval/comparison
 

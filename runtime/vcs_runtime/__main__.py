@@ -1,4 +1,4 @@
-"""`python -m vcs_runtime` is `vcs-runtime`."""
+"""Run the command line by `python -m vcs_runtime`."""
 
 from vcs_runtime.cli import main
 

@@ -1,3 +1,3 @@
-"""The version of the package, where every room can read it."""
+"""The version of the package, for all its modules."""
 
 __version__ = "0.1.0"

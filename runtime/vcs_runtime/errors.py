@@ -1,7 +1,7 @@
-"""The errors that callers are meant to catch. All are `VcsError`s.
+"""The errors of this package. All are `VcsError`s.
 
-Bad arguments and bad texts are also `ValueError`s, so that code which knows nothing of this package still
-catches them. What is wrong with the machine or a bundle is also a `RuntimeError`.
+Errors about arguments and texts are also `ValueError`s, so that code that does not know this package can
+catch them. Errors about the machine or a bundle are also `RuntimeError`s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class VcsError(Exception):
 
 
 class TextError(VcsError, ValueError):
-    """A text that cannot be scored. The message names the text: which side of the pair, which reference."""
+    """A text that cannot be scored. The message names the side of the pair and the reference."""
 
 
 class InputError(VcsError, ValueError):
@@ -22,19 +22,19 @@ class InputError(VcsError, ValueError):
 
 
 class BundleError(VcsError, RuntimeError):
-    """A bundle that is missing, damaged, of another schema, or lacks the model asked for."""
+    """A bundle that is missing or damaged, has another schema, or lacks the requested model."""
 
 
 class SchemaError(BundleError):
-    """A bundle of another schema: written for another version of this package."""
+    """A bundle with another schema, written for another version of this package."""
 
 
 class DeviceError(VcsError, RuntimeError):
-    """A device or execution provider that was asked for by name and is not available."""
+    """A device or execution provider that was requested by name and is not available."""
 
 
 class DeviceMemoryError(DeviceError):
-    """A device whose memory does not suffice for what was asked of it."""
+    """A device with too little memory for the request."""
 
 
 class CacheError(VcsError, RuntimeError):
@@ -42,11 +42,11 @@ class CacheError(VcsError, RuntimeError):
 
 
 class ModelError(VcsError, RuntimeError):
-    """A vision-language model or its server that is not available, or gives impossible answers."""
+    """A vision-language model or server that is not available, or that gives impossible answers."""
 
 
 class BuildError(VcsError, RuntimeError):
-    """The library of the C API cannot be built here. The message says what is missing."""
+    """The library of the C API cannot be built on this machine. The message names what is missing."""
 
 
 class MissingExtraError(VcsError, ImportError):
@@ -54,5 +54,5 @@ class MissingExtraError(VcsError, ImportError):
 
 
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:
-    """The error for an argument that must be one of a few words."""
+    """Return the error for an argument that is not one of its choices."""
     return ValueError(f"{argument} must be one of {', '.join(map(repr, choices))}, not {value!r}")

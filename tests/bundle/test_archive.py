@@ -301,11 +301,11 @@ def test_the_commands(tiny: Path, sat: Path, tmp_path: Path) -> None:
     assert json.loads(vcs("info", tiny, "--json").stdout)["name"] == "tiny-bert"
     assert "all as bundle.json lists them" in vcs("verify", tiny).stdout
     assert vcs("pack", tiny, "-o", tmp_path / "p").returncode == 0
-    assert vcs("unpack", tmp_path / "p", "--to", tmp_path / "u").returncode == 0
-    made = vcs("make", "--embedder", tmp_path / "u", "--segmenter", sat, "--to", tmp_path / "m")
+    assert vcs("unpack", tmp_path / "p", "-o", tmp_path / "u").returncode == 0
+    made = vcs("make", "--embedder", tmp_path / "u", "--segmenter", sat, "-o", tmp_path / "m")
     assert (made.returncode, made.stdout.strip()) == (0, str(tmp_path / "m"))
     (tmp_path / "u/extra").write_text("x")
-    for arguments in (("verify", tmp_path / "u"), ("unpack", tmp_path / "none", "--to", tmp_path / "n")):
+    for arguments in (("verify", tmp_path / "u"), ("unpack", tmp_path / "none", "-o", tmp_path / "n")):
         done = vcs(*arguments)
         assert done.returncode == 2
         assert len(done.stderr.strip().splitlines()) == 1

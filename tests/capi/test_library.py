@@ -204,7 +204,7 @@ def test_the_command_builds_checks_and_says_what_it_is_bound_to(
     built: build.Built, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "new/folder"
-    arguments = ["capi", "build", "--out", str(folder), "--check", "--bundle", str(tiny_bundle)]
+    arguments = ["capi", "build", "-o", str(folder), "--check", "--bundle", str(tiny_bundle)]
     for _ in range(2):  # and a second time over the first
         done = CliRunner().invoke(cli, arguments)
         assert done.exit_code == 0, done.output

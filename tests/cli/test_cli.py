@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Scorer
-from vcs_runtime.cli import main
 
 
-def vcs(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    import os
-
-    return subprocess.run(
-        [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def assert_one_line(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:
-    assert done.returncode == code, done
+def assert_one_line(done: Finished, code: int, *says: str) -> None:
+    assert done.code == code, done
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     for part in says:
@@ -43,7 +32,7 @@ def test_a_file_of_pairs(
     scorer: Scorer, engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
 ) -> None:
     done = vcs("score", pairs_file, "-o", tmp_path / "o.jsonl", "--json", *engine)
-    assert (done.returncode, done.stderr) == (0, "")  # no progress bar where nobody looks
+    assert (done.code, done.stderr) == (0, "")  # no progress bar where nobody looks
     summary = json.loads(done.stdout)
     assert (summary["scored"], summary["failed"]) == (12, 0)
     assert summary["signature"] == scorer.signature
@@ -53,7 +42,7 @@ def test_a_file_of_pairs(
 
 def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_file: Path) -> None:
     done = vcs("score", pairs_file, *engine)
-    assert done.returncode == 0
+    assert done.code == 0
     assert "12 scored, 0 failed" in done.stdout
     assert "vcs|def:1.0.0|chunk:1|" in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 160
@@ -66,7 +55,7 @@ def test_one_pair_from_two_files(scorer: Scorer, engine: tuple[object, ...], tmp
     done = vcs("score", *pair, "--json", *engine)
     assert json.loads(done.stdout) == scorer.score(story(1), story(3)).to_dict()
     done = vcs("score", *pair, "--reference", tmp_path / "ref2", *engine)
-    assert done.returncode == 0
+    assert done.code == 0
     assert "of 2 won" in done.stdout
 
 
@@ -132,14 +121,14 @@ def test_unreadable_input_is_exit_code_2(
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     done = vcs(*arguments)
-    assert done.returncode == 2
+    assert done.code == 2
     assert "Error: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path) -> None:
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
-    assert done.returncode == 2
+    assert done.code == 2
     assert "device must be" in done.stderr
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "cuda:0")
     assert_one_line(done, 2, "no CUDAExecutionProvider")
@@ -156,13 +145,13 @@ def test_doctor_says_what_is_there_and_what_is_missing(
 ) -> None:
     done = vcs("doctor", "--json", VCS_RUNTIME_HOME=str(tmp_path))
     report = json.loads(done.stdout)
-    assert done.returncode == 1
+    assert done.code == 1
     assert "CPUExecutionProvider" in report["providers"]
     assert any("vcs-runtime fetch default" in problem for problem in report["problems"])
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)
     done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert "nothing is missing" in done.stdout
     assert "; segmenter: rules (sentencex, en)" in done.stdout
     (tmp_path / "bundles/default").unlink()
@@ -175,7 +164,7 @@ def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)
     done = vcs("demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert "the reference itself   1.000" in done.stdout
 
 
@@ -190,7 +179,7 @@ def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
 ) -> None:
     outputs = [tmp_path / "a", tmp_path / "b"]
     for output in outputs:
-        assert vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).returncode == 0
+        assert vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).code == 0
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     done = vcs("score", pairs_file, "--cache", pairs_file, *engine)
     assert_one_line(done, 2, "vector cache", str(pairs_file))
@@ -208,7 +197,7 @@ def test_a_segmenter_of_another_bundle(
         ],
     )
     done = vcs("score", source, "--json", "--segmenter", mixed_bundle, *engine)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert json.loads(done.stdout)["segmenters"] == {"tiny-sat": 1, "sentencex": 1}
     done = vcs("score", source, "--segmenter", mixed_bundle, *engine)
     assert "texts cut: 1 by tiny-sat, 1 by sentencex" in done.stdout
@@ -223,19 +212,45 @@ def test_a_segmenter_of_another_bundle(
 
 
 def test_an_unexpected_exception_is_one_line_and_exit_code_3(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    engine: tuple[object, ...], pairs_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(**options: object) -> int:
+    def broken(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("vcs_runtime.cli.cli", broken)
-    with pytest.raises(SystemExit) as stop:
-        main()
-    message = capsys.readouterr().err
-    assert stop.value.code == 3
-    assert message.startswith("vcs-runtime: unexpected ZeroDivisionError: division by zero")
-    assert len(message.splitlines()) == 1
-    monkeypatch.setenv("VCS_RUNTIME_DEBUG", "1")
-    with pytest.raises(SystemExit):
-        main()
-    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.setattr(Scorer, "stream", broken)
+    done = vcs("score", pairs_file, *engine, VCS_RUNTIME_DEBUG="0")
+    assert_one_line(done, 3, "vcs-runtime: unexpected ZeroDivisionError: division by zero")
+    done = vcs("score", pairs_file, *engine, VCS_RUNTIME_DEBUG="1")
+    assert done.code == 3
+    assert "Traceback" in done.stderr
+
+
+def test_a_missing_extra_is_exit_code_2(
+    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = vcs("report", pairs_file, "-o", tmp_path / "r.pdf")
+    assert_one_line(done, 2, "drawing figures needs matplotlib", "install `vcs-runtime[report]`")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("bundle", "verify", "{bundle}"), 0), (("bundle", "verify", "nowhere"), 2), (("score",), 2)],
+)
+def test_a_process_ends_with_the_exit_code(arguments: tuple[str, ...], code: int, tiny_bundle: Path) -> None:
+    command = [sys.executable, "-m", "vcs_runtime", *(part.format(bundle=tiny_bundle) for part in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done
+    assert ("vcs-runtime: " in done.stderr or "Error: " in done.stderr) == bool(code)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error_message(tiny_bundle: Path) -> None:
+    command = [sys.executable, "-m", "vcs_runtime", "bundle", "info", str(tiny_bundle)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -127,7 +127,7 @@ def test_experiments_go_on_without_bertscore_where_a_model_shows_no_states(
     )
     done = CliRunner().invoke(
         cli,
-        ["experiment", "vatex", "--data", str(tmp_path / "videos.jsonl"), "--out", str(tmp_path / "out"),
+        ["experiment", "vatex", "--data", str(tmp_path / "videos.jsonl"), "-o", str(tmp_path / "out"),
          "--bundle", str(bundle), "--segmenter", str(mixed_bundle), "--device", "cpu", "--workers", "1", "--resamples", "100"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output

@@ -38,7 +38,7 @@ def experiment(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if command not in {"parameters", "make-corruptions"}:
             engine += ["--workers", 1]
         return CliRunner().invoke(
-            cli, ["experiment", command, *map(str, arguments), "--out", str(out), *map(str, engine)]
+            cli, ["experiment", command, *map(str, arguments), "-o", str(out), *map(str, engine)]
         )
 
     return run

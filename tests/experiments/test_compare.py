@@ -67,8 +67,8 @@ def test_other_signatures_are_refused_unless_forced(pair: tuple[Path, Path], tmp
     write_pairs(tmp_path / "b.jsonl", lines([0.5] * 40, "vcs|two"))
     refused = run(*pair)
     assert isinstance(refused.exception, InputError)
-    assert "vcs|one and vcs|two; --force" in str(refused.exception)
-    forced = run(*pair, "--force")
+    assert "vcs|one and vcs|two; --ignore-signatures" in str(refused.exception)
+    forced = run(*pair, "--ignore-signatures")
     assert forced.exit_code == 0
     assert "B vcs|two" in forced.stdout
 

@@ -205,7 +205,7 @@ def test_both_parts_of_a_bundle_get_engines(
     mixed_bundle: Path, tiny_bundle: Path, tmp_path: Path, machine: stand_in.Machine
 ) -> None:
     both = tmp_path / "both"
-    done = run("bundle", "make", "--embedder", tiny_bundle, "--segmenter", mixed_bundle, "--to", both)
+    done = run("bundle", "make", "--embedder", tiny_bundle, "--segmenter", mixed_bundle, "-o", both)
     assert done.exit_code == 0, done.output
     pair = (stripped(1, 3), stripped(2, 3))
     with Scorer.open(both, "cpu") as cpu:
@@ -218,7 +218,7 @@ def test_both_parts_of_a_bundle_get_engines(
     assert engines
     assert [engine.part for engine in engines] == ["embedder", "segmenter"]
     # What is made of the bundle afterwards leaves the engines behind.
-    done = run("bundle", "make", "--embedder", both, "--segmenter", both, "--to", tmp_path / "next")
+    done = run("bundle", "make", "--embedder", both, "--segmenter", both, "-o", tmp_path / "next")
     assert done.exit_code == 0, done.output
     assert open_bundle(tmp_path / "next").manifest.engines is None
     assert not list((tmp_path / "next").rglob("*.engine"))
@@ -232,7 +232,7 @@ def test_a_bundle_with_engines_packs_and_unpacks(
 ) -> None:
     built(bundle)
     assert run("bundle", "pack", bundle, "-o", tmp_path / "b.tar").exit_code == 0
-    assert run("bundle", "unpack", tmp_path / "b.tar", "--to", tmp_path / "other").exit_code == 0
+    assert run("bundle", "unpack", tmp_path / "b.tar", "-o", tmp_path / "other").exit_code == 0
     with Embedder.open(tmp_path / "other", "tensorrt:0") as embedder:  # the same bytes on the same machine
         assert embedder.device.engines
 

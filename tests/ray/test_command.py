@@ -1,4 +1,4 @@
-"""`vcs-runtime score --engine ray`, and the cluster that it starts."""
+"""`vcs-runtime score --runner ray`, and the cluster that it starts."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_the_command_says_what_it_says_without_ray(
 ) -> None:
     engine = ("--bundle", os.path.relpath(tiny_bundle), "--json")
     alone = vcs(source, "-o", tmp_path / "a.jsonl", *engine)
-    on_ray = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--engine", "ray", "--address", cluster)
+    on_ray = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster)
     assert (alone.returncode, on_ray.returncode) == (1, 1), on_ray.stderr
     assert on_ray.stderr == alone.stderr
     assert len(on_ray.stderr.splitlines()) == 5  # four pairs, and what `auto` chose
     summaries = [json.loads(done.stdout) | {"seconds": 0} for done in (alone, on_ray)]
     assert summaries[0] == summaries[1]
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes() == plain
-    again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--engine", "ray", "--address", cluster)
+    again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster)
     assert again.returncode == 2
     assert again.stderr.splitlines()[1:] == [
         f"vcs-runtime: {tmp_path}/b.jsonl: it exists; continue it with --resume, or replace it with --overwrite"
@@ -100,7 +100,7 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     cluster: str, tiny_bundle: Path, source: Path, tmp_path: Path, options: tuple[object, ...], says: str
 ) -> None:
     done = vcs(
-        source, "-o", tmp_path / "o.jsonl", "--bundle", tiny_bundle, "--device", "cpu", "--engine", "ray",
+        source, "-o", tmp_path / "o.jsonl", "--bundle", tiny_bundle, "--device", "cpu", "--runner", "ray",
         "--address", cluster, *options,
     )  # fmt: skip
     assert done.returncode == 2
@@ -112,10 +112,10 @@ def test_what_cannot_run_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("p.jsonl", "--actors", 2), "--actors and --address belong to --engine ray"),
-        (("p.jsonl", "--address", "auto"), "--actors and --address belong to --engine ray"),
-        (("--reference", "r", "--generated", "g", "--engine", "ray"), "--engine ray scores a file of PAIRS"),
-        (("p.jsonl", "--engine", "ray", "--actors", 0), "--actors"),
+        (("p.jsonl", "--actors", 2), "--actors and --address belong to --runner ray"),
+        (("p.jsonl", "--address", "auto"), "--actors and --address belong to --runner ray"),
+        (("--reference", "r", "--generated", "g", "--runner", "ray"), "--runner ray scores a file of PAIRS"),
+        (("p.jsonl", "--runner", "ray", "--actors", 0), "--actors"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: tuple[object, ...], says: str) -> None:

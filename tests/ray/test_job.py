@@ -260,7 +260,7 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
     score_here(scorer, source, whole, Options(), progress=False)
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
-    command += ["--engine", "ray", "--address", cluster, "--actors", "2"]
+    command += ["--runner", "ray", "--address", cluster, "--actors", "2"]
     finished = kill_when_it_writes(command, output)
     assert 0 < finished < 300
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)

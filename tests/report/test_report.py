@@ -16,7 +16,7 @@ from support.stories import story, write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
 from vcs_runtime.report import HtmlReport, Systems, figure_tables, write_pdf
-from vcs_runtime.report.pdf import figures
+from vcs_runtime.report.pdf import all_figures
 
 HOSTILE = (
     '<script>document.title="owned"</script><img src=x onerror=alert(1)>',
@@ -148,7 +148,7 @@ def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
 def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_path: Path) -> None:
     e = drawn(n_ref, n_gen)
     count = 8 + sum(figure_tables.pages(rows(e)) for _, rows in figure_tables.PAGED.values())
-    drawings = list(figures(e))
+    drawings = list(all_figures(e))
     assert len(drawings) == count
     for figure in drawings:
         figure.draw_without_rendering()  # lays out; a warning is an error here

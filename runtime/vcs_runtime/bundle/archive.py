@@ -53,7 +53,7 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
     check_listing(root, manifest)
     check_graphs(Bundle(root, manifest))
     if output.exists() and not force:
-        raise InputError(f"{output} exists already (--force replaces it)")
+        raise InputError(f"{output} exists already (--overwrite replaces it)")
     with replaced(output) as file:
         content = (root / MANIFEST).read_bytes()
         file.write(_header(MANIFEST, len(content)) + content + _padding(len(content)))

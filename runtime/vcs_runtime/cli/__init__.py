@@ -1,8 +1,8 @@
 """The command line, `vcs-runtime`.
 
-Exit codes: 0 all scored; 1 some pairs could not be; 2 wrong usage, unreadable input, or a machine that lacks
-something; 3 a defect of this program; 130 interrupted. Errors are one line on standard error; with
-VCS_RUNTIME_DEBUG=1 in the environment, a defect's traceback follows.
+Exit codes: 0 all scored; 1 some pairs could not be scored; 2 wrong usage, unreadable input, or a machine that
+lacks something; 3 a defect of this program; 130 interrupted. Errors are one line on standard error. With
+VCS_RUNTIME_DEBUG=1 in the environment, the traceback of a defect follows.
 """
 
 from __future__ import annotations
@@ -10,36 +10,50 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
 
-# The module of each command, imported when the command is asked for, so that `score` starts without what the
-# others need. The commands of `vcs_export` are found by name only: this package never imports that one.
-_MODULES = {
-    **dict.fromkeys(("score", "explain", "report", "compare", "experiment", "demo"), "vcs_runtime.cli"),
-    "fetch": "vcs_export.cli",
-    "warm-up": "vcs_runtime.cli",
-    "export": "vcs_export.cli",
-    "bundle": "vcs_runtime.cli",
-    "engine": "vcs_export.cli",
-    **dict.fromkeys(("capi", "visil", "triton", "doctor"), "vcs_runtime.cli"),
-}
+# The commands under the headings of `vcs-runtime --help`, each with the package of its module. A module is
+# imported when its command is asked for, so that `score` starts without what the others need. The commands of
+# `vcs_export` are found by name only: this package never imports that one.
+_HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
+_SECTIONS = {
+    "Scoring": {"score": _HERE, "explain": _HERE, "report": _HERE, "compare": _HERE},
+    "Set-up": {"demo": _HERE, "fetch": _EXPORT, "doctor": _HERE, "warm-up": _HERE},
+    "Bundles for other models": {"bundle": _HERE, "export": _EXPORT, "engine": _EXPORT},
+    "Experiments, servers and other languages": {
+        "experiment": _HERE, "visil": _HERE, "triton": _HERE, "capi": _HERE
+    },
+}  # fmt: skip
+_PACKAGES = {name: package for commands in _SECTIONS.values() for name, package in commands.items()}
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return list(_PACKAGES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
+        if cmd_name not in _PACKAGES:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{_MODULES[cmd_name]}.{name}"), name)
+        command: click.Command = getattr(import_module(f"{_PACKAGES[cmd_name]}.{name}"), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _PACKAGES))
+        for title, names in _SECTIONS.items():
+            commands = [self.get_command(ctx, name) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([
+                    (name.ljust(width), command.get_short_help_str(formatter.width - width - 6))
+                    for name, command in zip(names, commands, strict=True) if command
+                ])  # fmt: skip
 
 
 @click.group(
@@ -47,26 +61,42 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="vcs-runtime")
 def cli() -> None:
-    """Score how well a generated description tells the story of a reference: offline, without PyTorch."""
+    """Score how well a description tells the story of a video.
+
+    The Video Comprehension Score (VCS) compares a generated text with a reference text: theme, content, and
+    order of events. Scoring runs offline and without PyTorch.
+
+    \b
+    First steps:
+      vcs-runtime fetch default
+      vcs-runtime demo
+      vcs-runtime score pairs.jsonl -o scores.jsonl
+    """
 
 
-def main() -> None:
-    """Run the command line and turn what it raises into one line and an exit code."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line, and end the process; an error becomes one line and an exit code.
+
+    Parameters
+    ----------
+    arguments
+        The arguments after the name of the program. None: those of this process.
+    """
     try:
-        code = cli(standalone_mode=False)
+        code = cli(arguments, prog_name="vcs-runtime", standalone_mode=False)
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("vcs-runtime: interrupted; what was finished is kept", err=True)
+        click.echo("vcs-runtime: interrupted; finished output is kept", err=True)
         code = 130
     except VcsError as error:
         click.echo(f"vcs-runtime: {error}", err=True)
         code = 2
     except BrokenPipeError:
-        # Who reads our output has gone (`| head`). Python would complain once more when it flushes at exit.
+        # The reader of the output has gone (`| head`). Python would report it again at exit.
         sys.stderr.close()
         code = 1
     except OSError as error:
@@ -75,7 +105,7 @@ def main() -> None:
     except Exception as error:
         click.echo(
             f"vcs-runtime: unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
-            "VCS_RUNTIME_DEBUG=1 shows where; what was finished is kept",
+            "VCS_RUNTIME_DEBUG=1 shows where; finished output is kept",
             err=True,
         )
         if os.environ.get("VCS_RUNTIME_DEBUG") == "1":

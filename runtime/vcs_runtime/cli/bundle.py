@@ -1,28 +1,27 @@
-"""`vcs-runtime bundle`: look at bundles, verify them, carry them as one file, make one of two."""
+"""`vcs-runtime bundle`: inspect, verify, pack, unpack and combine bundles."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
-import msgspec
 
 from vcs_runtime.bundle import archive
 from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
+from vcs_runtime.cli.options import PATH, output_file, output_folder, overwrite
 from vcs_runtime.cli.tables import console
 from vcs_runtime.util.progress import byte_bar
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.group()
 def bundle() -> None:
-    """Look at bundles, verify them, carry them as one file, make one of two.
+    """Inspect, verify, pack and combine bundles (docs/bundle.md).
 
     A bundle is named by its folder; "default" is the embedded default.
     """
@@ -30,13 +29,20 @@ def bundle() -> None:
 
 @bundle.command()
 @click.argument("name", metavar="BUNDLE")
-@click.option("--json", "as_json", is_flag=True, help="Print bundle.json as it was read.")
+@click.option("--json", "as_json", is_flag=True, help="Print the parsed bundle.json.")
 def info(name: str, as_json: bool) -> None:
-    """Say what a bundle holds, by its bundle.json alone: nothing is verified."""
+    """Show what a bundle holds.
+
+    Only its bundle.json is read; nothing is verified.
+
+    \b
+    Example:
+      vcs-runtime bundle info default
+    """
     root = bundle_folder(name)
     manifest = read_manifest(root / MANIFEST)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(manifest)))
+        click.echo(json.dumps(asdict(manifest)))
         return
     out = console()
     for key, value in _facts(Bundle(root, manifest)):
@@ -46,52 +52,80 @@ def info(name: str, as_json: bool) -> None:
 @bundle.command()
 @click.argument("name", metavar="BUNDLE")
 def verify(name: str) -> None:
-    """Check every byte of a bundle, and what its graphs refer to."""
+    """Check every file of a bundle against its hash.
+
+    The files that its ONNX graphs refer to are checked, too.
+
+    \b
+    Example:
+      vcs-runtime bundle verify default
+    """
     manifest = open_bundle(name, full=True).manifest
     click.echo(f"{len(manifest.files)} files, {_megabytes(manifest)}: all as {MANIFEST} lists them")
 
 
 @bundle.command()
 @click.argument("name", metavar="BUNDLE")
-@click.option("-o", "--output", type=_PATH, required=True, metavar="FILE", help="The file to write.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-def pack(name: str, output: Path, force: bool) -> None:
-    """Write a bundle into one file, a plain tar; equal bundles are equal files."""
+@output_file
+@overwrite
+def pack(name: str, output: Path, overwrite: bool) -> None:
+    """Write a bundle as one tar file.
+
+    Equal bundles give files of equal bytes.
+
+    \b
+    Example:
+      vcs-runtime bundle pack default -o default.tar
+    """
     total = sum(entry.size for entry in read_manifest(bundle_folder(name) / MANIFEST).files)
     with byte_bar("packing", total) as advance:
-        archive.pack(name, output, force=force, advance=advance)
+        archive.pack(name, output, force=overwrite, advance=advance)
     click.echo(output)
 
 
 @bundle.command()
-@click.argument("file", type=_PATH)
-@click.option("--to", "target", type=_PATH, required=True, metavar="DIR", help="The folder to make.")
-def unpack(file: Path, target: Path) -> None:
-    """Unpack the FILE of a bundle; every byte is checked, and the folder is whole or not there."""
+@click.argument("file", type=PATH)
+@output_folder(help="Folder to create.")
+def unpack(file: Path, output: Path) -> None:
+    """Unpack the FILE of a bundle into a new folder.
+
+    Every file is checked against its hash. The folder appears only when it is complete.
+
+    \b
+    Example:
+      vcs-runtime bundle unpack default.tar -o default
+    """
     with byte_bar("unpacking", file.stat().st_size) as advance:
-        archive.unpack(file, target, advance=advance)
-    click.echo(target)
+        archive.unpack(file, output, advance=advance)
+    click.echo(output)
 
 
 @bundle.command()
-@click.option("--embedder", required=True, metavar="BUNDLE", help="Whose embedder is taken.")
-@click.option("--segmenter", required=True, metavar="BUNDLE", help="Whose segmenter is taken.")
-@click.option("--to", "target", type=_PATH, required=True, metavar="DIR", help="The folder to make.")
-@click.option("--name", help="Of the new bundle [default: both names].")
-def make(embedder: str, segmenter: str, target: Path, name: str | None) -> None:
-    """Make one bundle of two. Files are hard links where possible, so that nothing is stored twice."""
-    merge(embedder, segmenter, target, name=name)
-    click.echo(target)
+@click.option("--embedder", required=True, metavar="BUNDLE", help="Bundle whose embedder is used.")
+@click.option("--segmenter", required=True, metavar="BUNDLE", help="Bundle whose segmenter is used.")
+@output_folder(help="Folder to create.")
+@click.option("--name", metavar="NAME", help="Name of the new bundle. [default: both names]")
+def make(embedder: str, segmenter: str, output: Path, name: str | None) -> None:
+    """Combine an embedder and a segmenter in a new bundle.
+
+    Files are hard links where possible, so that nothing is stored twice.
+
+    \b
+    Example:
+      vcs-runtime bundle make --embedder embedder --segmenter sat -o authors
+    """
+    merge(embedder, segmenter, output, name=name)
+    click.echo(output)
 
 
-def _facts(found: Bundle) -> Iterator[tuple[str, str]]:
-    manifest = found.manifest
-    yield "bundle", f"{manifest.name} ({found.root})"
+def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
+    manifest = bundle.manifest
+    yield "bundle", f"{manifest.name} ({bundle.root})"
     yield "licence", manifest.licence
     yield "source", manifest.source
     yield "files", f"{len(manifest.files)}, {_megabytes(manifest)}, schema {manifest.schema}"
     if spec := manifest.embedder:
-        yield "embedder", f"{spec.name}@{found.weights_hash(spec)[:4]}, {spec.precision}, {spec.layout}"
+        yield "embedder", f"{spec.name}@{bundle.weights_hash(spec)[:4]}, {spec.precision}, {spec.layout}"
         yield "", f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}"
         if spec.instruction:
             pooled = "not pooled" if spec.mask_instruction else "pooled"
@@ -104,11 +138,11 @@ def _facts(found: Bundle) -> Iterator[tuple[str, str]]:
             )
             if error.vcs_change is not None:
                 yield "", f"VCS changes by {error.vcs_change:.6f} on average, {error.pairs} pairs"
-    if found_segmenter := manifest.segmenter:
-        if rules := found_segmenter.rules:
+    if segmenter := manifest.segmenter:
+        if rules := segmenter.rules:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"
-        if model := found_segmenter.model:
-            digest = found.weights_hash(model)[:4]
+        if model := segmenter.model:
+            digest = bundle.weights_hash(model)[:4]
             yield "segmenter", f"{model.name}@{digest}, {model.precision}, threshold {model.threshold:g}"
 
 

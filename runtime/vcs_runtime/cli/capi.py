@@ -16,18 +16,24 @@ from vcs_runtime.errors import BuildError
 
 @click.group()
 def capi() -> None:
-    """Score from C, C++, Rust, Go: build the shared library (docs/capi.md)."""
+    """Build the library for C, C++, Rust and Go (docs/capi.md)."""
 
 
 @capi.command()
-@click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), required=True,
-              metavar="DIR", help="Where to put the library, its header and vcs_runtime.pc.")  # fmt: skip
-@click.option("--check", is_flag=True, help="Compile the example against it, and run it.")
-@click.option("--bundle", default="default", show_default=True, help="What --check scores with.")
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path, file_okay=False), required=True,
+              metavar="DIR", help="Folder for the library, its header and vcs_runtime.pc.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Compile the example with the library, and run it.")
+@click.option("--bundle", default="default", show_default=True, metavar="BUNDLE",
+              help="Folder of the bundle that --check scores with.")  # fmt: skip
 def build(folder: Path, check: bool, bundle: str) -> None:
-    """Build libvcs_runtime.so for this interpreter and its packages.
+    """Build libvcs_runtime.so for this Python.
 
-    Needs a C compiler, Python's headers, and cffi.
+    The library uses this interpreter and its packages. Building needs a C compiler, Python's headers, and
+    `vcs-runtime[capi]`.
+
+    \b
+    Example:
+      vcs-runtime capi build -o /opt/vcs --check
     """
     from vcs_runtime.capi import build as building
 
@@ -41,11 +47,11 @@ def build(folder: Path, check: bool, bundle: str) -> None:
 
 
 def _run_example(folder: Path, bundle: str) -> str:
-    """Compile `score.c` against the library in `folder` and score a text with itself; what it printed."""
+    """Compile `score.c` with the library in `folder`, score a text with itself, and return the output."""
     from vcs_runtime.capi import build as building
 
-    with tempfile.TemporaryDirectory() as made:
-        program, text = Path(made, "score"), Path(made, "text")
+    with tempfile.TemporaryDirectory() as temporary:
+        program, text = Path(temporary, "score"), Path(temporary, "text")
         text.write_text("A man opens a door. A dog runs into the garden.", "utf-8")
         building.compile_c(
             [building.source("examples") / "score.c"], program, "-std=c11", *building.STRICT,

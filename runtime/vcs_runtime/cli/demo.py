@@ -11,28 +11,32 @@ from rich.table import Table
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
-from vcs_runtime.cli.tables import MEANINGS, console
+from vcs_runtime.cli.options import device
+from vcs_runtime.cli.tables import MEANINGS, console, warn
 from vcs_runtime.scoring.scorer import Scorer
 
 _SHOWN = ("vcs", "gas", "las", "las_precision", "las_recall", "nas")
 
 
 @click.command()
-@click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N.")
+@device
 def demo(device: str) -> None:
-    """Score a reference description against a paraphrase, a reordering, an omission and a hallucination.
+    """Score a small built-in story, told well and badly.
 
-    Fetches the embedded default first if it is not there.
+    The reference is compared with a paraphrase, a reordering, an omission and a hallucination. If the
+    default bundle does not exist yet, it is fetched first (83 MB).
+
+    \b
+    Example:
+      vcs-runtime demo
     """
     if not (default_bundle_path() / MANIFEST).is_file():
-        click.echo(
-            "vcs-runtime: the default bundle is not here yet: fetching its weights once (83 MB)", err=True
-        )
+        warn("the default bundle does not exist yet: fetching its weights once (83 MB)")
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
         results = scorer.score_many([(story["reference"], version["text"]) for version in story["versions"]])
-        line = scorer.signature
+        signature = scorer.signature
     out = console()
     out.print(f"Reference: {story['reference']}\n", soft_wrap=True)
     table = Table("generated text", *_SHOWN, "what the numbers say", box=None, pad_edge=False)
@@ -45,4 +49,4 @@ def demo(device: str) -> None:
     out.print()
     for name in _SHOWN:
         out.print(f"{name:14} {MEANINGS[name]}")
-    out.print(f"\n{line}", soft_wrap=True)
+    out.print(f"\n{signature}", soft_wrap=True)

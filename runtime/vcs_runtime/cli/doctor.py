@@ -1,4 +1,4 @@
-"""`vcs-runtime doctor`: what this machine has, and what is missing with the command that brings it."""
+"""`vcs-runtime doctor`: the state of this machine, and commands that install what is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 import click
@@ -15,6 +15,7 @@ from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path, home
+from vcs_runtime.cli.options import as_json
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
@@ -26,7 +27,7 @@ from vcs_runtime.inference.device import (
 )
 from vcs_runtime.inference.tensorrt import fitting
 
-# Distribution, and the extra that brings it (None: the base install).
+# Distributions, and the extras that install them (None: the base install).
 _PACKAGES = {
     "numpy": None,
     "numba": None,
@@ -41,87 +42,96 @@ _PACKAGES = {
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@as_json
 def doctor(as_json: bool) -> None:
-    """Say which versions, providers, caches and bundles there are, and what is missing.
+    """Check this machine: packages, devices, caches, bundle.
 
-    The exit code is 1 when something that scoring needs is missing.
+    The report names the command that installs what is missing. The exit code is 1 if anything that scoring
+    needs is missing.
+
+    \b
+    Example:
+      vcs-runtime doctor
     """
-    problems: list[str] = []
-    report = dict(_report(problems))
+    report = _examine()
     if as_json:
-        click.echo(json.dumps({**report, "problems": problems}))
+        click.echo(json.dumps({**report.facts, "problems": report.problems}))
     else:
         out = console()
-        for name, value in report.items():
+        for name, value in report.facts.items():
             out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
-        verdict = "\n".join(f"! {problem}" for problem in problems) or "nothing is missing"
+        verdict = "\n".join(f"! {problem}" for problem in report.problems) or "nothing is missing"
         out.print("\n" + verdict, soft_wrap=True, markup=False)
-    click.get_current_context().exit(1 if problems else 0)
+    click.get_current_context().exit(1 if report.problems else 0)
 
 
-def _report(problems: list[str]) -> Iterator[tuple[str, str]]:
-    yield "vcs-runtime", __version__
-    yield "python", f"{platform.python_version()} ({sys.executable})"
-    yield (
-        "machine",
-        f"{platform.platform()}, {available_cores()} cores",
-    )
-    found = {name: _version(name) for name in _PACKAGES}
+@dataclass
+class _Report:
+    """Facts about this machine by name, and problems that prevent scoring."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def _examine() -> _Report:
+    report = _Report()
+    facts, problems = report.facts, report.problems
+    facts["vcs-runtime"] = __version__
+    facts["python"] = f"{platform.python_version()} ({sys.executable})"
+    facts["machine"] = f"{platform.platform()}, {available_cores()} cores"
+    versions = {name: _version(name) for name in _PACKAGES}
     for name, extra in _PACKAGES.items():
-        yield name, found[name] or f"not installed (vcs-runtime[{extra}])"
-    if found["onnxruntime"] and found["onnxruntime-gpu"]:
+        facts[name] = versions[name] or f"not installed (vcs-runtime[{extra}])"
+    if versions["onnxruntime"] and versions["onnxruntime-gpu"]:
         problems.append(
             "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one again"
         )
-    if not found["sentencex"]:
+    if not versions["sentencex"]:
         problems.append("the default segmenter is missing: pip install 'vcs-runtime[default]'")
     try:
-        yield "providers", ", ".join(available_providers())
+        facts["providers"] = ", ".join(available_providers())
         device = choose_device("auto")
-        yield "device auto", f"{device.provider_name} ({device.reason})"
-        yield from _gpu(problems)
+        facts["device auto"] = f"{device.provider_name} ({device.reason})"
+        if "CUDAExecutionProvider" in available_providers():
+            _examine_gpu(report)
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
-    yield "home", f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
-    yield (
-        "numba cache",
-        os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder",
+    facts["home"] = f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+    facts["numba cache"] = (
+        os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder"
     )
     try:
         bundle = open_bundle("default")
-        yield "default bundle", _describe(bundle)
+        facts["default bundle"] = _describe(bundle)
         if bundle.manifest.engines:
-            engines, why = fitting(bundle, "embedder", 0)
-            yield "TensorRT engine", engines[0].model if engines else why
+            engines, reason = fitting(bundle, "embedder", 0)
+            facts["TensorRT engine"] = engines[0].model if engines else reason
     except BundleError as error:
-        yield "default bundle", f"none in {default_bundle_path()}"
+        facts["default bundle"] = f"none in {default_bundle_path()}"
         problems.append(str(error))
+    return report
 
 
-def _gpu(problems: list[str]) -> Iterator[tuple[str, str]]:
-    """The first GPU and what ONNX Runtime needs of NVIDIA's libraries, where it was built for a GPU.
-
-    TensorRT is a matter of choice: what it lacks is said, and is no problem.
-    """
-    if "CUDAExecutionProvider" not in available_providers():
-        return
+def _examine_gpu(report: _Report) -> None:
+    """Add the first GPU and NVIDIA's libraries. TensorRT is optional, so its absence is no problem."""
+    facts, problems = report.facts, report.problems
     major = nvidia.cuda_major(import_onnxruntime())
     try:
-        found = nvidia.gpu(0)
-        fp8 = "FP8" if found.has_fp8 else "no FP8 (from sm89 on)"
-        yield "GPU 0", f"{found.name}, {found.architecture}, {found.memory / 1e9:.0f} GB, {fp8}"
+        gpu = nvidia.gpu(0)
+        fp8 = "FP8" if gpu.has_fp8 else "no FP8 (from sm89 on)"
+        facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB, {fp8}"
     except DeviceError as error:
-        yield "GPU 0", "none"
+        facts["GPU 0"] = "none"
         problems.append(str(error))
     for item in nvidia.libraries(major):
-        yield item.name, f"missing ({item.package})" if item.version is None else item.version or "found"
+        facts[item.name] = f"missing ({item.package})" if item.version is None else item.version or "found"
     if lacking := nvidia.missing(major):
         problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
     if "TensorrtExecutionProvider" in available_providers():
-        version = nvidia.tensorrt_version()
         lacking = nvidia.missing(major, tensorrt=True)
-        yield "TensorRT", f"device tensorrt:N lacks {lacking}" if lacking else f"{version}"
+        facts["TensorRT"] = (
+            f"device tensorrt:N lacks {lacking}" if lacking else f"{nvidia.tensorrt_version()}"
+        )
 
 
 def _describe(bundle: Bundle) -> str:

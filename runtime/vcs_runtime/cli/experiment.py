@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sized
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from vcs_numba.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.score import engine_of, engine_options, open_scorer
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.inputs import open_scorer
+from vcs_runtime.cli.options import (
+    PATH,
+    Command,
+    Decorator,
+    SectionedCommand,
+    bundle,
+    combined,
+    device,
+    output_folder,
+    overwrite,
+    resume,
+    scorer_options,
+    segmenter,
+    together,
+    usage_errors,
+)
+from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
@@ -26,126 +43,184 @@ from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
-_PATH = click.Path(path_type=Path)
-_WIDEST = 12  # columns of a table that is printed; the files have them all
-_Decorated = Callable[..., Any]
+_MAX_COLUMNS = 12  # of a printed table; the files hold all columns
 
-_out = click.option("--out", type=_PATH, required=True, metavar="DIR", help="Where the results go.")
+_data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
-                          help="A score from here on says that a text is valid.")  # fmt: skip
-_seed = click.option("--seed", type=int, default=SEED, show_default=True)
+                          help="Minimum score of a text that is classified as valid.")  # fmt: skip
+_seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+_output = output_folder(help="Folder for the results.")
+_references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
+                           help="JSON or JSONL file of reference texts by id.")  # fmt: skip
+_chunk_size = click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True,
+                           metavar="K", help="Number of sentences joined to one chunk.")  # fmt: skip
 
 
-def _resamples(default: int) -> _Decorated:
-    return click.option(
-        "--resamples", type=click.IntRange(min=100), default=default, show_default=True, metavar="N",
-        help="Of the bootstrap and the permutation test.",
-    )  # fmt: skip
+def _resamples(default: int) -> Decorator:
+    return click.option("--resamples", type=click.IntRange(min=100), default=default, show_default=True,
+                        metavar="N", help="Number of resamples of the bootstrap and the permutation test."
+                        )  # fmt: skip
 
 
-def _lcts(*default: float) -> _Decorated:
-    return click.option(
-        "--lct", "lcts", type=click.FloatRange(min=0), multiple=True, default=default, show_default=True,
-        metavar="X", help="Local Chronology Tolerance; may be given several times.",
-    )  # fmt: skip
+def _lcts(*default: float) -> Decorator:
+    return click.option("--lct", "lcts", type=click.FloatRange(min=0), multiple=True, default=default,
+                        show_default=True, metavar="X", callback=_without_repetition,
+                        help="Local Chronology Tolerance; may be repeated.")  # fmt: skip
 
 
-def _scored(function: _Decorated) -> _Decorated:
-    """The options of every experiment that scores pairs."""
-    options = [
-        click.option("--resume", is_flag=True, help="Go on behind the last whole line of DIR/pairs.jsonl."),
-        click.option("--overwrite", is_flag=True, help="Replace the results that are in DIR."),
+def _without_repetition(
+    context: click.Context, parameter: click.Parameter, values: tuple[float, ...]
+) -> tuple[float, ...]:
+    if len(set(values)) < len(values):
+        raise click.BadParameter("a value is repeated")
+    return values
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How an experiment runs that scores pairs."""
+
+    config: ScorerConfig
+    output: Output
+    workers: int
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Scorer, KnownMetrics]]:
+        """Yield the scorer and the metrics of other packages; the output folder exists from then on."""
+        require("scipy", "experiments", "this experiment")
+        bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
+        with open_scorer(replace(self.config, bundle=bundle)) as scorer:
+            try:
+                states = TokenStates(bundle, scorer.embedder.device, self.config.threads)
+            except BundleError as error:
+                warn(f"BERTScore is left out: {error}")
+                states = None
+            with closing(KnownMetrics(self.workers, states)) as known:
+                if not known.meteor:
+                    warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
+                         "(docs/experiments.md says how to get them)")  # fmt: skip
+                self.output.folder.mkdir(parents=True, exist_ok=True)
+                yield scorer, known
+
+
+def _run(output: Path, resume: bool, overwrite: bool, workers: int | None, config: ScorerConfig) -> _Run:
+    return _Run(config, Output(output, resume, overwrite), workers or thread_count())
+
+
+def _scored(command: Command) -> Command:
+    """Add the options of an experiment that scores pairs; the command receives `run`, a `_Run`."""
+    return scorer_options(combined("run", _run, together(
+        _output,
+        resume,
+        overwrite,
         click.option("--workers", type=click.IntRange(min=1), metavar="N",
-                     help="Processes for BLEU and ROUGE [default: all cores]."),
-    ]  # fmt: skip
-    for option in reversed(options):
-        function = option(function)
-    return _out(engine_options(function))
-
-
-_chunk_size = click.option(
-    "--chunk-size", type=click.IntRange(min=1), default=1, show_default=True, metavar="K"
-)
+                     help="Number of processes for BLEU and ROUGE. [default: all cores]"),
+    ))(command))  # fmt: skip
 
 
 @click.group()
 def experiment() -> None:
-    """The authors' experiments on your data, with your bundle. Needs `vcs-runtime[experiments]`."""
+    """Run the authors' experiments on your data.
+
+    Needs `vcs-runtime[experiments]`. docs/experiments.md describes the data and the results.
+    """
 
 
-@experiment.command()
-@click.option("--data", type=_PATH, required=True, metavar="DIR", help="Holds comparison/SCENE.json; "
-              "comparison-published/ and the graded series, if at hand.")  # fmt: skip
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="DIR", help="Folder with comparison/SCENE.json, and optionally comparison-published/ and the "
+       "graded series.")  # fmt: skip
 @_lcts(0.0, 1.0)
 @_chunk_size
 @_threshold
-@click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --out.")
+@click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --output.")
 @_scored
 def corruption(
-    data: Path, lcts: tuple[float, ...], chunk_size: int, threshold: float, drawn: bool, **run: Any
+    data: Path, lcts: tuple[float, ...], chunk_size: int, threshold: float, drawn: bool, run: _Run
 ) -> None:
-    """Score every rewrite of every description; tell valid ones from corrupted ones."""
+    """Separate valid rewrites of texts from corrupted ones.
+
+    Every rewrite of every description is scored by VCS and by other metrics.
+
+    \b
+    Example:
+      vcs-runtime experiment corruption --data authors -o results --plots
+    """
     if drawn:
         require_matplotlib()
     problems = _problems()
     cases, published = _read(data, problems)
-    with _metrics(run, lcts, chunk_size) as (metrics, out):
+    with run.opened() as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         results = corruption_study.run(
-            cases, published, metrics, out, problems, threshold=threshold,
+            cases, published, metrics, run.output, problems, threshold=threshold,
             plots=f"VCS_LCT{lcts[0]:g}" if drawn else None,
         )  # fmt: skip
-    _finish(results, out.folder)
+    _finish(results, run.output.folder)
 
 
-@experiment.command()
-@click.option("--data", type=_PATH, required=True, metavar="FILE",
-              help="{scene: {author: text}}; or a folder of authorN.json, {scene: text}.")  # fmt: skip
-@click.option("--published", "source", type=_PATH, metavar="FILE", help="Scores to compare with: scene, "
-              "Comparison, then metrics.")  # fmt: skip
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="FILE", help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.")
+@click.option("--published", "source", type=PATH, metavar="FILE", help="CSV file of scores to compare with: "
+              "scene, Comparison, then metrics.")  # fmt: skip
 @_lcts(0.0, 1.0)
 @_chunk_size
 @_scored
-def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int, **run: Any) -> None:
-    """Score all ordered pairs of authors who described the same scenes."""
+def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int, run: _Run) -> None:
+    """Compare texts of several authors on the same scenes.
+
+    All ordered pairs of authors are scored, by VCS and by other metrics.
+
+    \b
+    Example:
+      vcs-runtime experiment authors --data authors.json -o results
+    """
     problems = _problems()
     texts = datasets.read_authors(data, problems)
     published = datasets.read_published_authors(source, problems) if source else {}
-    with _metrics(run, lcts, chunk_size) as (metrics, out):
-        results = authors_study.run(texts, published, metrics, out, problems)
-    _finish(results, out.folder)
+    with run.opened() as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
+        results = authors_study.run(texts, published, metrics, run.output, problems)
+    _finish(results, run.output.folder)
 
 
-@experiment.command()
-@click.option("--data", type=_PATH, required=True, metavar="FILE", help="JSONL: vid, refs, cands, scores.")
-@click.option("--lct", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X")
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
+@click.option("--lct", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
+              help="Local Chronology Tolerance.")  # fmt: skip
 @_resamples(1000)
 @_seed
 @_scored
-def vatex(data: Path, lct: float, resamples: int, seed: int, **run: Any) -> None:
-    """Correlate VCS_short and its components, with 1 and 9 references, with human ratings."""
+def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
+    """Correlate VCS_short with human ratings of captions.
+
+    VCS_short, its parts and other metrics are correlated with the ratings, with 1 and with 9 references.
+
+    \b
+    Example:
+      vcs-runtime experiment vatex --data vatex-eval.jsonl -o results
+    """
     problems = _problems()
     videos = datasets.read_vatex(data, problems)
-    with _engine(run) as (scorer, known, out):
+    with run.opened() as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
-        results = vatex_study.run(videos, metrics, out, problems, resamples=resamples, seed=seed)
-    _finish(results, out.folder)
+        results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
+    _finish(results, run.output.folder)
 
 
-@experiment.command()
-@click.option(
-    "--references", "source", type=_PATH, required=True, metavar="FILE", help="Texts by id: JSON or JSONL."
-)
-@click.option("--predictions", type=_PATH, required=True, metavar="DIR", help="MODEL.json: {id: text}.")
-@click.option(
-    "--ranking", type=_PATH, metavar="FILE", help="A ranking to compare with: a model a line, best first."
-)
-@click.option("--by", metavar="METRIC", help="The column to rank by [default: the first VCS].")
+@experiment.command(cls=SectionedCommand)
+@_references
+@click.option("--predictions", type=PATH, required=True, metavar="DIR",
+              help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
+@click.option("--ranking", type=PATH, metavar="FILE",
+              help="Ranking to compare with: one model per line, best first.")  # fmt: skip
+@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS]")
 @_lcts(0.0)
 @_chunk_size
 @_resamples(RESAMPLES)
@@ -153,79 +228,94 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, **run: Any) -> None
 @_scored
 def rank(
     source: Path, predictions: Path, ranking: Path | None, by: str | None, lcts: tuple[float, ...],
-    chunk_size: int, resamples: int, seed: int, **run: Any,
+    chunk_size: int, resamples: int, seed: int, run: _Run,
 ) -> None:  # fmt: skip
-    """Score every model of a folder and rank them, with intervals and paired tests."""
+    """Rank the models of a folder by their scores.
+
+    The ranking comes with bootstrap intervals and paired tests between neighbours.
+
+    \b
+    Example:
+      vcs-runtime experiment rank --references refs.json --predictions models -o results
+    """
     problems = _problems()
     references = datasets.read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
-    given = rank_study.read_ranking(ranking, models, problems) if ranking else ()
-    with _metrics(run, lcts, chunk_size) as (metrics, out):
+    other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
+    with run.opened() as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         by = by or f"VCS_LCT{lcts[0]:g}"
         if by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
-            references, models, metrics, by, out, problems, ranking=given,
+            references, models, metrics, by, run.output, problems, ranking=other_ranking,
             resamples=resamples, seed=seed,
         )  # fmt: skip
-    _finish(results, out.folder)
+    _finish(results, run.output.folder)
 
 
-@experiment.command()
-@click.option("--data", type=_PATH, required=True, metavar="DIR", help="As for `corruption`.")
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="DIR", help="Data folder, as for `corruption`.")
 @click.option("--chunk-size", "chunk_sizes", type=click.IntRange(min=1), multiple=True, default=(1, 2, 3, 5),
-              show_default=True, metavar="K", help="May be given several times.")  # fmt: skip
+              show_default=True, metavar="K",
+              help="Number of sentences joined to one chunk; may be repeated.")  # fmt: skip
 @_lcts(0.0, 0.1, 0.25, 0.5, 1.0)
 @_threshold
-@_out
-@engine_options
+@_output
+@scorer_options
 def parameters(
-    data: Path, chunk_sizes: tuple[int, ...], lcts: tuple[float, ...], threshold: float, out: Path,
-    **engine: Any,
+    data: Path, chunk_sizes: tuple[int, ...], lcts: tuple[float, ...], threshold: float, output: Path,
+    config: ScorerConfig,
 ) -> None:  # fmt: skip
-    """The measures of `corruption` under every chunk size and LCT: embedded once, aligned many times.
+    """Repeat `corruption` with many chunk sizes and LCTs.
 
-    Vectors are kept in --cache [default: vectors/ in --out]; started again, it goes on from there.
+    Texts are embedded once and aligned with every setting. Vectors are stored in --cache, by default in
+    vectors/ in --output, so an interrupted run continues from there.
+
+    \b
+    Example:
+      vcs-runtime experiment parameters --data authors -o results --chunk-size 1 --lct 0 --lct 1
     """
     require("scipy", "experiments", "this experiment")
     problems = _problems()
     cases, published = _read(data, problems)
-    engine["cache"] = engine["cache"] or out / "vectors"
-    with open_scorer(engine) as scorer:
+    with open_scorer(replace(config, cache=config.cache or output / "vectors")) as scorer:
         results = parameters_study.run(
-            cases, published, scorer, out, problems,
-            chunk_sizes=chunk_sizes, lcts=lcts, threshold=threshold,
-            log=lambda message: click.echo(f"vcs-runtime: {message}", err=True),
+            cases, published, scorer, output, problems,
+            chunk_sizes=chunk_sizes, lcts=lcts, threshold=threshold, log=warn,
         )  # fmt: skip
-    _finish(results, out)
+    _finish(results, output)
 
 
 @experiment.command("make-corruptions")
-@click.option(
-    "--references", "source", type=_PATH, required=True, metavar="FILE", help="Texts by id: JSON or JSONL."
-)
+@_references
 @_seed
-@_out
-@click.option("--bundle", default="default", metavar="B", show_default=True, help="Whose segmenter cuts.")
-@click.option("--segmenter", default="auto", metavar="auto|rules|learned", show_default=True)
-@click.option("--device", default="auto", metavar="D", show_default=True, help="auto, cpu or cuda:N.")
-def make_corruptions(source: Path, seed: int, out: Path, bundle: str, segmenter: str, device: str) -> None:
-    """Corrupt your own descriptions, by segments: a data folder for `corruption`."""
+@output_folder(help="Data folder to create.")
+@bundle
+@segmenter
+@device
+def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segmenter: str, device: str) -> None:
+    """Corrupt your own descriptions, as data for `corruption`.
+
+    Sentences are left out, added, repeated and reordered. The result is a data folder.
+
+    \b
+    Example:
+      vcs-runtime experiment make-corruptions --references refs.json -o corrupted
+    """
     problems = _problems()
     texts = datasets.read_descriptions(source, problems)
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
-        raise InputError(f"{source}: {several[0]}: several references; one text each is corrupted")
-    if (out / "comparison").exists():
-        raise InputError(f"{out / 'comparison'}: it exists; give another --out")
-    try:
+        raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
+    if (output / "comparison").exists():
+        raise InputError(f"{output / 'comparison'}: the folder exists; choose another --output")
+    with usage_errors():
         opened = Segmenter.open(bundle, device, use=segmenter)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     with opened, progress_bar(len(texts), "corrupting", "texts") as advance:
-        count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, out, problems,
+        count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, output, problems,
                                  seed=seed, advance=advance)  # fmt: skip
-    click.echo(f"{count} scenes in {out}")
+    click.echo(f"{count} scenes in {output}")
     _exit(problems.messages)
 
 
@@ -236,52 +326,20 @@ def _read(data: Path, problems: datasets.Problems) -> tuple[list[datasets.Case],
 
 
 def _problems() -> datasets.Problems:
-    return datasets.Problems(lambda message: click.echo(f"vcs-runtime: {message}", err=True))
-
-
-@contextmanager
-def _metrics(
-    run: dict[str, Any], lcts: tuple[float, ...], chunk_size: int
-) -> Iterator[tuple[LongMetrics, Output]]:
-    if len(set(lcts)) < len(lcts):
-        raise click.UsageError("--lct: a value is there twice")
-    with _engine(run) as (scorer, known, out):
-        yield LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size), out
-
-
-@contextmanager
-def _engine(run: dict[str, Any]) -> Iterator[tuple[Scorer, KnownMetrics, Output]]:
-    """What `_scored` gave a command, opened: the scorer, the known metrics, and where the results go."""
-    require("scipy", "experiments", "this experiment")
-    engine = engine_of(run)
-    engine["bundle"] = bundle = open_bundle(engine["bundle"])
-    workers = run["workers"] or thread_count()
-    with open_scorer(engine) as scorer:
-        try:
-            states = TokenStates(bundle, scorer.embedder.device, engine["threads"])
-        except BundleError as error:
-            click.echo(f"vcs-runtime: BERTScore is left out: {error}", err=True)
-            states = None
-        with closing(KnownMetrics(workers, states)) as known:
-            if not known.meteor:
-                click.echo("vcs-runtime: METEOR is left out: NLTK has no wordnet and punkt_tab here "
-                           "(docs/experiments.md says how to bring them)", err=True)  # fmt: skip
-            out = Output(run["out"], run["resume"], run["overwrite"])
-            out.folder.mkdir(parents=True, exist_ok=True)
-            yield scorer, known, out
+    return datasets.Problems(warn)
 
 
 def _finish(results: Results, out: Path) -> None:
-    """Print the tables, say what was left out; exit code 1 if anything was."""
+    """Print the tables. If anything was left out, report it and end with exit code 1."""
     import rich.table
 
     for table in results.tables:
-        kept = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")][:_WIDEST]
+        columns = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")][:_MAX_COLUMNS]
         view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")
-        for i in kept:
+        for i in columns:
             view.add_column(table.columns[i], no_wrap=not i)
         for row in table.rows:
-            view.add_row(*(shown(row[i]) for i in kept))
+            view.add_row(*(shown(row[i]) for i in columns))
         console().print(view, "")
     click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
     click.echo(results.signature)
@@ -289,7 +347,7 @@ def _finish(results: Results, out: Path) -> None:
     _exit(results.problems)
 
 
-def _exit(problems: Any) -> None:
+def _exit(problems: Sized) -> None:
     if problems:
-        click.echo(f"vcs-runtime: {len(problems)} left out (see above)", err=True)
+        warn(f"{len(problems)} left out (see above)")
         raise click.exceptions.Exit(1)

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vcs_runtime.cli.explain import chosen_thresholds, input_pairs, threshold_options
-from vcs_runtime.cli.score import (
-    chosen_options,
-    engine_of,
-    engine_options,
-    open_scorer,
+from vcs_runtime.cli.inputs import check_source, input_pairs, one_pair, open_scorer
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
     pair_options,
+    scorer_options,
     scoring_options,
+    threshold_options,
 )
-from vcs_runtime.errors import TextError
-from vcs_runtime.jobs.pairs import InputPair, count_pairs
+from vcs_runtime.cli.tables import warn
+from vcs_runtime.jobs.pairs import count_pairs
 from vcs_runtime.jobs.score_files import is_scores
 from vcs_runtime.report import HtmlReport, pdf
-from vcs_runtime.report.sources import report_pairs, report_scores
-from vcs_runtime.scoring.explanation import Thresholds, explain
-from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
+from vcs_runtime.scoring.explanation import Thresholds
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
-_FILE = click.Path(path_type=Path)
 
-
-@click.command()
-@click.argument("sources", type=_FILE, nargs=-1, metavar="[PAIRS | SCORES...]")
-@click.option("-o", "--output", type=_FILE, required=True, metavar="FILE", help="report.html or report.pdf.")
+@click.command(cls=SectionedCommand)
+@click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES...]")
+@click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
+              help="Report to write: a .html or .pdf file.")  # fmt: skip
 @pair_options
-@click.option("--pairs", "texts", type=_FILE, multiple=True, metavar="FILE",
-              help="With SCORES: the pairs that were scored, a file for each of SCORES.")  # fmt: skip
+@click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
+              help="File of the pairs that were scored, one for each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-              help="With --pairs: the N worst and the N best pairs of each file get a page.")  # fmt: skip
-@click.option("--title", metavar="TEXT", help="[default: the file's name]")
+              help="Number of worst and of best pairs that get a page with --pairs.")  # fmt: skip
+@click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
 @threshold_options
 @scoring_options
-@engine_options
+@scorer_options
 @click.pass_context
 def report(
     context: click.Context,
@@ -56,74 +51,62 @@ def report(
     texts: tuple[Path, ...],
     pages: int,
     title: str | None,
-    **options_given: Any,
+    thresholds: Thresholds,
+    options: Options,
+    config: ScorerConfig,
 ) -> None:
-    """Report on a file of pairs, on score files (one a system), or on one pair (--reference, --generated).
+    """Write an HTML or PDF report about pairs or scores.
 
-    HTML is one file that needs nothing but a browser; every explained pair has a page in it. PDF (needs
-    `vcs-runtime[report]`) holds every figure of one pair, or the overview of many.
+    The source is a file of pairs, one or several score files (one for each system), or one pair given by
+    --reference and --generated.
+
+    An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
+    PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`.
+
+    \b
+    Examples:
+      vcs-runtime report pairs.jsonl -o report.html
+      vcs-runtime report a.jsonl b.jsonl -o report.html
+      vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
+      vcs-runtime report --reference ref.txt --generated gen.txt -o report.pdf
     """
-    kind = output.suffix.lower()
-    if kind not in (".html", ".pdf"):
+    in_pdf = output.suffix.lower() == ".pdf"
+    if not in_pdf and output.suffix.lower() != ".html":
         raise click.UsageError("--output must end in .html or .pdf")
-    if kind == ".pdf":
+    if in_pdf:
         require_matplotlib()
-    single = bool(references) or generated is not None
-    if single == bool(sources) or (single and (not references or generated is None)):
-        raise click.UsageError("give PAIRS or SCORES, or --reference and --generated")
+    check_source(sources[0] if sources else None, references, generated)
     of_scores = bool(sources) and is_scores(sources[0])
     if len(sources) > 1 and not all(map(is_scores, sources)):
-        raise click.UsageError("several files must all be score files, one a system")
+        raise click.UsageError("several files must all be score files, one for each system")
     if texts and (not of_scores or len(texts) != len(sources)):
-        raise click.UsageError("--pairs: one for each of SCORES, in their order")
-    if texts and kind == ".pdf":
-        raise click.UsageError("--pairs gives pairs their pages in HTML; a PDF holds the overview alone")
-    thresholds = chosen_thresholds(options_given)
-    engine = engine_of(options_given)
-    options = chosen_options(context, **options_given)
+        raise click.UsageError("--pairs must be given once for each of SCORES, in the same order")
+    if texts and in_pdf:
+        raise click.UsageError("--pairs adds pages to HTML; a PDF holds the overview alone")
     title = title or (sources[0].name if len(sources) == 1 else "VCS")
     with ExitStack() as stack:
-        scorer = stack.enter_context(open_scorer(engine)) if texts or not of_scores else None
-        html = stack.enter_context(HtmlReport(output, title)) if kind == ".html" else None
-        if single:
+        scorer = stack.enter_context(open_scorer(config)) if texts or not of_scores else None
+        if not sources:
             assert scorer is not None
-            _single(scorer, input_pairs(None, references, generated, None), html, output, options, thresholds)
+            report_pair(scorer, one_pair(references, generated), output, title, options, thresholds)
             return
+        html = None if in_pdf else stack.enter_context(HtmlReport(output, title))
         if of_scores:
             advance = stack.enter_context(
                 progress_bar(2 * pages * len(sources), "explaining", enabled=bool(texts))
             )
-            found = report_scores(
+            systems = report_scores(
                 sources, texts, scorer, html, options, thresholds, pages=pages, advance=advance
             )
         else:
             assert scorer is not None
-            pairs = input_pairs(sources[0], (), None, None)
+            pairs = input_pairs(sources[0])
             advance = stack.enter_context(progress_bar(count_pairs(sources[0]), "explaining"))
-            found = report_pairs(scorer, pairs, html, sources[0].stem, options, thresholds, advance)
+            systems = report_pairs(scorer, pairs, html, sources[0].stem, options, thresholds, advance)
         if html:
-            html.finish(found)
+            html.finish(systems)
         else:
-            pdf.write_overview(found, title, output)
-    for name, why in found.failed:
-        click.echo(f"vcs-runtime: {name}: {why}", err=True)
-    context.exit(1 if found.failed else 0)
-
-
-def _single(
-    scorer: Scorer,
-    pairs: Iterator[InputPair],
-    html: HtmlReport | None,
-    output: Path,
-    options: Options,
-    thresholds: Thresholds,
-) -> None:
-    [[(_, result, evidence)]] = scorer.stream(pairs, attrgetter("texts"), options)
-    if evidence is None:
-        raise TextError(result.error)
-    explanation = explain(result, evidence, options.params, thresholds)
-    if html:
-        html.add(explanation)
-        html.finish()
-    else:
-        pdf.write_pdf(explanation, output)
+            pdf.write_overview(systems, title, output)
+    for name, reason in systems.failed:
+        warn(f"{name}: {reason}")
+    context.exit(1 if systems.failed else 0)

@@ -1,14 +1,15 @@
-"""Tables for people: plain enough to be piped, coloured on a terminal."""
+"""What commands print: tables that can be piped and are coloured on a terminal, and messages."""
 
 from __future__ import annotations
 
+import click
 from rich.console import Console
 from rich.table import Table
 
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.result import Result
 
-# What each score says, in the order of the table; names as in the result.
+# Meanings of the scores, in the order of the table; names as in the result.
 MEANINGS = {
     "vcs": "the whole: theme, content and order together",
     "gas": "global theme: cosine of the two whole texts",
@@ -25,13 +26,18 @@ MEANINGS = {
 
 
 def console() -> Console:
-    """Standard output. Piped, it is as wide as its tables, so that no line is folded."""
+    """Return a console on standard output, wide enough for its tables where no terminal limits it."""
     out = Console(highlight=False, soft_wrap=False)
     return out if out.is_terminal else Console(highlight=False, width=160)
 
 
+def warn(message: str) -> None:
+    """Print a message on standard error."""
+    click.echo(f"vcs-runtime: {message}", err=True)
+
+
 def print_result(result: Result) -> None:
-    """The scores of one pair, each with what it says."""
+    """Print the scores of one pair, each with its meaning."""
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
@@ -48,7 +54,7 @@ def print_result(result: Result) -> None:
 
 
 def print_summary(summary: Summary) -> None:
-    """The mean, standard deviation and interval of every score of a job."""
+    """Print the mean, standard deviation and interval of every score of a job."""
     table = Table("score", "mean", "sd", "95 % interval of the mean", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vcs_runtime.cli.score import chosen_options, engine_of, engine_options, scoring_options
-from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
+    scorer_options,
+    scoring_options,
+    usage_errors,
+)
+from vcs_runtime.scoring.options import Options, ScorerConfig
 
 
 @click.group()
 def triton() -> None:
-    """Score from NVIDIA's Triton inference server (docs/triton.md)."""
+    """Serve scores from NVIDIA's Triton server (docs/triton.md)."""
 
 
-@triton.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--name", default="vcs", show_default=True, help="Of the model.")
-@click.option("--copy-bundle", is_flag=True, help="Put the bundle into DIR, too, so that DIR can be moved.")
+@triton.command(cls=SectionedCommand)
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.option("--name", default="vcs", show_default=True, metavar="NAME", help="Name of the model.")
+@click.option("--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved.")
 @click.option("--max-batch-size", default=64, show_default=True, metavar="N",
-              help="Items of one request, and of the requests that are scored together.")  # fmt: skip
+              help="Maximum number of items in a request, and in requests scored together.")  # fmt: skip
 @click.option("--queue-delay-us", default=0, show_default=True, metavar="US",
               help="Microseconds that a request may wait for others.")  # fmt: skip
-@click.option("--instances", default=1, show_default=True, metavar="N", help="Copies of the model.")
-@click.option("--address", default="127.0.0.1", show_default=True, metavar="A",
-              help="Which the start command in DIR's README binds http, grpc and metrics to.")  # fmt: skip
+@click.option("--instances", default=1, show_default=True, metavar="N", help="Number of copies of the model.")
+@click.option("--address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Address that the server listens on, in the start command of DIR/README.md.")  # fmt: skip
 @scoring_options
-@engine_options
-@click.pass_context
+@scorer_options
 def export(
-    context: click.Context,
-    /,
     folder: Path,
     name: str,
     copy_bundle: bool,
@@ -40,21 +42,23 @@ def export(
     queue_delay_us: int,
     instances: int,
     address: str,
-    **options_given: Any,
+    options: Options,
+    config: ScorerConfig,
 ) -> None:
-    """Write a model repository into DIR, which must be empty or not be there.
+    """Write a model repository for Triton into DIR.
 
-    Its README.md says how to start the server. The device is the server's: it need not be here.
+    DIR must be empty, or must not exist yet. Its README.md says how to start the server. The device is the
+    server's, and need not exist on this machine.
+
+    \b
+    Example:
+      vcs-runtime triton export models --bundle authors --device cuda:0
     """
     from vcs_runtime.triton.repository import Deployment, write_repository
 
-    config = ScorerConfig(**engine_of(options_given))
-    options = chosen_options(context, **options_given)
-    try:
+    with usage_errors():
         deployment = Deployment(
             name, config, options, copy_bundle, max_batch_size, queue_delay_us, instances, address
         )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     click.echo(write_repository(folder, deployment))
     click.echo(f"start it as {folder / 'README.md'} says", err=True)

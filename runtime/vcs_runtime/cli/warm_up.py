@@ -9,7 +9,15 @@ import click
 
 @click.command("warm-up")
 def warm_up() -> None:
-    """Compile the alignment core into Numba's cache, so that the first score of every process is fast."""
+    """Compile the alignment core for a faster first score.
+
+    Numba's cache keeps the compiled code, so that no later process compiles it. Scoring works without this
+    command, but the first score then takes longer.
+
+    \b
+    Example:
+      vcs-runtime warm-up
+    """
     from vcs_numba import warm_up as compile_all
 
     started = time.perf_counter()

@@ -105,7 +105,7 @@ def compare(
     if signature_a != signature_b and not force:
         raise InputError(
             f"{a} and {b} were scored differently: {signature_a} and {signature_b}; "
-            "--force compares them all the same"
+            "--ignore-signatures compares them all the same"
         )
     common = [name for name in left if name in right]
     if not common:

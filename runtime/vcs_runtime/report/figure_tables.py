@@ -1,4 +1,4 @@
-"""Tables as figures: chunks, matches, segments; long ones have several pages."""
+"""Tables as figures: chunks, matches, segments. A long table has several pages."""
 
 from __future__ import annotations
 
@@ -16,33 +16,51 @@ if TYPE_CHECKING:
 #: Lines of a table on a page.
 LINES: Final = 46
 _WIDTH = 108
-_MOST_LINES = 12  # of one chunk's text
+_MAX_LINES = 12  # of the text of one chunk
 
 Rows = list[tuple[str, ...]]
 
 
 def chunks(e: Explanation, page: int = 0) -> Figure:
-    """Both texts, chunk by chunk, with verdicts. `page` counts from 0, up to `pages(chunk_rows(e))`."""
+    """Show both texts, chunk by chunk, with verdicts.
+
+    Parameters
+    ----------
+    e
+        The explained pair.
+    page
+        Number of the page, counting from 0; there are `pages(chunk_rows(e))`.
+
+    Returns
+    -------
+    figure
+        The page.
+
+    Raises
+    ------
+    ValueError
+        There is no such page.
+    """
     return _page("Chunks", ("", "verdict", "chunk"), chunk_rows(e), (0.0, 0.05, 0.2), page)
 
 
 def best_match(e: Explanation, page: int = 0) -> Figure:
-    """What was matched with what, and why: candidates, context, window. Pages of `match_rows(e)`."""
+    """Show the match of every chunk and the reason for it; there are `pages(match_rows(e))` pages."""
     head = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
     return _page("Best matches", head, match_rows(e), (0.0, 0.08, 0.15, 0.24, 0.38, 0.48, 0.6, 0.86), page)
 
 
 def segments_precision(e: Explanation, page: int = 0) -> Figure:
-    """NAS-L of the generated text, step by step. Pages of `segment_rows(e.alignment.precision)`."""
+    """Show NAS-L of the generated text step by step; the rows are `segment_rows(e.alignment.precision)`."""
     return _segments("NAS-L precision", e.alignment.precision, page)
 
 
 def segments_recall(e: Explanation, page: int = 0) -> Figure:
-    """NAS-L of the reference, step by step. Pages of `segment_rows(e.alignment.recall)`."""
+    """Show NAS-L of the reference step by step; the rows are `segment_rows(e.alignment.recall)`."""
     return _segments("NAS-L recall", e.alignment.recall, page)
 
 
-#: Views that may have several pages, and the rows that fill these.
+#: Tables that may have several pages, and the functions that return their rows.
 PAGED: Final[dict[str, tuple[Callable[..., Figure], Callable[[Explanation], Rows]]]] = {
     "chunks": (chunks, lambda e: chunk_rows(e)),
     "best_match": (best_match, lambda e: match_rows(e)),
@@ -52,12 +70,12 @@ PAGED: Final[dict[str, tuple[Callable[..., Figure], Callable[[Explanation], Rows
 
 
 def pages(rows: Rows) -> int:
-    """How many pages rows fill; one even if there are none."""
+    """Return the number of pages that the rows fill, at least one."""
     return len(_starts(rows))
 
 
 def _starts(rows: Rows) -> list[int]:
-    """The row each page begins with. Further lines of a chunk have an empty first column and stay with it."""
+    """Return the first row of each page; lines of one chunk (first column empty) stay on one page."""
     starts = [0]
     for i in range(len(rows)):
         if i - starts[-1] == LINES:
@@ -66,26 +84,26 @@ def _starts(rows: Rows) -> list[int]:
 
 
 def chunk_rows(e: Explanation) -> Rows:
-    """The lines of `chunks`."""
+    """Return the rows of `chunks`."""
     rows: Rows = []
     for name, side in (("REFERENCE", e.reference), ("GENERATED", e.generated)):
         rows.append((name, "", ""))
         for number, chunk in enumerate(side, 1):
-            lines = textwrap.wrap(chunk.text[: _WIDTH * _MOST_LINES], _WIDTH) or [""]
+            lines = textwrap.wrap(chunk.text[: _WIDTH * _MAX_LINES], _WIDTH) or [""]
             rows.append((str(number), chunk.verdict, lines[0]))
-            rows += [("", "", line) for line in lines[1:_MOST_LINES]]
+            rows += [("", "", line) for line in lines[1:_MAX_LINES]]
     return rows
 
 
 def match_rows(e: Explanation) -> Rows:
-    """The lines of `best_match`."""
+    """Return the rows of `best_match`."""
     rows: Rows = []
-    for name, found, side in (
+    for name, listed, side in (
         ("generated", e.generated, e.alignment.precision),
         ("reference", e.reference, e.alignment.recall),
     ):
         rows.append((name, *[""] * 7))
-        rows += [_match(i, chunk, side) for i, chunk in enumerate(found)]
+        rows += [_match(i, chunk, side) for i, chunk in enumerate(listed)]
     return rows
 
 
@@ -99,7 +117,7 @@ def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:
 
 
 def segment_rows(side: Orientation) -> Rows:
-    """The lines of a segment table: from, to, rise, limits, how it counts, length."""
+    """Return the rows of a segment table: from, to, rise, limits, how the step counts, length."""
     return [
         (
             str(i + 1), f"({i + 1}, {side.match[i] + 1})", f"({i + 2}, {side.match[i + 1] + 1})",
@@ -131,7 +149,24 @@ def _page(title: str, head: Sequence[str], rows: Rows, at: Sequence[float], page
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: Sequence[float]) -> Figure:
-    """A figure with a title and columns that begin `at` parts of its width."""
+    """Return a table as a figure.
+
+    Parameters
+    ----------
+    title
+        Title above the table.
+    head
+        Names of the columns.
+    rows
+        Texts of the cells.
+    at
+        Left edges of the columns, as fractions of the width.
+
+    Returns
+    -------
+    figure
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     lines = len(rows) + 1
@@ -140,7 +175,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: 
     top = 1 - 0.55 / height
     figure.text(0.04, 1 - 0.3 / height, printable(title), fontsize=10, family="DejaVu Sans", parse_math=False)
     for column, (start, name) in enumerate(zip(at, head, strict=True)):
-        # One text a column: the lines of all stand level, because all have the same font.
+        # Each column is one text. Their lines are level, because all have the same font.
         text = "\n".join([name, *(row[column] for row in rows)])
         figure.text(
             0.04 + 0.93 * start, top, printable(text), fontsize=7.5, family="DejaVu Sans", va="top",
@@ -150,9 +185,9 @@ def table(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]], at: 
 
 
 def printable(text: str) -> str:
-    """`text` with a replacement mark for what the font lacks; line ends stay."""
-    known = _glyphs()
-    return "".join(c if c == "\n" or (ord(c) in known and c.isprintable()) else "\ufffd" for c in text)
+    """Return `text` with a replacement mark for each character that the font lacks; line ends stay."""
+    glyphs = _glyphs()
+    return "".join(c if c == "\n" or (ord(c) in glyphs and c.isprintable()) else "\ufffd" for c in text)
 
 
 @functools.cache

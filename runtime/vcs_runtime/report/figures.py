@@ -1,8 +1,8 @@
-"""Figures for papers and talks: `Explanation -> matplotlib.figure.Figure` (extra `report`).
+"""Figures for papers and talks, each a function from `Explanation` to a matplotlib Figure (extra `report`).
 
-Colours are those of Okabe and Ito and matplotlib's cividis, which colour-blind readers can tell apart; where
-a colour carries a verdict, so does a shape. Texts are drawn as they are: no mathematics is made of a dollar
-sign, and a character that the font lacks becomes a replacement mark. Positions count from 1.
+Colours are from Okabe and Ito's palette and matplotlib's cividis, which colour-blind readers can distinguish.
+Each verdict also has a marker of its own. Texts are drawn literally, without mathematics; a character that
+the font lacks becomes a replacement mark. Positions count from 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _BLUE, _GREEN, _ORANGE, _RED, _SKY, _PINK = "#0072b2", "#009e73", "#e69f00", "#d55e00", "#56b4e9", "#cc79a7"
 _GREY, _WINDOW = "#4a5563", "#c9ced4"
-#: Colour and marker of a verdict.
+#: Colour and marker of each verdict.
 _VERDICTS: Final = {
     IN_PLACE: (_BLUE, "o"), COVERED: (_BLUE, "o"), SHIFTED: (_GREEN, ">"), MOVED: (_ORANGE, "D"),
     UNSUPPORTED: (_RED, "X"), MISSING: (_RED, "X"),
@@ -46,7 +46,7 @@ _STYLE: Final[Any] = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False,
     "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 8, "pdf.fonttype": 42,
 }  # fmt: skip
-#: From so many chunks on, a mark each would hide the others.
+#: Maximum number of chunks with large marks; more of them would hide each other.
 _MANY: Final = 60
 
 
@@ -57,7 +57,7 @@ def _styled(view: Callable[..., Figure]) -> Callable[..., Figure]:
 
         with matplotlib.rc_context(_STYLE):
             figure = view(*arguments, **options)
-            # Laid out here, because ticks and texts take the style only when they are drawn.
+            # Ticks and texts take the style only when they are drawn, so the layout is done here.
             figure.draw_without_rendering()
             return figure
 
@@ -66,7 +66,7 @@ def _styled(view: Callable[..., Figure]) -> Callable[..., Figure]:
 
 @_styled
 def summary(e: Explanation) -> Figure:
-    """All scores, and what each part cost: the bar is 1 long."""
+    """Show all scores, and the cost of each part in a bar of length 1."""
     figure, (costs, scores) = _figure(2, size=(8, 6.2), rows=2, ratios=(1, 5))
     left = e.scores.vcs
     costs.barh(0, left, color=_GREY, label=f"VCS {left:.3f}")
@@ -90,7 +90,7 @@ def summary(e: Explanation) -> Figure:
 
 @_styled
 def configuration(e: Explanation) -> Figure:
-    """What the pair was scored with: parameters, counts, thresholds, signature."""
+    """Show how the pair was scored: parameters, counts, thresholds, signature."""
     p, a = e.params, e.alignment
     rows = [
         ("reference chunks", str(a.n_ref)), ("generated chunks", str(a.n_gen)), ("LCT", f"{p.lct:g}"),
@@ -110,7 +110,7 @@ def _parts(signature: str) -> list[list[str]]:
 
 @_styled
 def similarity(e: Explanation) -> Figure:
-    """The similarity matrix with the matches of both directions."""
+    """Show the similarity matrix with the matches of both directions."""
     n_ref, n_gen = e.similarity.shape
     width = 7.0
     figure, axes = _figure(1, size=(width + 1, float(np.clip(width * n_ref / n_gen, 2.2, 9)) + 0.8))
@@ -142,13 +142,13 @@ def similarity(e: Explanation) -> Figure:
 
 @_styled
 def windows(e: Explanation) -> Figure:
-    """The mapping windows of both directions."""
+    """Show the mapping windows of both directions."""
     return _two_sides(e, "Mapping windows", lambda axes, chunks, side: None)
 
 
 @_styled
 def nas_l(e: Explanation) -> Figure:
-    """Both narrative paths with floor and ceiling band."""
+    """Show both narrative paths with floor and ceiling band."""
 
     def content(axes: Axes, chunks: tuple[Chunk, ...], side: Orientation) -> None:
         x = np.arange(side.x) + 1
@@ -174,7 +174,7 @@ def nas_l(e: Explanation) -> Figure:
 
 @_styled
 def nas_d(e: Explanation) -> Figure:
-    """Matches against windows, and the penalty of each chunk."""
+    """Show matches against windows, and the penalty of each chunk."""
     figure, panels = _figure(4, size=(10, 7), rows=2, columns=2, ratios=(2, 1))
     for column, (name, other, chunks, side) in enumerate(_sides(e)):
         mapping, bars = panels[column], panels[column + 2]
@@ -196,7 +196,7 @@ def nas_d(e: Explanation) -> Figure:
 
 @_styled
 def las(e: Explanation) -> Figure:
-    """The similarity of every chunk's match, and the threshold of support."""
+    """Show the similarity of every chunk's match, and the threshold of support."""
     figure, panels = _figure(2, size=(10, 6), rows=2)
     for axes, (name, _, chunks, side) in zip(panels, _sides(e), strict=True):
         x = np.arange(side.x) + 1
@@ -217,14 +217,14 @@ def las(e: Explanation) -> Figure:
 
 @_styled
 def regularizer(e: Explanation) -> Figure:
-    """How much of the grid the direct windows cover, and what that gives away."""
+    """Show the part of the grid that the windows cover, and the regulariser that follows from it."""
     a = e.alignment
     figure, (grid, bar) = _figure(2, size=(9, 4), columns=2)
     _draw_windows(grid, a.precision if a.n_ref >= a.n_gen else a.recall, *(
         ("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")))  # fmt: skip
     grid.set_title(f"{a.window_area} of {a.grid_area} cells")
     bar.barh([0], [a.window_area / a.grid_area], color=_PINK)
-    # Two heights: in a 2 x 2 grid the least is the half.
+    # The labels have different heights, because in a 2 x 2 grid both are at one half.
     for at, name, height in ((a.min_coverage, "least", 0.62), (0.5, "half", -0.72)):
         bar.axvline(at, color="k", lw=0.9, ls="--")
         bar.text(at, height, f" {name} ", ha="right" if at > 0.9 else "left", fontsize=8)
@@ -264,7 +264,7 @@ def _draw_windows(axes: Axes, side: Orientation, name: str, other: str) -> None:
 
 
 def _marks(axes: Axes, chunks: tuple[Chunk, ...]) -> None:
-    """The matches, a colour and a shape a verdict."""
+    """Draw the matches, each verdict with its colour and marker."""
     for verdict, (colour, marker) in _VERDICTS.items():
         places = [i for i, chunk in enumerate(chunks) if chunk.verdict == verdict]
         if places:
@@ -274,7 +274,7 @@ def _marks(axes: Axes, chunks: tuple[Chunk, ...]) -> None:
 
 
 def _whole(axes: Axes, columns: int, rows: int | None = None) -> None:
-    """Axes that count chunks from 1, with ticks at whole numbers."""
+    """Let axes count chunks from 1, with ticks at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlim(0.5, columns + 0.5)
@@ -287,7 +287,7 @@ def _whole(axes: Axes, columns: int, rows: int | None = None) -> None:
 def _figure(
     panels: int, *, size: tuple[float, float], rows: int = 1, columns: int = 1, ratios: tuple[float, ...] = ()
 ) -> tuple[Figure, Any]:
-    # `Figure` itself, not pyplot: no global state, and no display is looked for.
+    # `Figure` instead of pyplot: there is no global state, and no display is needed.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")

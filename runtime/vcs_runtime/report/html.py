@@ -1,12 +1,13 @@
-"""`HtmlReport`: pairs in, one HTML file out, written as they come."""
+"""Reports as one HTML file, written pair by pair."""
 
 from __future__ import annotations
 
 import base64
-import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TextIO
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -22,43 +23,61 @@ from vcs_runtime.scoring.explanation import (
     describe_thresholds,
     verdict_counts,
 )
+from vcs_runtime.util.atomic import replaced
 
-#: Of a chunk no more characters than this are shown, and of a matrix no more cells a side.
-MOST_CHARACTERS: Final = 4000
-MOST_CELLS: Final = 1000
+#: Maximum number of characters that are shown of a chunk.
+MAX_CHARACTERS: Final = 4000
+#: Maximum number of rows and of columns of a matrix.
+MAX_CELLS: Final = 1000
 
 
 class HtmlReport:
-    """Writes a report to `path`; in `with`, where leaving it without an error completes the file.
+    """A report in one HTML file, written pair by pair.
 
-    Every pair is a block of the file that a browser unpacks when it is looked at. So thousands of pairs are
-    one file to keep and to send, and are written in flat memory. The file appears under its name when it is
-    whole. Raises InputError where it cannot be written.
+    Use it in a `with` statement: when the block ends without an error, the file appears under its name.
+    Every pair is a compressed block of the file, which a browser unpacks when its page is opened. So a report
+    of thousands of pairs is one file, and is written with little memory.
+
+    Parameters
+    ----------
+    path
+        The file to write. An existing file is replaced.
+    title
+        Title of the page.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+
+    Examples
+    --------
+    >>> with HtmlReport(path, "one pair") as report:  # doctest: +SKIP
+    ...     report.add(explanation)
+    ...     report.finish()
     """
 
     def __init__(self, path: Path, title: str) -> None:
         self.path = path
         self.title = title
         self.pages = 0
-        self._unfinished = path.with_name(path.name + ".unfinished")
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
+        self._replacing = ExitStack()
 
     def __enter__(self) -> HtmlReport:
-        try:
-            self._file = self._unfinished.open("w", encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror or error}") from None
+        with unwritable(self.path):
+            self._file = self._replacing.enter_context(replaced(self.path))
         self._write(head(self.title))
         return self
 
     def add(self, explanation: Explanation, name: str | None = None) -> int:
-        """Write a pair's page; returns its number."""
+        """Write the page of a pair, and return its number."""
         self._write(block(f"block-{self.pages}", pair_data(explanation, name)))
         self.pages += 1
         return self.pages - 1
 
     def finish(self, systems: Systems | None = None) -> None:
-        """Write what is about all pairs; without `systems` the report is about one pair alone."""
+        """Write the overview of all pairs; without `systems`, the report shows a single pair."""
         index: dict[str, Any]
         if systems is None:
             index = {"single": True, "labels": LABELS, "meanings": VERDICTS}
@@ -70,34 +89,37 @@ class HtmlReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._file is not None
-        try:
-            self._file.close()
-            if error is None:
-                os.replace(self._unfinished, self.path)
-            else:
-                self._unfinished.unlink(missing_ok=True)
-        except OSError as failure:
-            raise InputError(f"{self.path}: {failure.strerror or failure}") from None
+        with unwritable(self.path):
+            self._replacing.__exit__(kind, error, trace)
 
     def _write(self, text: str) -> None:
         assert self._file is not None
-        try:
-            self._file.write(text)
-        except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror or error}") from None
+        with unwritable(self.path):
+            self._file.write(text.encode())
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Raise InputError naming `path` in place of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:
-    """What the page's script reads of a pair. Matrix: int16, ten-thousandths, row by row."""
+    """Return the data of a pair for the script of the page.
+
+    The similarity matrix is int16, in ten-thousandths, row by row.
+    """
     a, r = e.alignment, e.result
     about = f"Thresholds: {describe_thresholds(e.thresholds)}."
     if r.n_references > 1:
         about += f" Against reference {r.reference_index + 1} of {r.n_references}."
     if r.segmenter:
         about += f" Cut by {r.segmenter}."
-    if any(len(chunk.text) > MOST_CHARACTERS for chunk in (*e.reference, *e.generated)):
-        about += f" Of a chunk no more than {MOST_CHARACTERS} characters are shown."
+    if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
+        about += f" Of a chunk no more than {MAX_CHARACTERS} characters are shown."
     return {
         "id": name,
         "scores": e.scores.to_dict(),
@@ -135,14 +157,14 @@ def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
     }
 
 
-def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """`text`, or its beginning and an ellipsis."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
+    """Return `text`, or its beginning and an ellipsis if it has more than `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _matrix(similarity: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """The matrix, or the largest of each tile where it has too many cells to be seen."""
-    step = [-(-count // MOST_CELLS) for count in similarity.shape]
+    """Return the matrix; a large one as the maximum of each tile."""
+    step = [-(-count // MAX_CELLS) for count in similarity.shape]
     starts = [np.arange(0, count, size) for count, size in zip(similarity.shape, step, strict=True)]
     tiles = np.maximum.reduceat(np.maximum.reduceat(similarity, starts[0], axis=0), starts[1], axis=1)
     values = np.rint(tiles * 10_000).astype("<i2")

@@ -1,4 +1,4 @@
-"""The page around a report: one file, nothing fetched, nothing run but the script that is in it."""
+"""The page around a report: one file that fetches nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _asset(name: str) -> str:
 
 
 def head(title: str) -> str:
-    """Everything before the first block. The policy lets this style and this script run, and no request."""
+    """Return the HTML before the first block; its policy allows this style and script, and no request."""
     style, script = _asset("page.css"), _script()
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
@@ -37,9 +37,9 @@ def head(title: str) -> str:
 
 
 def block(name: str, value: Any) -> str:
-    """A value for the script to read: JSON, deflated, in base64, so that no text in it can be markup.
+    """Return a value as an HTML element for the script: JSON, deflated, in base64.
 
-    A browser neither runs nor draws it before it is asked for.
+    So no text in it can be markup. A browser neither runs nor draws the element by itself.
     """
     packed = zlib.compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), 6)
     return (
@@ -48,7 +48,7 @@ def block(name: str, value: Any) -> str:
 
 
 def tail() -> str:
-    """The script, behind all blocks."""
+    """Return the HTML after all blocks: the script."""
     return f"<script>{_script()}</script>\n</body>\n</html>\n"
 
 

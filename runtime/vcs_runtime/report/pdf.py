@@ -1,4 +1,4 @@
-"""A report as a PDF: every view of a pair, or the overview of many (extra `report`)."""
+"""Reports as PDF: every figure of one pair, or the overview of many (extra `report`)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcs_runtime.errors import InputError
 from vcs_runtime.report import figure_tables, figures
-from vcs_runtime.report.html import shortened
+from vcs_runtime.report.html import shortened, unwritable
 from vcs_runtime.report.systems import SHOWN, Systems
 from vcs_runtime.scoring.explanation import LABELS, Explanation
+from vcs_runtime.util.atomic import replaced
 from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LISTED = 20  # of the worst and of the best pairs
+_LISTED = 20  # worst pairs, and as many best pairs
 
 
 def all_figures(e: Explanation) -> Iterator[Figure]:
-    """Every view of a pair, in the order of the report."""
+    """Yield every figure of a pair, in the order of the report."""
     yield figures.summary(e)
     yield figures.configuration(e)
     yield from _pages("chunks", e)
@@ -43,21 +43,37 @@ def _pages(name: str, e: Explanation) -> Iterator[Figure]:
 
 
 def write_pdf(e: Explanation, path: Path) -> None:
-    """Bind every view of a pair. Raises InputError where the file cannot be written."""
-    with _bound(path, f"VCS {e.scores.vcs:.3f}") as pdf:
+    """Write every figure of a pair to a PDF file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    with _pages_of(path, f"VCS {e.scores.vcs:.3f}") as pdf:
         for figure in all_figures(e):
             pdf.savefig(figure)
 
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
-    """Bind what is to be said of many pairs: systems with intervals, distributions, worst and best."""
-    with _bound(path, title) as pdf:
+    """Write the overview of many pairs to a PDF file: means, distributions, worst and best pairs.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    with _pages_of(path, title) as pdf:
         pdf.savefig(_systems(systems, title))
         for figure in _distributions(systems):
             pdf.savefig(figure)
         index = systems.to_index(title)
         names = [LABELS[name] for name in SHOWN[:6]]
-        for what, rows in (
+        for heading, rows in (
             ("Worst pairs", index["rows"][:_LISTED]),
             ("Best pairs", index["rows"][::-1][:_LISTED]),
         ):
@@ -66,16 +82,16 @@ def write_overview(systems: Systems, title: str, path: Path) -> None:
                 for row in rows
             ]
             at = (0.0, 0.36, *np.linspace(0.54, 0.92, 6).tolist())
-            pdf.savefig(figure_tables.table(what, ("pair", "system", *names), lines, at))
+            pdf.savefig(figure_tables.table(heading, ("pair", "system", *names), lines, at))
 
 
 def _systems(systems: Systems, title: str) -> Figure:
     from matplotlib.figure import Figure
 
-    found = [(name, s) for name, s in zip(systems.names, systems.statistics(), strict=True) if s]
-    figure = Figure(figsize=(9, 1.6 + 0.35 * len(found)), layout="constrained")
+    scored = [(name, s) for name, s in zip(systems.names, systems.statistics(), strict=True) if s]
+    figure = Figure(figsize=(9, 1.6 + 0.35 * len(scored)), layout="constrained")
     axes = figure.subplots()
-    for i, (_, statistics) in enumerate(found):
+    for i, (_, statistics) in enumerate(scored):
         s = statistics["vcs"]
         axes.errorbar(
             s.mean, i, xerr=[[s.mean - s.low], [s.high - s.mean]], fmt="o", color="#0072b2", capsize=3
@@ -85,10 +101,10 @@ def _systems(systems: Systems, title: str) -> Figure:
         )
     labels = [
         figure_tables.printable(f"{shortened(name, 40)} ({systems.summaries[i].scored})")
-        for i, (name, _) in enumerate(found)
+        for i, (name, _) in enumerate(scored)
     ]
-    axes.set_yticks(range(len(found)), labels, parse_math=False)
-    axes.set(xlabel="VCS: mean and its 95 % interval", ylim=(len(found) - 0.4, -0.6))
+    axes.set_yticks(range(len(scored)), labels, parse_math=False)
+    axes.set(xlabel="VCS: mean and its 95 % interval", ylim=(len(scored) - 0.4, -0.6))
     figure.suptitle(figure_tables.printable(title), parse_math=False)
     return figure
 
@@ -108,13 +124,11 @@ def _distributions(systems: Systems) -> Iterator[Figure]:
 
 
 @contextmanager
-def _bound(path: Path, title: str) -> Iterator[Any]:
+def _pages_of(path: Path, title: str) -> Iterator[Any]:
     require_matplotlib()
     from matplotlib.backends.backend_pdf import PdfPages
 
-    try:
-        # No clock goes into the file: the same pair gives the same bytes.
-        with PdfPages(path, metadata={"Title": title, "CreationDate": None}) as pdf:
-            yield pdf
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    # The file holds no date: the same pair gives the same bytes.
+    metadata = {"Title": title, "CreationDate": None}
+    with unwritable(path), replaced(path) as file, PdfPages(file, metadata=metadata) as pdf:
+        yield pdf

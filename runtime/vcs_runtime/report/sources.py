@@ -1,4 +1,4 @@
-"""What a report is made from: pairs that are explained, or lines of score files."""
+"""Sources of a report: pairs that are explained, or score files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import InputPair, read_pairs
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.report.html import HtmlReport
+from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring.explanation import Thresholds, explain
 from vcs_runtime.scoring.options import Options
@@ -21,11 +22,58 @@ from vcs_runtime.scoring.scorer import Scorer
 Advance = Callable[[int], None]
 
 
+def report_pair(
+    scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds
+) -> None:
+    """Explain one pair in an HTML or PDF file, as the suffix of `path` says.
+
+    Raises
+    ------
+    TextError
+        The pair cannot be scored.
+    InputError
+        The file cannot be written.
+    """
+    [[(_, result, evidence)]] = scorer.stream(iter([pair]), attrgetter("texts"), options)
+    if evidence is None:
+        raise TextError(result.error)
+    explanation = explain(result, evidence, options.params, thresholds)
+    if path.suffix.lower() == ".pdf":
+        write_pdf(explanation, path)
+        return
+    with HtmlReport(path, title) as report:
+        report.add(explanation)
+        report.finish()
+
+
 def report_pairs(
     scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport | None, name: str, options: Options,
     thresholds: Thresholds, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Explain every pair, give each a page of `report`, and return what is to be said of all."""
+    """Explain every pair, and add a page for each to `report`.
+
+    Parameters
+    ----------
+    scorer
+        The scorer.
+    pairs
+        The pairs.
+    report
+        The report that receives the pages. None: only the overview is made.
+    name
+        Name of the system.
+    options
+        How the pairs are scored.
+    thresholds
+        Thresholds of the verdicts.
+    advance
+        Function that is called with 1 after each pair.
+
+    Returns
+    -------
+    systems
+        The overview of all pairs.
+    """
     systems = Systems()
     systems.begin(name, scorer.signature_for(options))
     for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
@@ -40,42 +88,71 @@ def report_scores(
     files: Sequence[Path], pairs: Sequence[Path], scorer: Scorer | None, report: HtmlReport | None,
     options: Options, thresholds: Thresholds, *, pages: int = 50, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Read score files, one a system. With `pairs`, a file for each, explain the worst and best `pages`.
+    """Read score files, one for each system, and add pages for their worst and best pairs.
 
-    Raises InputError: unreadable files, or scores of another signature than the scorer's.
+    Parameters
+    ----------
+    files
+        The score files.
+    pairs
+        The files of pairs that were scored, in the same order. Empty: no pages.
+    scorer
+        The scorer that explains pairs, if `pairs` are given.
+    report
+        The report that receives the pages.
+    options
+        How the pairs were scored.
+    thresholds
+        Thresholds of the verdicts.
+    pages
+        Number of worst pairs, and of best pairs, that get a page.
+    advance
+        Function that is called with 1 after each page.
+
+    Returns
+    -------
+    systems
+        The overview of all pairs.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, has another signature than the scorer, or scores other than those of `pairs`.
     """
     systems = Systems()
     names = [path.stem for path in files]
     for number, path in enumerate(files):
         name = path.stem if names.count(path.stem) == 1 else str(path)
-        made: dict[Any, int] = {}
+        page_numbers: dict[Any, int] = {}
         _, first = next(read_scores(path))
         if scorer and report:
-            ours = scorer.signature_for(options)
-            if first["signature"] != ours:
+            signature = scorer.signature_for(options)
+            if first["signature"] != signature:
                 raise InputError(
-                    f"{path}: scored as {first['signature']}, this run is {ours}: give the same options"
+                    f"{path}: scored as {first['signature']}, this run is {signature}: give the same options"
                 )
-            wanted = _extremes(path, pages)
-            chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in wanted)
+            extremes = _extremes(path, pages)
+            chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
             blocks = scorer.stream(chosen, attrgetter("texts"), options)
             for pair, result, evidence in chain.from_iterable(blocks):
-                if evidence is None or result.vcs != wanted[pair.name]:
+                if evidence is None or result.vcs != extremes[pair.name]:
                     raise InputError(
-                        f"{path}: id {pair.name!r} scored {wanted[pair.name]}, but its texts in "
+                        f"{path}: id {pair.name!r} scored {extremes[pair.name]}, but its texts in "
                         f"{pairs[number]} score {result.vcs}: they are not those that were scored"
                     )
                 title = f"{name}: {pair.name}" if len(files) > 1 else str(pair.name)
-                made[pair.name] = report.add(explain(result, evidence, options.params, thresholds), title)
+                page_numbers[pair.name] = report.add(
+                    explain(result, evidence, options.params, thresholds), title
+                )
                 advance(1)
         systems.begin(name, first["signature"])
         for _, row in read_scores(path):
-            systems.add(row["id"], row, made.get(row["id"]))
+            systems.add(row["id"], row, page_numbers.get(row["id"]))
     return systems
 
 
 def _extremes(path: Path, count: int) -> dict[Any, float]:
-    """The ids of the pairs that scored lowest and highest, with their VCS."""
+    """Return the VCS of the `count` lowest and the `count` highest pairs, by id."""
     scored = [
         (float(row["vcs"]), number, row["id"])
         for number, (_, row) in enumerate(read_scores(path))

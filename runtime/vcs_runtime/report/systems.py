@@ -1,4 +1,4 @@
-"""What a report of many pairs says about all of them, eight bytes a number: `Systems`."""
+"""The overview of many pairs in a report, with eight bytes for each number."""
 
 from __future__ import annotations
 
@@ -24,14 +24,26 @@ SHOWN: Final = (
     "nas_l",
     "window_regularizer",
 )
-#: Rows of the table: of more pairs, the worst and the best.
-MOST_ROWS: Final = 20_000
-_MOST_FAILED = 1000
+#: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
+MAX_ROWS: Final = 20_000
+_MAX_FAILED = 1000
 _BINS = 20
 
 
 class Systems:
-    """Scores of one or several systems (a score file each), pair by pair."""
+    """Scores of one or several systems, pair by pair.
+
+    A system is one score file, or one file of pairs that is explained.
+
+    Attributes
+    ----------
+    names
+        Names of the systems.
+    summaries
+        One summary of scores for each system.
+    failed
+        Name and error of each pair that could not be scored; at most the first 1,000.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -43,15 +55,15 @@ class Systems:
         self._scores = {name: array("d") for name in SHOWN}
 
     def begin(self, name: str, signature: str) -> None:
-        """What is added from now on belongs to this system."""
+        """Begin a system: the pairs that are added next belong to it."""
         self.names.append(name)
         self.summaries.append(Summary(signature))
 
     def add(self, pair: object, record: Mapping[str, Any], page: int | None) -> None:
-        """Add a line of a score file; `page`: the number of the pair's page."""
+        """Add one line of a score file; `page` is the number of the pair's page."""
         self.summaries[-1].add(record)
         if "error" in record:
-            if len(self.failed) < _MOST_FAILED:
+            if len(self.failed) < _MAX_FAILED:
                 self.failed.append((str(pair), str(record["error"])))
             return
         self._pairs.append(str(pair))
@@ -62,39 +74,55 @@ class Systems:
 
     @property
     def scored(self) -> int:
-        """How many pairs have scores."""
+        """Number of pairs that have scores."""
         return len(self._pairs)
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
-        """`(n,)` float64, one score of a system's pairs in the order in which they were added."""
+        """Return one score of a system's pairs, in the order in which they were added.
+
+        Parameters
+        ----------
+        system
+            Position of the system in `names`.
+        score
+            Name of the score, one of `SHOWN`.
+
+        Returns
+        -------
+        values
+            `(n,)` float64.
+        """
         column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
-        chosen: npt.NDArray[np.float64] = column[np.frombuffer(self._system, dtype=np.uint16) == system]
-        return chosen
+        values: npt.NDArray[np.float64] = column[np.frombuffer(self._system, dtype=np.uint16) == system]
+        return values
 
     def statistics(self) -> list[dict[str, Statistic]]:
-        """By system: mean, standard deviation and 95 % interval of every score."""
+        """Return mean, standard deviation and 95 % interval of every score, for each system."""
         return [summary.statistics() for summary in self.summaries]
 
     def to_index(self, title: str) -> dict[str, Any]:
-        """What the page's script reads; positions of a row: pair, system, page, then `SHOWN`."""
+        """Return the data of the overview for the script of the page.
+
+        Each row of the table holds pair, system, page, then the scores of `SHOWN`.
+        """
         vcs = np.frombuffer(self._scores["vcs"])
         order = np.argsort(vcs, kind="stable")
-        kept = order if len(order) <= MOST_ROWS else np.r_[order[: MOST_ROWS // 2], order[-MOST_ROWS // 2 :]]
-        left_out = len(order) - len(kept)
+        rows = order if len(order) <= MAX_ROWS else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
+        left_out = len(order) - len(rows)
         return {
             "title": title,
             "labels": LABELS,
             "meanings": VERDICTS,
             "scores": SHOWN,
-            "systems": [self._described(i, found) for i, found in enumerate(self.statistics())],
-            "rows": [self._row(int(i)) for i in kept],
+            "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
+            "rows": [self._row(int(i)) for i in rows],
             "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
             "left_out": f"{left_out} pairs between the worst and the best are not listed" if left_out else "",
             "failed": self.failed,
             "signatures": list(dict.fromkeys(summary.signature for summary in self.summaries)),
         }
 
-    def _described(self, system: int, found: dict[str, Statistic]) -> dict[str, Any]:
+    def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]
         counts = np.histogram(np.clip(self.values(system, "vcs"), 0, 1), bins=_BINS, range=(0, 1))[0]
         return {
@@ -102,7 +130,8 @@ class Systems:
             "scored": summary.scored,
             "failed": summary.failed,
             "statistics": {
-                name: {"mean": s.mean, "sd": s.sd, "low": s.low, "high": s.high} for name, s in found.items()
+                name: {"mean": s.mean, "sd": s.sd, "low": s.low, "high": s.high}
+                for name, s in statistics.items()
             },
             "histogram": counts.tolist(),
         }

@@ -1,0 +1,72 @@
+"""Input of the commands: a file of pairs, or the text files of one pair; and the scorer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from vcs_runtime.cli.options import usage_errors
+from vcs_runtime.cli.tables import warn
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
+
+
+def open_scorer(config: ScorerConfig) -> Scorer:
+    """Open a scorer, and report on standard error which device `auto` chose."""
+    with usage_errors():
+        scorer = Scorer.from_config(config)
+    if config.device == "auto":
+        warn(f"{scorer.embedder.device.provider_name} ({scorer.embedder.device.reason})")
+    return scorer
+
+
+def check_source(pairs: Path | None, references: Sequence[Path], generated: Path | None) -> None:
+    """Raise UsageError unless there is either a file of pairs or both texts of one pair."""
+    if (pairs is None) == (not references and generated is None):
+        raise click.UsageError("give either PAIRS, or --reference and --generated")
+    if pairs is None and (not references or generated is None):
+        raise click.UsageError("--reference and --generated belong together")
+
+
+def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
+    """Read the text files of one pair.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or is not UTF-8.
+    """
+    assert generated is not None  # `check_source` was called before
+    texts = [_read_text(path) for path in references]
+    return InputPair("pair", None, texts[0] if len(texts) == 1 else texts, _read_text(generated))
+
+
+def input_pairs(pairs: Path, name: str | None = None) -> Iterator[InputPair]:
+    """Yield the pairs of a file, or only those with the id `name`, after the whole file was checked.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, holds no pairs, or holds none with this id.
+    """
+    if not count_pairs(pairs):
+        raise InputError(f"{pairs}: the file holds no pairs")
+    if name is None:
+        return read_pairs(pairs)
+    chosen = [pair for pair in read_pairs(pairs) if str(pair.name) == name]
+    if not chosen:
+        raise InputError(f"{pairs}: no pair has the id {name!r}")
+    return iter(chosen)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None

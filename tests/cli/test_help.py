@@ -1,0 +1,79 @@
+"""Help of every command: complete, in plain sentences, and with the same option for the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from support.command_line import vcs
+from vcs_runtime.cli import cli
+
+COLUMNS = 80
+# Names that other commands give to the same thing: --overwrite, -o/--output.
+OTHER_NAMES = {"--force", "--to", "--out"}
+PENDING = ("export", "fetch", "engine", "visil")
+
+
+def walk(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            subcommand = command.get_command(context, name)
+            if subcommand and (*path, name)[0] not in PENDING:
+                yield from walk(subcommand, (*path, name))
+
+
+COMMANDS = [pytest.param(command, id=" ".join(path) or "vcs-runtime") for path, command in walk(cli)]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_a_help_of_whole_phrases(command: click.Command) -> None:
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, option.opts
+            assert option.help[-1] in ".])", option.help
+            assert option.help[0].isupper() or not option.help[0].isalpha(), option.help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_same_option_for_the_same_thing(command: click.Command) -> None:
+    names = {name for option in command.params for name in option.opts}
+    assert not names & OTHER_NAMES
+    assert ("-o" in names) == ("--output" in names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_summaries_are_not_cut_off(command: click.Command) -> None:
+    assert command.help
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        names = command.list_commands(context)
+        limit = COLUMNS - 2 - 6 - max(map(len, names))  # as click reckons
+        for name in names:
+            subcommand = command.get_command(context, name)
+            assert subcommand
+            if name not in PENDING:
+                assert not subcommand.get_short_help_str(limit).endswith("..."), subcommand.help
+
+
+def test_every_command_is_listed_once() -> None:
+    lines = vcs("--help", COLUMNS=str(COLUMNS)).stdout.splitlines()
+    for name in cli.list_commands(click.Context(cli)):
+        assert sum(line.startswith(f"  {name} ") for line in lines) == 1, name
+    assert max(map(len, lines)) <= COLUMNS
+
+
+def test_sections_hold_every_option_of_a_command() -> None:
+    context = click.Context(cli)
+    for name in ("score", "explain", "report"):
+        command = cli.get_command(context, name)
+        assert command
+        printed = vcs(name, "--help").stdout
+        assert "\nScoring:\n" in printed
+        for option in command.params:
+            assert all(other in printed for other in option.opts if other.startswith("--")), option.opts
