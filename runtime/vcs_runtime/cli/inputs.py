@@ -35,6 +35,18 @@ def check_source(pairs: Path | None, references: Sequence[Path], generated: Path
 def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
     """Read the text files of one pair.
 
+    Parameters
+    ----------
+    references
+        Text files of the references.
+    generated
+        Text file of the generated text.
+
+    Returns
+    -------
+    pair
+        The pair, as from a file of pairs.
+
     Raises
     ------
     InputError
@@ -46,7 +58,19 @@ def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
 
 
 def input_pairs(pairs: Path, name: str | None = None) -> Iterator[InputPair]:
-    """Yield the pairs of a file, or only those with the id `name`, after the whole file was checked.
+    """Check a whole file of pairs, then read it.
+
+    Parameters
+    ----------
+    pairs
+        A JSONL, CSV or Parquet file.
+    name
+        Id of the only pair to read. None: all pairs.
+
+    Returns
+    -------
+    pairs
+        Iterator over the pairs.
 
     Raises
     ------

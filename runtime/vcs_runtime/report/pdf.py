@@ -45,6 +45,13 @@ def _pages(name: str, e: Explanation) -> Iterator[Figure]:
 def write_pdf(e: Explanation, path: Path) -> None:
     """Write every figure of a pair to a PDF file.
 
+    Parameters
+    ----------
+    e
+        The explained pair.
+    path
+        The file to write. An existing file is replaced.
+
     Raises
     ------
     InputError
@@ -59,6 +66,15 @@ def write_pdf(e: Explanation, path: Path) -> None:
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
     """Write the overview of many pairs to a PDF file: means, distributions, worst and best pairs.
+
+    Parameters
+    ----------
+    systems
+        The scores of the pairs.
+    title
+        Title of the overview.
+    path
+        The file to write. An existing file is replaced.
 
     Raises
     ------

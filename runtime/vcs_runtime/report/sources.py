@@ -25,7 +25,22 @@ Advance = Callable[[int], None]
 def report_pair(
     scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds
 ) -> None:
-    """Explain one pair in an HTML or PDF file, as the suffix of `path` says.
+    """Explain one pair in an HTML or PDF file.
+
+    Parameters
+    ----------
+    scorer
+        The scorer.
+    pair
+        The pair.
+    path
+        The file to write; its suffix is .html or .pdf.
+    title
+        Title of an HTML report.
+    options
+        How the pair is scored.
+    thresholds
+        Thresholds of the verdicts.
 
     Raises
     ------
