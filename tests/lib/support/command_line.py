@@ -27,7 +27,7 @@ def vcs(*arguments: object, **environment: str) -> Finished:
         try:
             main([str(argument) for argument in arguments])
         except SystemExit as stop:
-            code = stop.code
+            code = stop.code or 0  # a command that returns nothing succeeded
     printed = [stream.buffer.getvalue().decode() for stream in streams]  # type: ignore[attr-defined]
     assert isinstance(code, int), code
     return Finished(code, *printed)
