@@ -13,7 +13,7 @@ from vcs_runtime.cli import cli
 COLUMNS = 80
 # Names that other commands give to the same thing: --overwrite, -o/--output.
 OTHER_NAMES = {"--force", "--to", "--out"}
-PENDING = ("export", "fetch", "engine", "visil")
+PENDING = ("export", "fetch", "engine")  # their help still comes
 
 
 def walk(
