@@ -113,7 +113,7 @@ def test_bad_files_are_named(pair: tuple[Path, Path], tmp_path: Path, rows: list
 def test_an_unknown_score_is_wrong_usage(pair: tuple[Path, Path]) -> None:
     done = run(*pair, "--score", "bleu")
     assert done.exit_code == 2
-    assert "score must be one of 'vcs'" in done.stderr
+    assert "'--score': 'bleu' is not one of 'vcs'" in done.stderr
 
 
 def test_one_pair_has_no_interval(tmp_path: Path) -> None:
