@@ -147,3 +147,19 @@ def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
             key: value for key, value in document["embedder"].items() if value is not None
         }
         agree(tmp_path, document, settings)
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (("embedder", "tokenizer"), "embedder: e/other is not in files"),
+        (("segmenter", "model", "weights", 0), "segmenter.model: e/other is not in files"),
+        (("engines", 0, "engine"), "engines: e/other is not in files"),
+    ],
+)
+def test_every_path_is_listed(tmp_path: Path, place: tuple[Any, ...], says: str) -> None:
+    document = everything()
+    at(document, place)[place[-1]] = "e/other"
+    reason = parse(tmp_path, document)
+    assert reason is not None
+    assert says in reason

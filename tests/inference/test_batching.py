@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP, padded_length
-from vcs_runtime.inference.batching import batches, mixed_groups
+from vcs_runtime.inference.batching import batches, groups, mixed_groups
 from vcs_runtime.inference.tokenizer import cut_windows
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
@@ -88,3 +88,10 @@ def test_a_batch_has_the_inputs_of_its_layout() -> None:
     for layout, names in EMBEDDER_INPUTS.items():
         [batch] = batches([[1, 2]], 100, layout)
         assert tuple(batch.inputs) == names
+
+
+def test_the_longest_sequences_come_first_and_equal_lengths_keep_their_order() -> None:
+    lengths = [3, 9, 3, 12, 1, 9]
+    assert list(groups(lengths, 1000)) == [([3, 1, 5], 12), ([0, 2, 4], 4)]
+    assert list(groups(lengths, 24)) == [([3, 1], 12), ([5], 12), ([0, 2, 4], 4)]
+    assert list(mixed_groups(lengths, 20, packed=False)) == [([3], 12), ([1, 5], 9), ([0, 2, 4], 3)]

@@ -50,6 +50,11 @@ def test_a_long_text_is_the_mean_of_its_windows_weighted_by_tokens(embedder: Emb
     windows = embedder.embed([" ".join(words[i : i + 24]) for i in (0, 24, 48)])
     mean = (windows.astype(np.float64) * 24).sum(axis=0)
     np.testing.assert_allclose(whole, mean / np.linalg.norm(mean), atol=1e-6)
+    # Windows of 2 and 3 tokens weigh 2 and 3.
+    [uneven] = embedder.embed(["man walks into the garden"], max_length=5)
+    short, long = embedder.embed(["man walks", "into the garden"]).astype(np.float64)
+    mean = 2 * short + 3 * long
+    np.testing.assert_allclose(uneven, mean / np.linalg.norm(mean), atol=1e-6)
     # Nothing is cut off: the last word counts.
     assert np.abs(embedder.embed([" ".join([*words[:-1], "horse"])])[0] - whole).max() > 1e-4
 

@@ -39,10 +39,11 @@ def test_another_model_finds_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_vector_is_not_used(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
-    cache.store({"a": unit(0), "b": unit(1), "c": unit(2)})
-    with sqlite3.connect(cache.path) as db:
-        db.execute("UPDATE vectors SET vector = ? WHERE key = ?", (bytes(32), cache._key("a")))
-        db.execute("UPDATE vectors SET vector = ? WHERE key = ?", (b"short", cache._key("b")))
+    for text, damaged in (("a", bytes(32)), ("b", b"short")):
+        cache.store({text: unit(0)})
+        with sqlite3.connect(cache.path) as db:
+            db.execute("UPDATE vectors SET vector = ? WHERE vector = ?", (damaged, unit(0).tobytes()))
+    cache.store({"c": unit(2)})
     assert list(cache.load(["a", "b", "c"])) == ["c"]
 
 
@@ -88,7 +89,6 @@ def test_a_warm_folder_needs_no_model_and_gives_the_same_scores(
 
 
 def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:
-    store = VectorStore(scorer.embedder, None, memory_bytes=3 * (4 * 32 + 301))
     calls: list[str] = []
     embed = scorer.embedder.embed
 
@@ -99,7 +99,7 @@ def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:
             calls.extend(texts)
             return embed(texts)
 
-    store._embedder = Spy()  # type: ignore[assignment]
+    store = VectorStore(Spy(), None, memory_bytes=3 * (4 * 32 + 301))  # type: ignore[arg-type]
     store.get(["a", "b", "c"])
     store.get(["a"])  # used again: "b" is now the oldest
     store.get(["d"])

@@ -1,8 +1,8 @@
 """What an ONNX file may refer to, checked before ONNX Runtime opens it.
 
-A graph names further files (external data), and may do so in its initializers, in the attributes of any node,
-in sub-graphs, functions and sparse tensors. This module reads the protobuf wire format by itself, just as far
-as those places, and refuses what is ambiguous there: what it has not understood it has not checked.
+A graph may name further files (external data) in its initializers, in the attributes of any node, in
+sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as far as these
+places, and refuses everything ambiguous in them, because it can check only what it understands.
 
 Field numbers are those of `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 from vcs_runtime.errors import BundleError
 
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""Domains of operators that run: ONNX's own and ONNX Runtime's. Others need a library of machine code."""
+"""Domains of allowed operators: ONNX's own and ONNX Runtime's. Others need a library of machine code."""
 
-# Operators that run what is no graph: an engine of a vendor, a Python function, a PyTorch operator.
+# Operators that run something else than a graph: a vendor's engine, a Python function, a PyTorch operator.
 _FOREIGN = frozenset({"EPContext", "PythonOp", "PythonOpGrad", "ATen"})
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
@@ -43,10 +43,10 @@ _CHILDREN: dict[str, dict[int, str]] = {
     "tensor": {13: "external data"},
     "external data": {},
 }  # fmt: skip
-# Other fields that are looked at: strings, and numbers.
+# Other fields that are read: strings, and numbers.
 _STRINGS = {"node": {4, 7}, "function": {10}, "external data": {1, 2}}
 _NUMBERS = {"tensor": {14}}
-# Readers merge a message that stands twice where there should be one: two harmless halves make one attack.
+# Readers merge a message that stands twice in place of one, so that two harmless halves can make one attack.
 _ONCE = {
     "model": {7},
     "attribute": {5, 6, 22},
@@ -64,12 +64,27 @@ _Strings = dict[int, bytes]
 
 
 def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
-    """Check the ONNX file at `path`; `sizes` are bytes, by name, of the files that it may name.
+    """Check an ONNX file before it is opened.
 
-    Returns the names of those that it does name.
+    Every external tensor must name one of the allowed files, without a folder, and lie inside it. Every
+    operator must be from a known domain, or a function of the file itself.
 
-    Every external tensor must name one of them, plainly, and lie inside it; every operator must be of a known
-    domain or a function of the file's own. Raises BundleError naming the file and what is wrong.
+    Parameters
+    ----------
+    path
+        The ONNX file.
+    sizes
+        Bytes of the files that it may name, by name.
+
+    Returns
+    -------
+    set of str
+        Names of the files that it does name.
+
+    Raises
+    ------
+    BundleError
+        The file breaks a rule. The message names the file and the reason.
     """
     try:
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
@@ -125,7 +140,7 @@ class _Check:
         return self._named
 
     def engine_model(self, engine: bytes) -> None:
-        """A model of which the graph has one node, EPContext, with `engine` as its context; no tensors."""
+        """Check that the graph has no tensors and one node, EPContext, with `engine` as its context."""
         size = len(self._data)
         found = [place for field, *place in self._fields(0, size) if field in (7, 20, 25)]
         if len(found) != 1:
@@ -151,7 +166,7 @@ class _Check:
             raise _Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
 
     def _engine_attribute(self, start: int, stop: int) -> tuple[bytes, bytes | int]:
-        """The name and the value, a string or a number, of an attribute."""
+        """Return the name of an attribute, and its value: a string or a number."""
         name: bytes | None = None
         value: bytes | int = b""
         for field, wire, begin, end in self._fields(start, stop):
@@ -236,7 +251,7 @@ class _Check:
         self._named.add(_text(name))
 
     def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """The fields of a message: number, wire type, and where the value begins and ends."""
+        """Yield the fields of a message: number, wire type, and where the value begins and ends."""
         at = start
         while at < stop:
             self._fields_left -= 1
@@ -261,7 +276,7 @@ class _Check:
             yield field, wire, begin, at
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        """A number in base 128, least significant first, and where the next thing begins."""
+        """Return a number in base 128, least significant digit first, and the position after it."""
         value = shift = 0
         while at < stop and shift < 70:
             byte = self._data[at]

@@ -1,4 +1,4 @@
-"""Texts to vectors: tokens, windows, batches, one ONNX Runtime session."""
+"""Texts to vectors: tokens, windows, batches, and one ONNX Runtime session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vcs_runtime.text.cleaning import check_string, check_texts
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float32]
-# Texts that are tokenised at a time, so that a long list of them never holds all its token ids at once.
+# Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at once.
 _TOKENISE = 4096
 
 
@@ -53,12 +53,32 @@ class Embedder:
         threads: int | None = None,
         gpu_mem_gb: float | None = None,
     ) -> Embedder:
-        """Open the embedder of a bundle (a folder, or "default") on a device; nothing is downloaded.
+        """Open the embedder of a bundle on a device; nothing is downloaded.
 
-        device      "auto", "cpu", "cuda:N", "tensorrt:N"; a named device is used or refused
-        gpu_mem_gb  GB (10^9 bytes) of a GPU's memory that it may take, weights included; default: no limit
+        Parameters
+        ----------
+        bundle
+            Folder of the bundle, or "default", or an opened bundle.
+        device
+            "auto", "cpu", "cuda:N" or "tensorrt:N". A named device is used or refused.
+        threads
+            Largest number of CPU threads. None: every core.
+        gpu_mem_gb
+            GB (10^9 bytes) of a GPU's memory that the model may take, weights included. None: no limit.
 
-        Raises BundleError, DeviceError, ValueError (`device` is no device name).
+        Returns
+        -------
+        Embedder
+            The open embedder.
+
+        Raises
+        ------
+        BundleError
+            The bundle is missing or damaged, or has no embedder.
+        DeviceError
+            The device is not available.
+        ValueError
+            `device` is not the name of a device.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         return cls(opened, choose_for(opened, "embedder", device, gpu_mem_gb), threads)
@@ -66,16 +86,38 @@ class Embedder:
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
     ) -> FloatArray:
-        """Embed texts: float32 `(len(texts), dimension)`, rows of unit length (docs/vcs.md, section 1).
+        """Embed texts (docs/vcs.md, section 1).
 
-        A row depends on its text alone, not on the texts beside it: on a CPU to the bit, on a GPU within
-        rounding. `instruction` is put before each text; None stands for the bundle's own, which is "" for
-        VCS. Where the bundle says `mask_instruction`, the model reads it but does not pool it.
-        `max_length` lowers the model's window (tokens, special tokens included). A text that is longer than
-        the window is embedded in windows of about equal length, whose vectors are averaged by token count
-        and normalised (`long_text` "window_mean"), cut at its right end ("truncate"), or refused ("error").
+        A row depends on its text alone, not on the other texts: on a CPU to the bit, on a GPU within
+        rounding. The `long_text` of the bundle decides about texts beyond the window. They are embedded in
+        windows of nearly equal length, whose vectors are averaged by token count and normalised
+        ("window_mean"), cut at the right end ("truncate"), or refused ("error").
 
-        Raises TextError naming the text (`texts[3]: ...`), ValueError, DeviceError.
+        Parameters
+        ----------
+        texts
+            The texts.
+        instruction
+            Put before each text. None: the instruction of the bundle, which is "" for VCS. With
+            `mask_instruction` in the bundle, the model reads it but does not pool it.
+        max_length
+            Lowers the window of the model: tokens, special tokens included.
+
+        Returns
+        -------
+        ndarray
+            float32 `(len(texts), dimension)`, rows of unit length.
+
+        Raises
+        ------
+        TextError
+            A text is not valid, or too long. The message names it: `texts[3]: ...`.
+        ValueError
+            `max_length` is out of range.
+        DeviceError
+            The device fails, or its memory does not suffice.
+        BundleError
+            The model returned NaN, infinity, or an array of another shape.
         """
         check_texts(texts)
         limit = self.spec.max_tokens if max_length is None else max_length
@@ -84,18 +126,18 @@ class Embedder:
             raise ValueError(
                 f"max_length must be in [{special + 1}, {self.spec.max_tokens}], not {max_length}"
             )
-        before = self.spec.instruction if instruction is None else instruction
-        check_string(before, "instruction")
+        prefix = self.spec.instruction if instruction is None else instruction
+        check_string(prefix, "instruction")
         distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
-        for sequences, count in self._ahead(self._portions(list(distinct), before, limit)):
+        for sequences, count in self._ahead(self._portions(list(distinct), prefix, limit)):
             vectors[start : start + count] = self._embed_distinct(sequences, count)
             start += count
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[tuple[Sequences, int]]:
-        """The token sequences of the texts, a portion at a time, with the number of texts in it."""
+        """Yield the token sequences of a portion of the texts, and the number of its texts."""
         for start in range(0, len(texts), _TOKENISE):
             part = texts[start : start + _TOKENISE]
             yield self._tokenizer.sequences(part, instruction, limit), len(part)
@@ -126,17 +168,17 @@ class Embedder:
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
             ids = [sequences.ids[row] for row in rows]
             skip = sequences.skip
-            found = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows)
-            return self._ahead(([rows[row] for row in batch.rows], batch) for batch in found)
+            parts = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows)
+            return self._ahead(([rows[row] for row in batch.rows], batch) for batch in parts)
 
         def run(rows: list[int], batch: Batch) -> None:
-            found = self._session.run(batch.inputs)
-            if found.shape != (len(rows), self.spec.dimension):
+            output = self._session.run(batch.inputs)
+            if output.shape != (len(rows), self.spec.dimension):
                 raise BundleError(
-                    f"{self.spec.name}: the model returned an array {found.shape} for "
+                    f"{self.spec.name}: the model returned an array {output.shape} for "
                     f"{len(rows)} texts of dimension {self.spec.dimension}"
                 )
-            vectors[rows] = found
+            vectors[rows] = output
 
         run_batches([len(ids) for ids in sequences.ids], self._budget, cut, run)
         if not np.isfinite(vectors).all():
@@ -144,12 +186,12 @@ class Embedder:
         return vectors
 
     def release(self) -> None:
-        """Give the session and its memory back for now; the next call takes them again."""
+        """Free the session and its memory for now; the next call opens the session again."""
         self._session.release()
         self._budget.forget()
 
     def close(self) -> None:
-        """Give the session and its memory back. The embedder cannot be used afterwards."""
+        """Free the session and its memory; the embedder cannot be used any more."""
         self._session.close()
 
     def __enter__(self) -> Embedder:

@@ -1,7 +1,7 @@
-"""NVIDIA's libraries, asked directly: which are there, in which version, and what brings those that are not.
+"""NVIDIA's libraries: which are installed, in which version, and which packages bring the others.
 
-ONNX Runtime says of a GPU that does not start no more than that; here is asked what it needs, by the names
-that the providers of its wheels link to. Nothing here is imported or loaded unless a GPU is asked for.
+When a GPU does not start, ONNX Runtime does not say what is missing. This module tries the libraries to which
+the providers of its wheels link. Nothing is loaded unless someone asks for a GPU.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from vcs_runtime.errors import DeviceError
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FIRST_WITH_FP8 = 89
 TENSORRT_MAJOR = 10
-"""What ONNX Runtime's TensorRT provider links to, up to 1.31 at least: TensorRT 11 does not replace it."""
+"""Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
 
 
 @dataclass(frozen=True)
 class Library:
     """A shared library that a provider needs.
 
-    package  what brings it: a package of PyPI, or words
-    version  as it says itself; "" where it is there and cannot be asked; None where it cannot be loaded
+    Attributes
+    ----------
+    name
+        File name of the library.
+    package
+        PyPI package that brings it, or words.
+    version
+        Version that the library reports. "": it is installed and reports none. None: it cannot be loaded.
     """
 
     name: str
@@ -46,13 +52,13 @@ class Gpu:
 
 
 def cuda_major(ort: Any) -> int:
-    """The CUDA that an ONNX Runtime was built for: 12, 13, ...; 13 where it does not say."""
-    told = str(getattr(ort, "cuda_version", "") or "").partition(".")[0]
-    return int(told) if told.isdigit() else 13
+    """Return the major version of CUDA for which an ONNX Runtime was built; 13 if it reports none."""
+    major = str(getattr(ort, "cuda_version", "") or "").partition(".")[0]
+    return int(major) if major.isdigit() else 13
 
 
 def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
-    """What the CUDA provider for CUDA `major` needs, or the TensorRT provider."""
+    """Return the libraries that the CUDA provider for CUDA `major` needs, or the TensorRT provider."""
     suffix = f"-cu{major}" if major < 13 else ""  # NVIDIA's packages bear no number since CUDA 13
     needed = [
         ("libcuda.so.1", "NVIDIA's driver"),
@@ -73,13 +79,13 @@ def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
 
 
 def missing(major: int, *, tensorrt: bool = False) -> str:
-    """What is needed and cannot be loaded, and what brings it, in one line; else ""."""
+    """Return the missing libraries and their packages in one line, or ""."""
     absent = [item for item in libraries(major, tensorrt=tensorrt) if item.version is None]
     return ", ".join(f"{item.name} ({item.package})" for item in absent)
 
 
 def gpu(index: int) -> Gpu:
-    """The GPU number `index`, as CUDA counts them. Raises DeviceError where the driver does not show it."""
+    """Return the GPU number `index` in CUDA's order; raises DeviceError if the driver does not show it."""
     cuda = _load("libcuda.so.1")
     if cuda is None or cuda.cuInit(0):
         raise DeviceError(f"cuda:{index}: NVIDIA's driver is not there or does not start (libcuda.so.1)")
@@ -101,9 +107,9 @@ def gpu(index: int) -> Gpu:
 
 
 def free_memory(index: int, major: int) -> int | None:
-    """Bytes that are free on a GPU, by whomever the rest is taken; None if the CUDA runtime cannot say.
+    """Return the free memory of a GPU in bytes; None if the CUDA runtime does not report it.
 
-    Makes a CUDA context on it: to be asked when there is a session there.
+    This makes a CUDA context on the GPU. Call it only when there is a session on it.
     """
     runtime = _load(f"libcudart.so.{major}")
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -117,12 +123,12 @@ def free_memory(index: int, major: int) -> int | None:
 
 
 def tensorrt_version() -> str | None:
-    """The version of libnvinfer, "10.16.1"; None where there is none of the major version needed."""
+    """Return the version of libnvinfer, "10.16.1"; None if the required major version is not installed."""
     return _version(f"libnvinfer.so.{TENSORRT_MAJOR}") or None
 
 
 def _load(name: str) -> Any:
-    """A shared library, or None. It is the seam at which tests put libraries of their own."""
+    """Load a shared library, or return None. Tests replace this function by libraries of their own."""
     try:
         return ctypes.CDLL(name)
     except OSError:

@@ -1,13 +1,14 @@
 """TensorRT engines of a bundle: which of them fits this machine, and running them.
 
-An engine is made ahead of time (`vcs-runtime engine build`) for one architecture of GPU and by one version
-of TensorRT; nothing is made when a model is opened. `bundle.json` says what each was made of and for. An
-engine is machine code, which nothing else in a bundle is: it is loaded where it was made, or where someone
-said with `vcs-runtime engine trust` that they trust who made it. What remembers this is a file in `home()`.
+An engine is built ahead of time (`vcs-runtime engine build`) for one GPU architecture and by one version of
+TensorRT. Nothing is built when a model is opened. `bundle.json` says from what and for what each was built.
 
-An engine takes batches up to a size. It has one range of shapes: ONNX Runtime builds several into an engine
-and then never leaves the first (https://github.com/microsoft/onnxruntime/pull/31624), and one range holds
-memory for its largest batch. A bundle may have several engines of one graph; each has the weights once more.
+An engine is machine code, unlike all else in a bundle. It is loaded only on the machine that built it, or
+where someone trusts its maker by `vcs-runtime engine trust`. A file in `home()` records this.
+
+An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
+ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
+bundle may have several engines of one graph, and each holds the weights again.
 """
 
 from __future__ import annotations
@@ -41,10 +42,32 @@ _LOG = logging.getLogger("vcs_runtime")
 
 
 def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None) -> Device:
-    """`device.choose_device` for a model of a bundle: "auto" takes a TensorRT engine that fits, else CUDA,
-    else the CPU; "tensorrt:N" wants an engine that fits.
+    """Choose the device for a model of a bundle.
 
-    Raises ValueError, DeviceError; the latter says what does not fit, and the command that mends it.
+    "auto" takes a TensorRT engine that fits, otherwise CUDA, otherwise the CPU.
+
+    Parameters
+    ----------
+    bundle
+        The opened bundle.
+    part
+        "embedder" or "segmenter".
+    device
+        "auto", "cpu", "cuda:N" or "tensorrt:N".
+    gpu_mem_gb
+        GB (10^9 bytes) of a GPU's memory that the models may take.
+
+    Returns
+    -------
+    Device
+        The device, with the TensorRT engines that fit.
+
+    Raises
+    ------
+    ValueError
+        `device` is not the name of a device.
+    DeviceError
+        The device is not available, or no engine fits. The message names the command that helps.
     """
     chosen = choose_device(device, gpu_mem_gb)
     if chosen.is_gpu and (hindrance := lacks_fp8(bundle, part, chosen.index)):
@@ -52,23 +75,23 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
     if chosen.provider_name == "ort-tensorrt":
-        found, why = fitting(bundle, part, chosen.index)
-        if not found:
+        engines, why = fitting(bundle, part, chosen.index)
+        if not engines:
             raise DeviceError(f"{device}: {why}")
-        return replace(chosen, engines=found)
+        return replace(chosen, engines=engines)
     if device == "auto" and chosen.provider_name == "ort-cuda":
         lacking = missing_libraries(tensorrt=True)
-        found, why = ((), "TensorRT is not there") if lacking else fitting(bundle, part, chosen.index)
-        if found:
+        engines, why = ((), "TensorRT is not there") if lacking else fitting(bundle, part, chosen.index)
+        if engines:
             tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_mem_gb)
-            reason = f"auto: the bundle has a TensorRT engine for {found[0].architecture}"
-            return replace(tensorrt, engines=found, reason=reason)
+            reason = f"auto: the bundle has a TensorRT engine for {engines[0].architecture}"
+            return replace(tensorrt, engines=engines, reason=reason)
         return replace(chosen, reason=f"{chosen.reason}; no TensorRT engine: {why}")
     return chosen
 
 
 def lacks_fp8(bundle: Bundle, part: str, index: int) -> str:
-    """Why the GPU `index` cannot run a part of the bundle that is in FP8; "" if it can, or needs not."""
+    """Return why the GPU `index` cannot run a part of the bundle in FP8, or ""."""
     spec = bundle.part(part)
     if spec is None or spec.precision != "fp8" or (gpu := nvidia.gpu(index)).has_fp8:
         return ""
@@ -79,14 +102,29 @@ def lacks_fp8(bundle: Bundle, part: str, index: int) -> str:
 
 
 def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
-    """The engines of a part of the bundle that run on the GPU `index` with the libraries that are there,
-    those for the smallest batches first; and, where there are none, why, with the command that mends it."""
+    """Find the TensorRT engines that run on a GPU with the installed libraries.
+
+    Parameters
+    ----------
+    bundle
+        The opened bundle.
+    part
+        "embedder" or "segmenter".
+    index
+        Number of the GPU.
+
+    Returns
+    -------
+    tuple
+        The engines, those for the smallest batches first; and why others do not fit, with the command that
+        helps.
+    """
     build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
     spec = bundle.part(part)
     ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
     if spec is None or not ours:
         return (), f"bundle {bundle.root} has no TensorRT engine of its {part}: {build}"
-    wanted = {
+    required = {
         "made_of": bundle.graph_hash(spec),
         "architecture": nvidia.gpu(index).architecture,
         "tensorrt": nvidia.tensorrt_version() or "none",
@@ -95,12 +133,12 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
     whys = []
     good = []
     for engine in ours:
-        differing = [key for key, value in wanted.items() if getattr(engine, key) != value]
+        differing = [key for key, value in required.items() if getattr(engine, key) != value]
         if differing:
-            told = ", ".join(
-                f"{key} {getattr(engine, key)[:12]}, here {wanted[key][:12]}" for key in differing
+            difference = ", ".join(
+                f"{key} {getattr(engine, key)[:12]}, here {required[key][:12]}" for key in differing
             )
-            whys.append(f"{engine.model} is for {told}: {build}")
+            whys.append(f"{engine.model} is for {difference}: {build}")
         elif not is_trusted(bundle, engine):
             whys.append(
                 f"{engine.engine} is machine code that was not made here: if you trust who made it, run "
@@ -112,12 +150,12 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
 
 
 def is_trusted(bundle: Bundle, engine: EngineSpec) -> bool:
-    """Whether an engine, byte for byte, was made on this machine or is trusted here."""
+    """Return whether an engine, byte for byte, was built on this machine or is trusted here."""
     return _mark(bundle, engine).exists()
 
 
 def trust(bundle: Bundle, engine: EngineSpec) -> None:
-    """Remember that an engine may be loaded on this machine. Raises OSError."""
+    """Record that an engine may be loaded on this machine; raises OSError."""
     mark = _mark(bundle, engine)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
@@ -129,9 +167,9 @@ def _mark(bundle: Bundle, engine: EngineSpec) -> Path:
 
 
 def row_limit(device: Device) -> RowLimit:
-    """How many rows of a padded length a batch may have for an engine of the device to take it.
+    """Return the largest number of rows, by padded length, that an engine of the device takes.
 
-    Where none would, and without engines, as many as there are.
+    Without an engine for the length there is no limit.
     """
 
     def limit(length: int) -> float:
@@ -149,29 +187,54 @@ def open_part(
     spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
     what: str,
 ) -> Session | EngineSession:
-    """Open the model of a bundle's part ("embedder", "segmenter") on a device; `what` names it in errors.
+    """Open a model of a bundle on a device.
 
-    spec  the part's settings, where they are not the bundle's. Raises BundleError, DeviceError.
+    Parameters
+    ----------
+    bundle
+        The opened bundle.
+    part
+        "embedder" or "segmenter".
+    device
+        The device, as chosen by `choose_for`.
+    threads
+        Largest number of CPU threads. None: every core.
+    spec
+        Settings of the model. None: those of the bundle.
+    what
+        Name of the model in errors.
+
+    Returns
+    -------
+    Session or EngineSession
+        The open model.
+
+    Raises
+    ------
+    BundleError
+        The bundle lacks the model, or its file is not a model.
+    DeviceError
+        The device does not start.
     """
     spec = spec or bundle.part(part)
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
     if device.engines:
         return EngineSession(bundle, bundle.path(spec.model), device, what)
-    # A boundary model in half precision is small: its weights may be kept in both.
+    # A learned segmenter in half precision is small: its weights may be kept in both precisions.
     half = part == "embedder" and spec.precision in ("fp16", "fp8")
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
 
 
 class EngineSession:
-    """The engines of one graph behind the face of a `Session`: each batch goes to the smallest that takes it.
+    """The TensorRT engines of one graph, used like a `Session`: the smallest engine that fits runs a batch.
 
-    A batch that none takes goes to the CUDA provider and the graph itself, with the weights once more; that
-    is said once, as a warning of the logger "vcs_runtime".
+    The CUDA provider runs batches beyond all engines, for which it loads the weights again. The logger
+    "vcs_runtime" warns of this once.
     """
 
     def __init__(self, bundle: Bundle, model: Path, device: Device, what: str) -> None:
-        """Open the engine for the largest batches; others when they are needed. DeviceError, BundleError."""
+        """Open the engine for the largest batches; the others are opened when needed."""
         self.device = device
         self._bundle = bundle
         self._model = model
@@ -182,7 +245,7 @@ class EngineSession:
         self.inputs = self._session(device.engines[-1]).inputs
 
     def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """As `Session.run`."""
+        """Return the first output of one batch, as `Session.run`."""
         rows, tokens = inputs["input_ids"].shape
         for engine in self.device.engines:
             if rows <= engine.rows and tokens <= engine.tokens:
@@ -191,17 +254,17 @@ class EngineSession:
         return self._session(None).run(inputs)
 
     def release(self) -> None:
-        """As `Session.release`."""
+        """Free the memory of all sessions, as `Session.release`."""
         for session in list(self._sessions.values()):
             session.release()
 
     def close(self) -> None:
-        """As `Session.close`."""
+        """Close all sessions, as `Session.close`."""
         for session in list(self._sessions.values()):
             session.close()
 
     def _session(self, engine: EngineSpec | None) -> Session:
-        """The session of an engine, or of the graph itself on CUDA."""
+        """Return the session of an engine, or of the graph itself on CUDA."""
         path = self._bundle.path(engine.model) if engine else self._model
         device = self.device if engine else cuda_of(self.device)
         with self._lock:

@@ -1,7 +1,7 @@
-"""Vectors that are kept: in memory while a scorer is open, and in a folder when one is given.
+"""Caches of vectors: in memory while a scorer is open, and in a folder if one is named.
 
-A vector depends on its text, the weights, and how they are run, never on a batch; so a kept one is as good as
-a fresh one, and a cache folder may serve several processes and many runs.
+A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached vector is
+therefore as good as a new one, and a cache folder can serve several processes and many runs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ _WAIT_S = 60.0  # for another process to finish writing
 
 
 class VectorCache:
-    """An SQLite file of vectors in a folder, safe with several processes writing.
+    """An SQLite file of vectors in a folder, to which several processes may write.
 
-    `identity` tells apart what must not be mixed: weights, precision, engine, window policy.
-    Raises CacheError, naming the file, wherever SQLite or the disk refuses.
+    All methods raise CacheError, with the name of the file, if SQLite or the disk fails.
+
+    Parameters
+    ----------
+    folder
+        Folder of the file; it is created if missing.
+    identity
+        Separates vectors that must not be mixed: `cache_identity` of the embedder.
+    dimension
+        Length of a vector.
     """
 
     def __init__(self, folder: Path, identity: str, dimension: int) -> None:
@@ -52,23 +60,23 @@ class VectorCache:
                 )
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """The vectors of those `texts` that the cache holds. One that is not a unit vector is passed over."""
+        """Return the cached vectors by text; damaged ones, which lack unit length, are left out."""
         keys = {self._key(text): text for text in texts}
-        found: dict[str, Vector] = {}
+        vectors: dict[str, Vector] = {}
         with self._errors(), self._lock:
-            wanted = list(keys)
-            for start in range(0, len(wanted), _LOOKUP):
-                part = wanted[start : start + _LOOKUP]
+            all_keys = list(keys)
+            for start in range(0, len(all_keys), _LOOKUP):
+                part = all_keys[start : start + _LOOKUP]
                 marks = ",".join("?" * len(part))
                 rows = self._db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 for key, blob in rows:
                     vector = np.frombuffer(blob, "<f4") if len(blob) == 4 * self._dimension else None
                     if vector is not None and abs(float(vector @ vector) - 1.0) < 1e-3:
-                        found[keys[key]] = vector
-        return found
+                        vectors[keys[key]] = vector
+        return vectors
 
     def store(self, vectors: Mapping[str, Vector]) -> None:
-        """Keep `vectors`, in one transaction."""
+        """Store vectors by text in one transaction."""
         rows = [(self._key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()]
         with self._errors(), self._lock, self._db:
             self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
@@ -89,9 +97,18 @@ class VectorCache:
 
 
 class VectorStore:
-    """What a scorer asks for vectors: memory first, then the cache folder if there is one, then the embedder.
+    """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
-    The memory keeps the vectors used last, up to `memory_bytes`: what many pairs share is embedded once.
+    Texts that many pairs share are embedded once.
+
+    Parameters
+    ----------
+    embedder
+        Embeds texts that are not cached.
+    cache
+        Cache in a folder, or None.
+    memory_bytes
+        Size limit of the vectors in memory; those used longest ago are dropped.
     """
 
     def __init__(self, embedder: Embedder, cache: VectorCache | None, memory_bytes: int) -> None:
@@ -100,7 +117,7 @@ class VectorStore:
         self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """The unit vectors of `texts`, float32 `(dimension,)` each. Every missing text is embedded once."""
+        """Return the unit vectors by text, float32 `(dimension,)`; every missing text is embedded once."""
         vectors: dict[str, Vector] = {}
         missing: list[str] = []
         for text in dict.fromkeys(texts):
@@ -112,7 +129,8 @@ class VectorStore:
             fresh = self._cache.load(missing) if self._cache else {}
             missing = [text for text in missing if text not in fresh]
             if missing:
-                # Rows are copied: a view would keep the whole batch in memory for as long as one row lives.
+                # Rows are copied, since a view would keep the whole batch in memory as long as one row is
+                # cached.
                 embedded = {
                     text: row.copy() for text, row in zip(missing, self._embedder.embed(missing), strict=True)
                 }
@@ -125,12 +143,12 @@ class VectorStore:
         return vectors
 
     def close(self) -> None:
-        """Drop the memory and close the cache."""
+        """Drop the vectors in memory and close the cache."""
         self._memory.clear()
         if self._cache:
             self._cache.close()
 
 
 def cache_identity(embedder: Embedder) -> str:
-    """What a cached vector is bound to besides its text."""
+    """Return what a cached vector depends on besides its text."""
     return f"{embedder.hash}|{embedder.device.provider_name}"

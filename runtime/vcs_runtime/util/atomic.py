@@ -1,4 +1,4 @@
-"""Writing files and folders so that they are there whole, or not at all."""
+"""Writing files and folders whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from vcs_runtime.errors import InputError
 def replaced(path: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file that takes the place of `path` when the block ends well, synced to the disk.
 
-    Until then it lies beside `path` under a hidden name. When the block raises, it is deleted, and `path`
-    stays as it was. Raises OSError.
+    Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path` stays as it
+    was. Raises OSError.
     """
     partial = _beside(path)
     try:
@@ -31,7 +31,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, whole or not at all; text as UTF-8 with "\\n" as line end. Raises OSError."""
+    """Write a file whole or not at all; text is UTF-8, and its line ends stay. Raises OSError."""
     with replaced(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -55,7 +55,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def flush(file: BinaryIO) -> None:
-    """Hand what was written to the disk, past the buffers of Python and of the system."""
+    """Flush a file to the disk, through the buffers of Python and of the system."""
     file.flush()
     os.fsync(file.fileno())
 

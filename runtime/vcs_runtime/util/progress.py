@@ -10,9 +10,25 @@ from contextlib import contextmanager
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the bar of the step `what`, by so many of its `unit`.
+    """Show a progress bar while the block runs.
 
-    `done` of the `total` were finished before.
+    Parameters
+    ----------
+    total
+        Number of units in all.
+    what
+        Name of the step, shown before the bar.
+    unit
+        Name of the units.
+    enabled
+        Whether there is a bar.
+    done
+        Units that were finished before.
+
+    Yields
+    ------
+    Callable
+        Advances the bar by a number of units.
     """
     if not enabled:
         yield lambda count: None
@@ -42,7 +58,7 @@ def progress_bar(
 
 @contextmanager
 def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the bar of the step `what` by so many bytes of `total`."""
+    """Yield a function that advances the bar of the step `what` by a number of bytes of `total`."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
