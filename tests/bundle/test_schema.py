@@ -153,7 +153,7 @@ def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
     ("place", "says"),
     [
         (("embedder", "tokenizer"), "embedder: e/other is not in files"),
-        (("segmenter", "model", "weights", 0), "segmenter.model: e/other is not in files"),
+        (("segmenter", "model", "tokenizer"), "segmenter.model: e/other is not in files"),
         (("engines", 0, "engine"), "engines: e/other is not in files"),
     ],
 )
