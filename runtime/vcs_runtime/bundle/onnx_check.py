@@ -100,9 +100,9 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
 
 
 def check_engine_graph(path: Path, engine: str) -> None:
-    """Check a graph that stands for a TensorRT engine: one node, which names the file `engine` beside it.
+    """Check the graph of a TensorRT engine: it has one node, which names the file `engine` beside it.
 
-    Raises BundleError for whatever else is in it.
+    Raises BundleError if the graph holds anything else.
     """
     try:
         if path.suffix != ".onnx" or not 0 < path.stat().st_size <= _MAX_ENGINE_GRAPH:
@@ -142,27 +142,27 @@ class _Check:
     def engine_model(self, engine: bytes) -> None:
         """Check that the graph has no tensors and one node, EPContext, with `engine` as its context."""
         size = len(self._data)
-        found = [place for field, *place in self._fields(0, size) if field in (7, 20, 25)]
-        if len(found) != 1:
+        parts = [place for field, *place in self._fields(0, size) if field in (7, 20, 25)]
+        if len(parts) != 1:
             raise _Refusal("a graph of an engine has one graph, no functions and no training information")
         nodes = []
-        for field, wire, start, stop in self._fields(found[0][1], found[0][2]):
+        for field, wire, start, stop in self._fields(parts[0][1], parts[0][2]):
             if field in (5, 15) or (field == 1 and wire != _BYTES):
                 raise _Refusal("a graph of an engine has no tensors")
             if field == 1:
                 nodes.append((start, stop))
         if len(nodes) != 1:
             raise _Refusal("a graph of an engine has one node")
-        told: dict[bytes, bytes | int] = {}
+        attributes: dict[bytes, bytes | int] = {}
         for field, _, start, stop in self._fields(*nodes[0]):
             if field in (4, 7) and self._data[start:stop] != {4: b"EPContext", 7: b"com.microsoft"}[field]:
                 raise _Refusal("a graph of an engine has no other operator than EPContext")
             if field == 5:
                 name, value = self._engine_attribute(start, stop)
-                if name in told:
+                if name in attributes:
                     raise _Refusal(f"the attribute {_text(name)!r} stands twice")
-                told[name] = value
-        if told.get(b"embed_mode") != 0 or told.get(b"ep_cache_context") != engine:
+                attributes[name] = value
+        if attributes.get(b"embed_mode") != 0 or attributes.get(b"ep_cache_context") != engine:
             raise _Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
 
     def _engine_attribute(self, start: int, stop: int) -> tuple[bytes, bytes | int]:
@@ -189,8 +189,8 @@ class _Check:
         number = 0
         seen: set[int] = set()
         for field, wire, begin, end in self._fields(start, stop):
-            if what := _REFUSED.get(kind, {}).get(field):
-                raise _Refusal(f"{what} is not allowed")
+            if refused := _REFUSED.get(kind, {}).get(field):
+                raise _Refusal(f"{refused} is not allowed")
             if field in _ONCE.get(kind, ()):
                 if field in seen:
                     raise _Refusal(f"field {field} of a {kind} stands twice")
@@ -202,9 +202,9 @@ class _Check:
             if wire != expected:
                 raise _Refusal(f"field {field} of a {kind} has the wrong type")
             if child:
-                found = self._message(child, begin, end, depth + 1)
+                child_strings = self._message(child, begin, end, depth + 1)
                 if child == "external data":
-                    entries.append(found)
+                    entries.append(child_strings)
             elif is_string:
                 if end - begin > _MAX_STRING:
                     raise _Refusal(f"field {field} of a {kind} is too long")
