@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.command_line import vcs
 from support.explained import drawn, explained
 from support.stories import story, write_pairs
-from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
 from vcs_runtime.report import HtmlReport, Systems, figure_tables, write_pdf
 from vcs_runtime.report.pdf import all_figures
@@ -166,27 +165,23 @@ def test_a_chunk_stays_on_one_page() -> None:
     assert figure_tables._starts([]) == [0]
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
-
-
 def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
     engine = ("--bundle", tiny_bundle, "--device", "cpu")
     rows = [json.loads(line) for line in pairs_file.read_text().splitlines()]
     write_pairs(pairs_file, [*rows, {"id": "bad", "reference": story(1), "generated": "!"}])
-    done = run(pairs_file, "-o", tmp_path / "r.html", *engine)
-    assert (done.exit_code, done.stderr.strip()) == (
+    done = vcs("report", pairs_file, "-o", tmp_path / "r.html", *engine)
+    assert (done.code, done.stderr.strip()) == (
         1, "vcs-runtime: bad: generated: the text holds nothing but punctuation"
     )  # fmt: skip
     assert (tmp_path / "r.html").read_text().count('id="block-') == 12
     scores = tmp_path / "s.jsonl"
-    CliRunner().invoke(cli, ["score", str(pairs_file), "-o", str(scores), *map(str, engine)])
-    done = run(scores, "--pairs", pairs_file, "--pages", 2, "-o", tmp_path / "s.html", *engine)
-    assert done.exit_code == 1
+    vcs("score", pairs_file, "-o", scores, *engine)
+    done = vcs("report", scores, "--pairs", pairs_file, "--pages", 2, "-o", tmp_path / "s.html", *engine)
+    assert done.code == 1
     assert (tmp_path / "s.html").read_text().count('id="block-') == 4
-    other = run(scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
-    assert "this run is" in str(other.exception)
-    assert run(scores, "-o", tmp_path / "s.pdf").exit_code == 1
+    other = vcs("report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
+    assert "this run is" in other.stderr
+    assert vcs("report", scores, "-o", tmp_path / "s.pdf").code == 1
     assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
-    assert run(scores, "-o", tmp_path / "s.txt").exit_code == 2
-    assert run(pairs_file, pairs_file, "-o", tmp_path / "s.html").exit_code == 2
+    assert vcs("report", scores, "-o", tmp_path / "s.txt").code == 2
+    assert vcs("report", pairs_file, pairs_file, "-o", tmp_path / "s.html").code == 2
