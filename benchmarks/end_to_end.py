@@ -148,7 +148,7 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from vcs_export.checkpoint.recipe import load_recipe
+    from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, load_recipe
     from vcs_export.checkpoint.sources import stage
 
     table = Table(
@@ -164,7 +164,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "checkpoint").mkdir()
-        model = stage(arguments.model, load_recipe(), folder / "checkpoint").folder
+        model = stage(arguments.model, load_recipe(DEFAULT, EncoderRecipe), folder / "checkpoint").folder
         for name, pairs in workloads(arguments.pairs, arguments.distinct, arguments.sharing).items():
             cut = segments(pairs)
             pairs = [pair for pair in pairs if pair[0] in cut and pair[1] in cut]

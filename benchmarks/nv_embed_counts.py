@@ -27,25 +27,29 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
-from vcs_export.checkpoint.recipe import load_nv_embed_recipe
+from vcs_export.checkpoint.nv_embed import (
+    LATENT_PREFIX,
+    LatentConfig,
+    NvEmbedCheckpoint,
+    latent_shapes,
+    open_nv_embed,
+)
+from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 from vcs_export.families.nv_embed import (
     OUTPUT,
-    NvEmbed,
-    open_nv_embed,
     write_nv_embed,
 )
 from vcs_export.graph.attention_layouts import OPSETS, Packed
 from vcs_export.graph.decoder import decoder, layer_norm
-from vcs_export.graph.latent import PREFIX, LatentConfig, latent_shapes
 from vcs_export.graph.pooling import unit_length
-from vcs_export.graph.streamed import DataFile, LargeGraph
+from vcs_export.graph.streamed import DataFile, StreamedGraph
 from vcs_runtime.inference.batching import batches
 
 WIDER = 4  # the gated layer against the hidden size
 
 
 def settings() -> tuple[DecoderConfig, LatentConfig]:
-    recipe = load_nv_embed_recipe()
+    recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
     return DecoderConfig(**recipe.config, causal=False), LatentConfig(**recipe.latent)  # type: ignore[arg-type]
 
 
@@ -79,7 +83,7 @@ def table(lengths: list[int]) -> None:
     print(f"{'saved':26}" + "".join(f"{1 - after / before:24.1%}" for before, after in sums))
 
 
-def write_checkpoint(folder: Path, layers: int) -> NvEmbed:
+def write_checkpoint(folder: Path, layers: int) -> NvEmbedCheckpoint:
     """Random weights of full width; one block of numbers, repeated: speed does not depend on the values."""
     config, latent = settings()
     text = {key: getattr(config, key) for key in config.__dataclass_fields__ if key != "causal"}
@@ -109,19 +113,19 @@ def write_checkpoint(folder: Path, layers: int) -> NvEmbed:
     return open_nv_embed(folder)
 
 
-def write_as_published(opened: NvEmbed, model: Path) -> None:
+def write_as_published(opened: NvEmbedCheckpoint, model: Path) -> None:
     """The same graph with the pooling as its authors wrote it: nothing folded, all per token."""
     latent, tensors = opened.latent, opened.tensors
-    cross, gated = (f"{PREFIX}cross_attend_blocks.{i}." for i in (0, 1))
+    cross, gated = (f"{LATENT_PREFIX}cross_attend_blocks.{i}." for i in (0, 1))
     heads, size, hidden = latent.num_cross_heads, latent.cross_dim_head, latent.hidden_dim
     with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = LargeGraph(OPSETS["packed"], "fp32", data, link=True)
+        graph = StreamedGraph(OPSETS["packed"], "fp32", data, link=True)
         layout = Packed(graph, opened.decoder)
         states = decoder(layout, tensors, "embedding_model.")
         query = graph.linear(
             layer_norm(graph, tensors, f"{cross}norm", states), tensors[f"{cross}fn.to_q.weight"]
         )
-        latents = graph.stored(tensors[f"{PREFIX}latents"], ir.DataType.FLOAT)
+        latents = graph.stored(tensors[f"{LATENT_PREFIX}latents"], ir.DataType.FLOAT)
         # Multiplied by one that is only known when it runs, or they would be computed once, when it is opened.
         length = graph.op("Cast", graph.op("Shape", layout.ids), to=int(ir.DataType.FLOAT))
         latents = graph.op("Mul", latents, graph.op("Div", length, length))

@@ -35,11 +35,8 @@ from sides import measure, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
-MODES: dict[str, dict[str, str]] = {
-    "linked": {"precision": "fp16", "weights": "link"},
-    "copied": {"precision": "fp16", "weights": "copy"},
-    "int8": {"precision": "int8"},
-}
+# Precision of the matrices, and how weights enter the bundle.
+MODES = {"linked": ("fp16", "link"), "copied": ("fp16", "copy"), "int8": ("int8", "link")}
 SHARD_BYTES = 5_000_000_000  # as the published files: none is larger
 _BLOCK = (1 << 24) + 1
 
@@ -48,7 +45,7 @@ def write_checkpoint(folder: Path, layers: int) -> None:
     """Random fp16 weights in the published names, shapes, order and files."""
     from support.tiny_nv_embed import tiny_nv_embed_tokenizer
     from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
-    from vcs_export.graph.latent import latent_shapes
+    from vcs_export.checkpoint.nv_embed import latent_shapes
 
     config, latent = settings()
     text = {key: getattr(config, key) for key in config.__dataclass_fields__ if key != "causal"}
@@ -101,8 +98,8 @@ def _write_shard(
 
 def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
     """Seconds of writing and of the rest (hashing, loss), peak memory, new disk."""
-    from vcs_export.checkpoint.recipe import load_nv_embed_recipe
-    from vcs_export.families.nv_embed import build_from_recipe
+    from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
+    from vcs_export.families.nv_embed import Quantization, build_from_recipe
 
     started = time.perf_counter()
     written = started
@@ -112,9 +109,16 @@ def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
         if step == "writing":
             written = time.perf_counter()
 
+    precision, weights = MODES[mode]
     build_from_recipe(
-        load_nv_embed_recipe(), checkpoint, bundle, own_weights=True, progress=progress, **MODES[mode]
-    )  # type: ignore[arg-type]
+        load_recipe(NV_EMBED, NvEmbedRecipe),
+        checkpoint,
+        bundle,
+        Quantization(precision),
+        weights=weights,
+        own_weights=True,
+        progress=progress,
+    )
     return {
         "writing": written - started,
         "rest": time.perf_counter() - written,

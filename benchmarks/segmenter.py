@@ -121,6 +121,7 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
 
     from support.hub_sat import write_hub_model
     from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.write import BundleInfo
 
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
@@ -139,18 +140,13 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
                for _ in range(count)]
         for name, (count, length) in WORKLOADS.items()
     }  # fmt: skip
-    common = {
-        "name": "random",
-        "threshold": THRESHOLD,
-        "stride": STRIDE,
-        "licence": "CC0-1.0",
-        "source": "a seed",
-    }
+    info = BundleInfo("random", "CC0-1.0", "a seed")
+    common = {"threshold": THRESHOLD, "stride": STRIDE}
     for precision in ("fp32", "fp16", "int8"):
         sample = {"texts": texts["500 words"]} if precision == "int8" else {}
-        build_sat_bundle(checkpoint, folder / precision, precision=precision, **common, **sample)
+        build_sat_bundle(checkpoint, folder / precision, info, precision=precision, **common, **sample)
     write_hub_model(folder / "fp16/segmenter/model.onnx", checkpoint / "model_optimized.onnx")
-    build_sat_bundle(checkpoint / "model_optimized.onnx", folder / "same file", **common)
+    build_sat_bundle(checkpoint / "model_optimized.onnx", folder / "same file", info, **common)
     encode = Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode
     for name, rows in texts.items():
         tokens = [len(encode(text, add_special_tokens=False).ids) for text in rows]

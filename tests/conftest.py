@@ -46,15 +46,14 @@ def sat_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mixed_bundle(sat_bundle: Path) -> Path:
     """A bundle with the rules of English and the learned segmenter of `sat_bundle`."""
     from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.write import BundleInfo
     from vcs_runtime.bundle.manifest import RulesSpec
 
     return build_sat_bundle(
         sat_bundle.parent / "checkpoint",
         sat_bundle.parent / "mixed",
-        name="tiny-sat",
+        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
         threshold=0.25,
-        licence="CC0-1.0",
-        source="random numbers",
         rules=RulesSpec("sentencex", "en"),
     )
 

@@ -19,7 +19,7 @@ from nv_embed_counts import counts, settings
 from torch.nn.functional import gelu, layer_norm, linear, normalize, scaled_dot_product_attention, silu
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
-from vcs_export.graph.latent import PREFIX, LatentConfig, latent_shapes
+from vcs_export.checkpoint.nv_embed import LATENT_PREFIX, LatentConfig, latent_shapes
 
 SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}
 _DECODER = "embedding_model."
@@ -248,13 +248,13 @@ class Original:
         return attend
 
     def _latents(self, hidden: torch.Tensor) -> torch.Tensor:
-        cross, gated = (f"{PREFIX}cross_attend_blocks.{i}." for i in (0, 1))
+        cross, gated = (f"{LATENT_PREFIX}cross_attend_blocks.{i}." for i in (0, 1))
         width, heads = hidden.shape[-1], self.size.latent.num_cross_heads
 
         def norm(x: torch.Tensor, name: str) -> torch.Tensor:
             return layer_norm(x, (width,), self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
 
-        context = norm(self.weight(f"{PREFIX}latents"), f"{cross}norm_context")
+        context = norm(self.weight(f"{LATENT_PREFIX}latents"), f"{cross}norm_context")
         query = linear(norm(hidden, f"{cross}norm"), self.weight(f"{cross}fn.to_q.weight"))
         key, value = linear(context, self.weight(f"{cross}fn.to_kv.weight")).chunk(2, -1)
         flat = query.reshape(-1, heads, query.shape[-1] // heads).transpose(0, 1)[None]

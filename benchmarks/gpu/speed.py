@@ -130,6 +130,7 @@ def sat(work: Work) -> Iterator[Row]:
     from segmenter import made_up_words, open_side, write_checkpoint, write_tokenizer
 
     from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.write import BundleInfo
     from vcs_runtime import Segmenter
 
     hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, _SEGMENTER_LAYERS, 250002)
@@ -145,7 +146,7 @@ def sat(work: Work) -> Iterator[Row]:
         bundle = work.folder / f"sat/{precision}"
         if not bundle.exists():
             build_sat_bundle(
-                source, bundle, name="random-sat", threshold=0.25, licence="CC0-1.0", source="random numbers",
+                source, bundle, BundleInfo("random-sat", "CC0-1.0", "random numbers"), threshold=0.25,
                 precision=precision,
             )  # fmt: skip
         with Segmenter.open(bundle, work.device) as segmenter:

@@ -45,7 +45,8 @@ class Work:
 
     def bundle(self, target: str = "ort", precision: str | None = None) -> Path:
         """A bundle of the checkpoint, made when it is asked for first."""
-        from vcs_export.families.nv_embed import build_nv_embed_bundle
+        from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+        from vcs_export.write import BundleInfo
         from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 
         precision = precision or self.precision
@@ -54,9 +55,10 @@ class Work:
             # Of FP8, ranges and loss are measured on the CPU: on few texts, which do for random weights.
             few = self.texts("chunks")[:8]
             build_nv_embed_bundle(
-                self.checkpoint, path, name="random", licence="CC0-1.0", source="random numbers",
-                precision=precision, target_runtime=target, segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
-                max_tokens=4 * self.size.document, texts=few, calibration=few, least_cosine=-1,
+                self.checkpoint, path, BundleInfo("random", "CC0-1.0", "random numbers"),
+                Quantization(precision, texts=few, calibration=few, least_cosine=-1),
+                text=TextSettings(max_tokens=4 * self.size.document), target_runtime=target,
+                segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
             )  # fmt: skip
         return path
 

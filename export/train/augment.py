@@ -1,10 +1,10 @@
 """Variations of a description for training: other names, shorter sentences, lost capitals.
 
 Descriptions written for a benchmark say "the man in a yellow suit" where scripts and audio descriptions say
-"Victor", and their sentences are long. A model trained on them as they are takes every capital for the start
-of a sentence. So person phrases become names, compound sentences are cut at their conjunctions, phrases of
-place move to the front, and opening formulas go. All of it only bends text that is there; none of it adds a
-sentence. What comes out need not be good English, but its sentence ends must be sentence ends.
+"Victor", and their sentences are long. A model trained on them unchanged takes every capital for the start of
+a sentence. Therefore person phrases become names, compound sentences are cut at their conjunctions, phrases
+of place move to the front, and opening formulas are removed. The variations change existing text and add no
+sentence. The result need not be good English, but its sentence ends must be sentence ends.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _VERBS = dict(
 _PROGRESSIVE = re.compile(
     rf"\b(is|are)\s+(?:seen\s+|shown\s+|now\s+|also\s+|then\s+|still\s+)?({'|'.join(_VERBS)})\b"
 )
-# A finite verb behind a first word: without one a piece is no sentence.
+# A finite verb after a first word. A piece without one is not a sentence.
 _FINITE = re.compile(r"\s(?:is|are|has|[a-z]+[^su\W]s)\b")
 _VERB_FIRST = re.compile(r"[a-z]+[^su\W]s\b")
 # A subject and its verb: "he turns", "the car slowly stops", "Victor is".
@@ -99,7 +99,7 @@ _FORMULA = re.compile(
     r"shifts to|cuts to|transitions to|shows|pans to|returns to|focuses on)\s+)+"
     r"|^(?:Next|Then|Finally|Meanwhile|Afterwards?|Subsequently|As the (?:video|scene) [a-z]+),\s+"
 )
-# Comment that a language model hangs on to a sentence.
+# Verbs of a comment that a language model appends to a sentence.
 _COMMENTING = (
     r"(?:suggesting|indicating|creating|adding|emphasizing|highlighting|implying|conveying|showing|including|"
     r"capturing|causing|giving|making|leading)\b"
@@ -108,14 +108,14 @@ _COMMENT = re.compile(rf",\s+(?:{_COMMENTING}|(?:possibly|likely)\b).*")
 _PREPOSITION = (
     "in|on|at|inside|outside|near|behind|across|beside|under|with|from|through|over|around|along|during|amid"
 )
-# What can end a sentence and as well begin it: a clause of time, a participle, a place.
+# A clause of time, a participle or a place, which can end a sentence or begin it.
 _MOVABLE = re.compile(
     rf",?\s+((?:as|while|when|before|after)\s+{_SUBJECT}[^,]+?|"
     rf"(?<=,\s)(?!{_COMMENTING})[a-z]+ing\s[^,]+?|"
     rf"(?:{_PREPOSITION})\s+(?:the|an?|his|her|their|another|one)\s+"
     r"(?:(?!(?:and|or|who|that|which|is|are|to|as|while|where)\b)[a-z'-]+\s?){1,4}?)(?=[.!?]?$)"
 )
-# A beginning that is no sentence, though there may be a verb in it.
+# A beginning that is not a sentence, even if it has a verb.
 _FRONTED = re.compile(
     rf"(?:{_PREPOSITION}|to|into|by|for|as|while|when|before|after|if|once|since|until|despite|throughout|[a-z]+ing)\b",
     re.IGNORECASE,
@@ -128,7 +128,7 @@ _OPENINGS = (
 
 
 def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
-    """A variation of a document, sentence by sentence; some documents stay as they are."""
+    """Return a variation of a document, sentence by sentence. Some documents stay unchanged."""
     result = list(sentences)
     if rng.random() < 0.6:
         result = [_terse(sentence, rng) for sentence in result]
@@ -143,9 +143,21 @@ def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> list[str]:
-    """Words as they are or in lower case (each almost half of the time), or with some capitals lost.
+    """Return words unchanged or in lower case (each almost half of the time), or with some capitals lost.
 
-    ends  1 for a word that ends a sentence, else 0
+    Parameters
+    ----------
+    words
+        The words of a text.
+    ends
+        1 for each word that ends a sentence, else 0.
+    rng
+        Source of random numbers.
+
+    Returns
+    -------
+    words
+        The same words, with other capitals.
     """
     draw = rng.random()
     if draw < 0.42:
@@ -168,9 +180,9 @@ def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> lis
 
 
 def _name_people(sentences: Sequence[str], rng: random.Random) -> list[str]:
-    """Person phrases become names, one a phrase; at the start of a sentence some become pronouns.
+    """Replace person phrases by names, and some at the start of a sentence by pronouns.
 
-    So do some subjects and objects that are no persons: a small cast comes up all through the document.
+    Some other subjects and objects become names too, so that a small cast appears throughout the document.
     """
     names: dict[tuple[str, str, str], str] = {}
     cast = [_draw_name(rng.random() < 0.5, rng) for _ in range(rng.randint(2, 6))]
@@ -201,14 +213,14 @@ def _draw_name(female: bool, rng: random.Random) -> str:
     draw = rng.random()
     if draw < 0.08:
         return f"{rng.choice(_TITLES[female])} {rng.choice(_SURNAMES)}"
-    if draw < 0.35:  # nobody's name, so that names are known by where they stand
+    if draw < 0.35:  # an invented name, so that the model learns names by their position
         return "".join(rng.choice(_SYLLABLES) for _ in range(rng.randint(2, 3))).capitalize()
     first = rng.choice(_WOMEN if female else _MEN)
     return f"{first} {rng.choice(_SURNAMES)}" if draw < 0.4 else first
 
 
 def _clauses(sentence: str, rng: random.Random, rate: float) -> list[str]:
-    """A sentence, cut before some of its clauses; each piece begins with a capital."""
+    """Cut a sentence before some of its clauses. Each piece begins with a capital."""
     pieces = []
     start = 0
     for match in _CLAUSE.finditer(sentence):
@@ -222,8 +234,8 @@ def _clauses(sentence: str, rng: random.Random, rate: float) -> list[str]:
 
 
 def _terse(sentence: str, rng: random.Random) -> str:
-    """A sentence without its opening formula and closing comment, most of the time."""
-    # What follows a formula must be a sentence without it: "a man runs", not "a man running".
+    """Remove the opening formula and the closing comment of a sentence, most of the time."""
+    # The rest must be a sentence: "a man runs", not "a man running".
     rest = _FORMULA.sub("", sentence)
     if rng.random() < 0.8 and _FINITE.search(rest) and not _VERB_FIRST.match(rest):
         sentence = rest
@@ -247,8 +259,11 @@ def _simple_present(match: re.Match[str]) -> str:
 
 
 def _reopen(sentences: Sequence[str], rng: random.Random) -> list[str]:
-    """Sentences that begin with what stood at their end ("As she speaks", "On the table"), or with a place
-    that another one mentions: where the comma is gone, these look like the end of the sentence before."""
+    """Move the ends of some sentences to their beginning, or begin them with a place from another sentence.
+
+    Examples are "As she speaks" and "On the table". Without the comma, they look like the end of the sentence
+    before.
+    """
     rate = rng.choice([0.1, 0.25, 0.5])
     openings = [*_OPENINGS, *(match[0] for sentence in sentences for match in _SCENERY.finditer(sentence))]
     result = []
@@ -268,7 +283,7 @@ def _capital(text: str) -> str:
 
 
 def _lower_start(text: str) -> str:
-    """The text with a small first letter, where its first word is one that is no name."""
+    """Return the text with a small first letter if its first word is not a name."""
     first = text.split(" ", 1)[0]
     common = {"The", "A", "An", "He", "She", "They", "It", "His", "Her", "Their", "Two", "Another", "Some"}
     common |= {"One", "There", "This", "These", "Both", "Its", "Several", "Someone"}

@@ -1,4 +1,4 @@
-"""Training text: documents of sentences out of a pairs file, and windows of tokens with their labels."""
+"""Training text: documents of sentences from a pairs file, and windows of tokens with their labels."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from vcs_runtime.segmentation.word_features import word_features
 from vcs_runtime.text.cleaning import strip_punctuation
 from vcs_runtime.text.contractions import expand_contractions
 
-# Writers forget the blank after a full stop ("him.The"); stripped, the two words would become one.
+# Writers forget the blank after a full stop ("him.The"). Without punctuation the two words would become one.
 _FORGOTTEN_BLANK = re.compile(r"""(?<=[a-z)"])([.!?]["']?)(?=[A-Z])""")
 _MAX_WORDS = 80  # a longer "sentence" has lost its punctuation
-_MAX_REPEATS = 2  # of one sentence in the whole corpus: some models write the same line a hundred times
+_MAX_REPEATS = 2  # of a sentence in the whole corpus: some models write the same line a hundred times
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text as its sentences, punctuation kept. Documents of one `group` go to one side of a split."""
+    """The sentences of a text, with punctuation. Documents of one `group` go to one side of a split."""
 
     group: str
     is_reference: bool
@@ -38,8 +38,19 @@ class Document:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens with labels. `labels` 1: a sentence ends behind the token; `counts` 1: the token is the last of
-    its word, and more than the end of the text is known about it. All int64 `(tokens,)`."""
+    """Tokens with labels, all int64 `(tokens,)`.
+
+    Attributes
+    ----------
+    ids
+        Token ids.
+    capitals
+        How the word of each token is written (`vcs_runtime.segmentation.word_features`).
+    labels
+        1 if a sentence ends after the token.
+    counts
+        1 if the token is the last of its word, but not of the text.
+    """
 
     ids: npt.NDArray[np.int64]
     capitals: npt.NDArray[np.int64]
@@ -48,8 +59,21 @@ class Window:
 
 
 def read_documents(pairs: Path) -> list[Document]:
-    """Every distinct text of a pairs file, cut into sentences by its punctuation; the pair's reference is its
-    group. Sentences without a final mark, very long ones and frequent repeats are left out."""
+    """Read every distinct text of a pairs file, split into sentences by its punctuation.
+
+    The group of a text is the pair's reference. Sentences without a final mark, very long sentences and
+    frequent repeats are left out.
+
+    Parameters
+    ----------
+    pairs
+        A file of pairs, as `vcs-runtime score` reads it.
+
+    Returns
+    -------
+    documents
+        The texts with at least two sentences.
+    """
     texts: dict[str, tuple[str, bool]] = {}
     for pair in read_pairs(pairs):
         references = [pair.reference] if isinstance(pair.reference, str) else pair.reference
@@ -60,26 +84,26 @@ def read_documents(pairs: Path) -> list[Document]:
     seen: Counter[str] = Counter()
     documents = []
     for text, (group, is_reference) in texts.items():
-        kept = []
+        usable = []
         for sentence in sentences_of(text, rules):
             seen[sentence.lower()] += 1
             ended = sentence.rstrip("\"')”’")[-1:] in TERMINATORS
             if ended and len(sentence.split()) <= _MAX_WORDS and seen[sentence.lower()] <= _MAX_REPEATS:
-                kept.append(sentence)
-        if len(kept) > 1:
-            documents.append(Document(group, is_reference, kept))
+                usable.append(sentence)
+        if len(usable) > 1:
+            documents.append(Document(group, is_reference, usable))
     return documents
 
 
 def sentences_of(text: str, rules: Rules) -> list[str]:
-    """The sentences of a punctuated text, as the rules find them, contractions expanded; none is empty."""
+    """Split a punctuated text by the rules, with contractions expanded. No sentence is empty."""
     prepared = _FORGOTTEN_BLANK.sub(r"\1 ", expand_contractions(text))
     sentences = (sentence.strip() for sentence in rules.split(prepared))
     return [sentence for sentence in sentences if strip_punctuation(sentence).strip()]
 
 
 def hold_out(documents: Sequence[Document], every: int = 8) -> tuple[list[Document], list[Document]]:
-    """The documents to train on, and those of every `every`-th group, which training never sees."""
+    """Return the documents to train on, and those of every `every`-th group, which training never sees."""
     groups = sorted({document.group for document in documents})
     held = set(groups[::every])
     return (
@@ -89,7 +113,7 @@ def hold_out(documents: Sequence[Document], every: int = 8) -> tuple[list[Docume
 
 
 def stripped(sentences: Sequence[str]) -> tuple[str, list[int]]:
-    """Sentences without punctuation joined to one text, and the place of each one's last character."""
+    """Join sentences without punctuation to one text. Also return the index of each one's last character."""
     words = [" ".join(strip_punctuation(sentence).split()) for sentence in sentences]
     words = [sentence for sentence in words if sentence]
     ends = np.cumsum([len(sentence) + 1 for sentence in words]) - 2
@@ -97,7 +121,7 @@ def stripped(sentences: Sequence[str]) -> tuple[str, list[int]]:
 
 
 def variations(documents: Sequence[Document], rng: random.Random) -> Iterator[list[str]]:
-    """A fresh variation of each document; a third of them are mixed with another one, sentence by sentence.
+    """Yield a new variation of each document. A third are mixed with another document, sentence by sentence.
 
     Without the mixing a model learns which sentence a writer would write next, and not where one ends.
     """
@@ -112,7 +136,7 @@ def variations(documents: Sequence[Document], rng: random.Random) -> Iterator[li
 def windows(
     sentences: Sequence[str], tokenizer: Tokenizer, size: int, rng: random.Random
 ) -> Iterator[Window]:
-    """A text as the model sees it, in windows of at most `size` tokens that start at any place."""
+    """Yield windows of at most `size` tokens of a text, which start anywhere, as the model sees them."""
     text, ends = stripped(sentences)
     words = text.split(" ")
     last = np.cumsum([len(word) + 1 for word in words]) - 2
@@ -123,7 +147,7 @@ def windows(
     final = np.append(places[1:] != places[:-1], True)  # the last token of its word
     labels = (final & np.isin(places, ends)).astype(np.int64)
     counts = final.astype(np.int64)
-    counts[-1] = 0  # that the text ends there is no news
+    counts[-1] = 0  # the end of the text is known
     ids = np.array(encoding.ids, np.int64)
     stop = rng.randrange(size // 2, size + 1) if len(ids) > size else size
     start = 0

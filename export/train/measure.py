@@ -2,9 +2,9 @@
 
     python export/train/measure.py pairs.jsonl [--bundle default] [--threshold T]
 
-The punctuation is deleted, the model cuts what is left, and its cuts are compared with the ends of the
-sentences that the rules had found: once as the text is, once in lower case. The end of a text, which needs no
-finding, does not count.
+The punctuation is deleted, the model splits the rest, and its boundaries are compared with the ends of the
+sentences that the rules find: once with the text's capitals, once in lower case. The end of a text, which is
+known, does not count.
 """
 
 from __future__ import annotations
@@ -27,50 +27,51 @@ THRESHOLDS = [round(0.05 * i, 2) for i in range(2, 19)]
 
 
 def open_model(bundle: str | Path) -> BoundaryModel:
-    """The boundary model of a bundle, on the CPU."""
+    """Open the learned segmenter of a bundle on the CPU."""
     opened = open_bundle(bundle)
     assert opened.manifest.segmenter, f"{bundle} holds no segmenter"
-    assert opened.manifest.segmenter.model, f"{bundle} holds no boundary model"
+    assert opened.manifest.segmenter.model, f"{bundle} holds no learned segmenter"
     return BoundaryModel(opened, opened.manifest.segmenter.model, choose_device("cpu"))
 
 
 def counts(
     model: BoundaryModel, documents: Sequence[Sequence[str]], lower: bool
 ) -> list[tuple[float, float]]:
-    """Precision and recall at each of THRESHOLDS over all documents, each a list of sentences."""
+    """Return precision and recall at each of THRESHOLDS over all documents, each a list of sentences."""
     pairs = [stripped(sentences) for sentences in documents]
     texts = [text.lower() if lower else text for text, _ in pairs]
-    found = np.concatenate([values[:-1] for values in model.probabilities(texts)])
+    probabilities = np.concatenate([values[:-1] for values in model.probabilities(texts)])
     true = np.concatenate([np.isin(np.arange(len(text) - 1), ends) for text, ends in pairs])
     result = []
     for threshold in THRESHOLDS:
-        cut = found > threshold
+        cut = probabilities > threshold
         hits = float((cut & true).sum())
         result.append((hits / max(1, cut.sum()), hits / max(1, true.sum())))
     return result
 
 
 def f1(precision: float, recall: float) -> float:
-    """The harmonic mean; 0 where both are."""
+    """Return the harmonic mean, or 0 if both numbers are 0."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def best_threshold(model: BoundaryModel, documents: Sequence[Sequence[str]]) -> tuple[float, float, float]:
-    """The threshold with the best mean F1 of both spellings, and F1 with capitals and without there."""
+    """Return the threshold with the best mean F1 of both spellings, and F1 with capitals and without."""
     both = [[f1(*pair) for pair in counts(model, documents, lower)] for lower in (False, True)]
     best = int(np.argmax(np.mean(both, axis=0)))
     return THRESHOLDS[best], both[0][best], both[1][best]
 
 
 def references(pairs: Path) -> Iterable[str]:
-    """The distinct references of a pairs file."""
-    found: dict[str, None] = {}
+    """Return the distinct references of a pairs file."""
+    texts: dict[str, None] = {}
     for pair in read_pairs(pairs):
-        found.update(dict.fromkeys([pair.reference] if isinstance(pair.reference, str) else pair.reference))
-    return found
+        texts.update(dict.fromkeys([pair.reference] if isinstance(pair.reference, str) else pair.reference))
+    return texts
 
 
 def main() -> None:
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--bundle", default="default")

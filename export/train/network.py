@@ -1,8 +1,8 @@
-"""The boundary model in PyTorch, for training only: an encoder with low-rank updates and one logit a token.
+"""The learned segmenter in PyTorch, for training only: low-rank updates and one logit a token.
 
-The weights of the encoder stay as they are. Learnt are, for every linear layer, two thin matrices whose
-product is added to its weight (Hu et al. 2021, "LoRA"), all biases and normalisations, a vector for each way
-to write a word, and the last layer: a megabyte or two, whatever the size of the encoder.
+The weights of the encoder are fixed. Training learns two thin matrices for every linear layer, whose product
+is added to its weight (Hu et al. 2021, "LoRA"); all biases and normalisations; a vector for each way to write
+a word; and the last layer. These are a megabyte or two, whatever the size of the encoder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DROPOUT = 0.1
 
 
 class Linear(nn.Module):
-    """`x (W + up down)^T + b`, where W is fixed."""
+    """A linear layer `x (W + up down)^T + b`, where W is fixed."""
 
     def __init__(self, weight: Tensor, bias: Tensor, rank: int) -> None:
         super().__init__()
@@ -31,6 +31,7 @@ class Linear(nn.Module):
         self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for x `(..., in)`."""
         # The factor 2 lets the update move faster than the rest at one learning rate.
         return F.linear(x, self.weight, self.bias) + 2 * F.linear(F.linear(x, self.down), self.up)
 
@@ -58,7 +59,7 @@ class BoundaryNetwork(nn.Module):
         positions += tensor("embeddings.token_type_embeddings.weight")[0]
         self.register_buffer("words", tensor("embeddings.word_embeddings.weight"), persistent=False)
         self.register_buffer("positions", positions, persistent=False)
-        self.names: dict[str, str] = {}  # of the checkpoint, by our own: PyTorch allows no dots in a name
+        self.names: dict[str, str] = {}  # the checkpoint's names by names without dots, which PyTorch forbids
         self.blocks = nn.ModuleDict()
 
         def add(name: str, module: nn.Module) -> None:
@@ -77,10 +78,10 @@ class BoundaryNetwork(nn.Module):
         self.capitals = nn.Parameter(torch.zeros(WORD_SHAPES, hidden))
         self.classifier = nn.Linear(hidden, 1)
         nn.init.normal_(self.classifier.weight, std=0.02)
-        nn.init.constant_(self.classifier.bias, -2.5)  # a sentence end is rare
+        nn.init.constant_(self.classifier.bias, -2.5)  # sentence ends are rare
 
     def forward(self, ids: Tensor, mask: Tensor, capitals: Tensor) -> Tensor:
-        """Logits `(batch, tokens)`. ids, capitals: int64, mask: bool; all `(batch, tokens)`."""
+        """Return logits for ids (int64), mask (bool) and capitals (int64), all `(batch, tokens)`."""
         block = self._block
         x = self.words[ids] + self.positions[: ids.shape[1]]  # type: ignore[index]
         x = self._drop(block("embeddings.LayerNorm", x) + self.capitals[capitals])
@@ -97,8 +98,8 @@ class BoundaryNetwork(nn.Module):
             x = block(f"{prefix}output.LayerNorm", x + self._drop(out))
         return self.classifier(x)[..., 0]
 
-    def learnt(self) -> Iterator[tuple[str, Tensor]]:
-        """What training changed, by the names that `families.learned_segmenter` reads, in float16."""
+    def updates(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the trained tensors in float16, by the names that `families.learned_segmenter` reads."""
         for key, module in self.blocks.items():
             for name, value in module.named_parameters():
                 scaled = 2 * value if name == "up" else value

@@ -1,12 +1,12 @@
-"""Train the default boundary model on texts that you name.
+"""Train the default learned segmenter on your own texts.
 
     python export/train/train.py pairs.jsonl --model WHEEL_OR_FOLDER -o boundary-en.safetensors
 
-`pairs.jsonl` is a file of pairs as `vcs-runtime score` reads it; every distinct text in it is used, with its
+`pairs.jsonl` is a file of pairs as `vcs-runtime score` reads it. Every distinct text in it is used, with its
 punctuation as the label. `--model` is all-MiniLM-L6-v2, as `vcs-runtime fetch default --from` takes it. Every
-eighth reference, with its generated texts, is held out; on the held-out references the threshold is chosen:
-the one with the best mean of boundary F1 with and without capitals. Runs on the CPU, with PyTorch (which
-nothing but this script needs); the same arguments give the same model on the same machine.
+eighth reference, with its generated texts, is held out. The threshold is the one with the best mean boundary
+F1, with and without capitals, on the held-out references. Training runs on the CPU, with PyTorch, which only
+this script needs. The same arguments give the same model on the same machine.
 
 models/boundary-en.md has the command, the data and the figures of the model that is shipped.
 """
@@ -32,23 +32,23 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vcs_export.checkpoint.bert import open_bert
-from vcs_export.checkpoint.recipe import BoundaryRecipe, load_recipe
+from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, load_recipe
 from vcs_export.checkpoint.sources import stage
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
-from vcs_export.families.learned_segmenter import build_boundary_bundle
+from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_runtime.bundle.integrity import sha256_of
 
-CLS, SEP, MASK = 101, 102, 103  # of MiniLM's vocabulary
+CLS, SEP, MASK = 101, 102, 103  # ids in MiniLM's vocabulary
 HIDDEN_TOKENS = 0.04  # a small share of the tokens is masked, so that no single word decides
-REFERENCE_WEIGHT = 4  # people wrote the references: they come this many times as often
-DOCUMENTS_AT_A_TIME = 400  # batches are made of windows of about one length from so many
+REFERENCE_WEIGHT = 4  # references, which people wrote, appear this many times as often
+DOCUMENTS_AT_A_TIME = 400  # a batch holds windows of about one length from this many documents
 WARM_UP_STEPS = 50
 
 
 def batches(
     documents: Sequence[Document], tokenizer: Tokenizer, size: int, rows: int, rng: random.Random
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Endless batches of variations: ids, mask, capitals, labels, counts, each `(rows, tokens)`."""
+    """Yield endless batches of variations: ids, mask, capitals, labels, counts, each `(rows, tokens)`."""
     pool = [
         document for document in documents for _ in range(REFERENCE_WEIGHT if document.is_reference else 1)
     ]
@@ -57,15 +57,15 @@ def batches(
         for start in range(0, len(pool), DOCUMENTS_AT_A_TIME):
             part = pool[start : start + DOCUMENTS_AT_A_TIME]
             texts = variations(part, rng)
-            found = [window for text in texts for window in windows(text, tokenizer, size - 2, rng)]
-            found.sort(key=lambda window: len(window.ids) + 8 * rng.random())
-            groups = [found[i : i + rows] for i in range(0, len(found), rows)]
+            pieces = [window for text in texts for window in windows(text, tokenizer, size - 2, rng)]
+            pieces.sort(key=lambda window: len(window.ids) + 8 * rng.random())
+            groups = [pieces[i : i + rows] for i in range(0, len(pieces), rows)]
             rng.shuffle(groups)
             yield from map(collate, groups)
 
 
 def collate(group: Sequence[Window]) -> tuple[Tensor, ...]:
-    """Windows as padded tensors, framed by [CLS] and [SEP]."""
+    """Return windows as padded tensors, between [CLS] and [SEP]."""
     shape = (len(group), max(len(window.ids) for window in group) + 2)
     ids, capitals, labels, counts = (np.zeros(shape, np.int64) for _ in range(4))
     mask = np.zeros(shape, bool)
@@ -79,7 +79,7 @@ def collate(group: Sequence[Window]) -> tuple[Tensor, ...]:
 
 
 def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: int, rate: float) -> None:
-    """AdamW with a short warm-up and a linear descent to nothing; the loss counts ends of words alone."""
+    """Train by AdamW, with a short warm-up and a linear descent. Only ends of words count in the loss."""
     parameters = list(network.parameters())
     optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -106,26 +106,29 @@ def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: i
 
 
 def main() -> None:
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("pairs", type=Path)
-    parser.add_argument("--model", type=Path, required=True, help="wheel or folder with all-MiniLM-L6-v2")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=6, help="of the encoder, from the bottom")
-    parser.add_argument("--rank", type=int, default=16, help="of the updates")
-    parser.add_argument("--window", type=int, default=160, help="tokens, frame included")
-    parser.add_argument("--steps", type=int, default=700)
-    parser.add_argument("--batch", type=int, default=20, help="windows a step")
-    parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", type=Path, required=True, help="Wheel or folder with all-MiniLM-L6-v2.")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="File to write.")
+    parser.add_argument("--layers", type=int, default=6, help="Layers of the encoder, from the bottom.")
+    parser.add_argument("--rank", type=int, default=16, help="Rank of the updates.")
+    parser.add_argument("--window", type=int, default=160, help="Tokens of a window, with special tokens.")
+    parser.add_argument("--steps", type=int, default=700, help="Number of steps.")
+    parser.add_argument("--batch", type=int, default=20, help="Windows a step.")
+    parser.add_argument("--rate", type=float, default=1e-3, help="Highest learning rate.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of random numbers.")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # sums, and so the model, would depend on how many there are
+    torch.set_num_threads(1)  # sums, and so the model, would depend on the number of threads
     torch.manual_seed(arguments.seed)
     rng = random.Random(arguments.seed)
 
     documents, held = hold_out(read_documents(arguments.pairs))
     print(f"{len(documents)} texts to train on, {len(held)} held out")
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint = stage(arguments.model, load_recipe(), Path(folder, "checkpoint")).folder
+        checkpoint = stage(
+            arguments.model, load_recipe(DEFAULT, EncoderRecipe), Path(folder, "checkpoint")
+        ).folder
         tokenizer = Tokenizer.from_file(str(checkpoint / TOKENIZER))
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -142,11 +145,11 @@ def main() -> None:
             "steps": arguments.steps,
             "window": arguments.window,
         }
-        save_file(dict(network.learnt()), arguments.output, {"vcs": json.dumps(facts, sort_keys=True)})
+        save_file(dict(network.updates()), arguments.output, {"vcs": json.dumps(facts, sort_keys=True)})
         # The threshold is chosen with the model as the runtime runs it.
         stride = 3 * (arguments.window - 2) // 4
-        recipe = BoundaryRecipe("trained", arguments.output, arguments.window, stride, threshold=0.5)
-        model = open_model(build_boundary_bundle(checkpoint, recipe, Path(folder, "bundle")))
+        recipe = SegmenterRecipe("trained", arguments.output, arguments.window, stride, threshold=0.5)
+        model = open_model(build_learned_segmenter_bundle(checkpoint, recipe, Path(folder, "bundle")))
         threshold, with_capitals, without = best_threshold(
             model, [document.sentences for document in held if document.is_reference]
         )

@@ -1,4 +1,4 @@
-"""What can go wrong on the way from a checkpoint to a bundle."""
+"""The errors on the way from a checkpoint to a bundle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class CheckpointError(ExportError):
 
 
 class FetchError(ExportError):
-    """Weights that could not be got, or that are not the ones the recipe names."""
+    """Weights that could not be downloaded, or that are not the ones that the recipe names."""
 
 
 def os_reason(error: OSError) -> str:
-    """The reason and the path of an OSError, as the end of a one-line message."""
+    """Return the reason and the path of an OSError, as the end of a one-line message."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{reason} ({error.filename})" if error.filename else reason

@@ -1,22 +1,23 @@
 """Writing a bundle so that it is either there, whole and hashed, or not there at all.
 
-Everything goes into a folder beside the target and is renamed into place at the end. Two processes that
-write the same bundle use two such folders; the first to rename wins, or, when replacing, the last.
+All files go into a folder beside the target, which is renamed into place at the end. Two processes that write
+the same bundle use two such folders: the first to rename wins, or the last one when replacing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from vcs_export.checkpoint.safetensors_reader import Progress, silent
 from vcs_export.errors import ExportError, os_reason
 from vcs_runtime.bundle.integrity import ends_of
 from vcs_runtime.bundle.manifest import (
@@ -31,35 +32,87 @@ from vcs_runtime.bundle.manifest import (
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
 
-# A partial folder that no living export can still be writing: left by a process that was killed.
+Progress = Callable[[str, int, int], None]
+"""A callback for long steps: the step's name, the bytes done so far, the bytes in total."""
+
+# No living export can still be writing a partial folder of this age: it was left by a killed process.
 _STALE_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5
 _HASHED_AT_ONCE = 4 << 20
 
 
+def silent(step: str, done: int, total: int) -> None:
+    """Ignore the progress of a step."""
+
+
 class BundleExistsError(ExportError):
-    """The target is there already and replacing it was not asked for."""
+    """The target exists already, and the caller did not ask to replace it."""
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """What a bundle says about itself, and what else it holds.
+
+    Attributes
+    ----------
+    name
+        Name of the bundle and of its model in signatures: letters, digits, ".", "_" and "-".
+    licence
+        SPDX identifier of the weights' licence.
+    source
+        Where the weights came from, in words.
+    extra_files
+        Contents of further files by their path in the bundle: licence texts, notices.
+    replace
+        Whether an existing bundle may be replaced.
+    """
+
+    name: str
+    licence: str
+    source: str
+    extra_files: Mapping[str, bytes] = field(default_factory=dict)
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
+            raise ExportError(f"name {self.name!r} must be letters, digits, '.', '_' and '-'")
+
+
+def plain_name(folder: Path) -> str:
+    """Return the name of a folder in the letters that a bundle's name may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name)
 
 
 class BundleWriter:
-    """A bundle being written; use it in `with`, write below `folder`, and end with `commit`.
+    """A bundle that is being written. Use it in `with`, write below `folder`, and end with `commit`.
 
-    with BundleWriter(target) as bundle:
-        bundle.file("embedder/model.onnx").write_bytes(...)
-        bundle.commit(name=..., licence=..., source=..., embedder=...)
+    Leaving the context without `commit`, by whatever exception, removes all files that were written, and
+    leaves an earlier bundle as it was. An OSError becomes an ExportError that names the path.
 
-    Leaving the context without `commit`, by whatever exception, removes all that was written and, if there
-    is an earlier bundle, leaves that as it was. An OSError becomes an ExportError that names the path.
+    Parameters
+    ----------
+    target
+        The folder that becomes the bundle.
+    info
+        Name, licence and source of the bundle, its extra files, and whether it may replace another.
+
+    Examples
+    --------
+    ::
+
+        with BundleWriter(target, BundleInfo("name", "MIT", "trained here")) as bundle:
+            bundle.file("embedder/model.onnx").write_bytes(...)
+            bundle.commit(embedder=...)
     """
 
-    def __init__(self, target: Path, replace: bool = False) -> None:
+    def __init__(self, target: Path, info: BundleInfo) -> None:
         self.target = target
-        self.replace = replace
+        self.info = info
         self.folder = target.parent / f"{self._prefix}{secrets.token_hex(8)}"
         self._committed = False
 
     def __enter__(self) -> BundleWriter:
-        if not self.replace and os.path.lexists(self.target):
+        if not self.info.replace and os.path.lexists(self.target):
             raise BundleExistsError(f"{self.target} exists already; it is replaced only when asked to")
         try:
             self.target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,17 +131,27 @@ class BundleWriter:
             raise self._failed(error) from None
 
     def file(self, relative: str) -> Path:
-        """Where to write a file of the bundle; its folder is there."""
+        """Return the path to which a file of the bundle is written. Its folder exists."""
         path = self.folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def link(self, source: Path, relative: str) -> None:
-        """Put a file of another folder into the bundle as a hard link: the same bytes, no more disk.
+        """Put a file of another folder into the bundle as a hard link, which takes no disk space.
 
-        Raises ExportError where the file system cannot: the two are on different ones, or it has no links.
+        Parameters
+        ----------
+        source
+            The file, or a symbolic link to it.
+        relative
+            Its path in the bundle.
+
+        Raises
+        ------
+        ExportError
+            The file system cannot link: it is another one, or has no hard links.
         """
-        # Not a symbolic link, which readers refuse: it could lead anywhere by the time it is followed.
+        # Readers refuse symbolic links, which could lead anywhere by the time they are followed.
         real = Path(os.path.realpath(source))
         try:
             os.link(real, self.file(relative))
@@ -101,21 +164,38 @@ class BundleWriter:
     def commit(
         self,
         *,
-        name: str,
-        licence: str,
-        source: str,
         embedder: EmbedderSpec | None = None,
         segmenter: SegmenterSpec | None = None,
         known: Mapping[str, str] | None = None,
         progress: Progress = silent,
     ) -> Path:
-        """Hash all files, write `bundle.json`, flush to disk and rename into place. Returns the target.
+        """Hash all files, write `bundle.json`, flush to disk and rename into place.
 
-        known     sha256 of files by their path in the bundle, where it is known already
-        progress  told how far hashing is
+        Parameters
+        ----------
+        embedder
+            How the embedder is run.
+        segmenter
+            How texts are split.
+        known
+            The sha256 of files that were hashed before, by their path in the bundle.
+        progress
+            Called with the bytes hashed so far.
 
-        Raises BundleExistsError (another process was faster), ExportError (the disk).
+        Returns
+        -------
+        path
+            The target.
+
+        Raises
+        ------
+        BundleExistsError
+            Another process wrote the bundle meanwhile.
+        ExportError
+            Other processes keep replacing the bundle.
         """
+        for relative, content in self.info.extra_files.items():
+            self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
         sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in paths}
         digests = {name: digest for name, digest in (known or {}).items() if name in sizes}
@@ -124,10 +204,11 @@ class BundleWriter:
         files = tuple(
             FileEntry(name, size, digests[name], ends_of(self.folder / name)) for name, size in sizes.items()
         )
+        info = self.info
         manifest = Manifest(
-            name=name,
-            licence=licence,
-            source=source,
+            name=info.name,
+            licence=info.licence,
+            source=info.source,
             files=files,
             embedder=embedder,
             segmenter=segmenter,
@@ -147,7 +228,7 @@ class BundleWriter:
         for attempt in range(_ATTEMPTS):
             # A folder cannot be renamed over one that has content: an old bundle steps aside first.
             aside = self.target.parent / f"{self._prefix}{secrets.token_hex(8)}"
-            if self.replace:
+            if self.info.replace:
                 with suppress(FileNotFoundError):
                     self.target.rename(aside)
             try:
@@ -157,7 +238,7 @@ class BundleWriter:
                     if os.path.lexists(aside):
                         aside.rename(self.target)
                     raise
-                if not self.replace:
+                if not self.info.replace:
                     raise BundleExistsError(
                         f"{self.target} was written by another process meanwhile"
                     ) from None
@@ -183,7 +264,7 @@ class BundleWriter:
 
 
 def hash_files(files: Mapping[str, Path], progress: Progress = silent) -> dict[str, str]:
-    """The sha256 of each file, 64 hex digits, under the keys of `files`. Raises OSError."""
+    """Return the sha256 of each file, 64 hex digits, under the keys of `files`. Raises OSError."""
     total, done, digests = sum(path.stat().st_size for path in files.values()), 0, {}
     buffer = memoryview(bytearray(_HASHED_AT_ONCE))
     for name, path in files.items():
@@ -208,7 +289,8 @@ def _remove(path: Path) -> None:
 def _sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename never outlives what it names."""
     if path.is_dir() and os.name == "nt":
-        return  # folders cannot be opened there, and the rename is flushed with its parent
+        return  # Windows cannot open folders, and flushes the rename with the parent
+    # Linked weights may be read-only, so they are opened for reading where the system flushes that too.
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -13,7 +13,8 @@ from support.numpy_bert import load, transform
 from support.stories import read_lines, story, write_pairs
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
-from vcs_export.families.bert import build_encoder_bundle
+from vcs_export.families.bert import build_bert_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, TextError
@@ -99,9 +100,8 @@ def test_of_several_references_the_best_counts_column_by_column(states: TokenSta
 
 def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tmp_path: Path) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
-    bundle = build_encoder_bundle(
-        checkpoint, tmp_path / "bundle", name="t", licence="CC0-1.0", source="x", long_text="error"
-    )
+    info = BundleInfo("t", "CC0-1.0", "x")
+    bundle = build_bert_bundle(checkpoint, tmp_path / "bundle", info, long_text="error")
     known = KnownMetrics(1, TokenStates(open_bundle(bundle), choose_device("cpu")))
     first = known.start(Job("1", (story(1, 9),), story(2, 1)))()
     second = known.start(Job("2", (story(1, 1),), story(2, 1)))()

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors, write_tiny_nv_embed
+from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.calibration import calibrate, calibration_texts
 from vcs_export.checks.quantization_error import outputs, tokens
@@ -21,10 +22,9 @@ from vcs_export.families.nv_embed import (
     MODEL_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
-    open_nv_embed,
     write_nv_embed,
 )
-from vcs_export.graph.streamed import FLOAT, DataFile, LargeGraph
+from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec
@@ -101,7 +101,7 @@ def test_a_layer_multiplies_rounded_numbers(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", tensors)
     stored = open_shards(tmp_path, {name: tensor.shape for name, tensor in tensors.items()})
     with DataFile(tmp_path / "m.onnx.data") as data:
-        graph = LargeGraph(23, "fp8", data, False, ranges={"w.weight": 6.0})
+        graph = StreamedGraph(23, "fp8", data, False, ranges={"w.weight": 6.0})
         ids = graph.input("ids", ("rows", 40))
         x = graph.computed(graph.op("Mul", graph.op("Cast", ids, to=int(FLOAT)), graph.scalar(0.125)))
         y = graph.exact(graph.linear(x, stored["w.weight"], stored["w.bias"]))
@@ -217,7 +217,7 @@ def test_the_command_builds_it_for_tensorrt_by_itself(checkpoint: Path, tmp_path
         str(tmp_path / "texts"),
     ]
     run = CliRunner().invoke(
-        cli, ["export", "nv-embed-v2", "--from", str(checkpoint), "--to", str(tmp_path / "b"), *options]
+        cli, ["export", "nv-embed-v2", "--from", str(checkpoint), "-o", str(tmp_path / "b"), *options]
     )
     assert run.exit_code == 0, run.output
     assert "cosine of fp8 to unquantised vectors, 4 texts: mean 0.99" in run.stderr

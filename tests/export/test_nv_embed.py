@@ -7,10 +7,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -20,15 +21,16 @@ from tokenizers import Tokenizer
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors, write_tiny_nv_embed
 from vcs_export.checkpoint.decoder import DecoderConfig
-from vcs_export.checkpoint.recipe import load_nv_embed_recipe, recipes_folder
+from vcs_export.checkpoint.nv_embed import open_nv_embed
+from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe, recipes_folder
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.nv_embed import (
     MODEL_FILE,
     TARGETS,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    Quantization,
     build_from_recipe,
-    open_nv_embed,
 )
 from vcs_export.write import BundleExistsError
 from vcs_runtime import Embedder
@@ -38,6 +40,7 @@ from vcs_runtime.cli import cli
 
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "Zwei Katzen \u2013 \u732b."]
 SHARDS = [f"model-{i:05}-of-00003.safetensors" for i in (1, 2, 3)]
+FP32 = Quantization("fp32")
 INDEX = "model.safetensors.index.json"
 
 
@@ -306,9 +309,9 @@ def test_tensors_that_do_not_fit_are_named(
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("../model.safetensors", "is no plain file name"),
-        ("/etc/passwd", "is no plain file name"),
-        (7, "is no plain file name"),
+        ("../model.safetensors", "not a plain file name"),
+        ("/etc/passwd", "not a plain file name"),
+        (7, "not a plain file name"),
         ("model-00009-of-00003.safetensors", "no such file"),
         (SHARDS[0], "but model.safetensors.index.json puts it into"),
     ],
@@ -379,7 +382,7 @@ def test_progress_ends_at_its_total(sharded: Path, tmp_path: Path) -> None:
 
 class TestRecipes:
     def test_the_recipe_is_that_of_the_published_model(self) -> None:
-        recipe = load_nv_embed_recipe()
+        recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
         assert (recipe.name, recipe.licence, recipe.instruction) == ("nv-embed-v2", "CC-BY-NC-4.0", "")
         assert len(recipe.sha256) == 5
         assert set(recipe.config) | {"causal"} == {item.name for item in fields(DecoderConfig)}
@@ -388,22 +391,24 @@ class TestRecipes:
         text = (recipes_folder() / "nv-embed-v2.toml").read_text("utf-8")
         for old, new, message in (
             ("hidden_size", "hiden_size", "hiden_size are not settings"),
-            ('kind = "nv-embed"', 'kind = "sat"', "only 'nv-embed' is known"),
+            ('kind = "nv-embed"', 'kind = "sat"', r"'sat' - at `\$\.kind`"),
             ("max_tokens", "tokens", "tokens"),
-            ('"0ce5', '"Zce5', "is not a sha256"),
+            ('"0ce5', '"Zce5', r"at `\$\.sha256"),
         ):
             path = tmp_path / "recipe.toml"
             path.write_text(text.replace(old, new, 1), "utf-8")
             with pytest.raises(ExportError, match=message):
-                load_nv_embed_recipe(path)
+                load_recipe(path, NvEmbedRecipe)
 
     def test_published_files_are_compared_and_named_so(self, copy: Path, tmp_path: Path) -> None:
         opened = open_nv_embed(copy)
         config = {key: getattr(opened.decoder, key) for key in ("hidden_size", "num_hidden_layers")}
         names = [*SHARDS, "tokenizer.json"]
         digests = {name: hashlib.sha256((copy / name).read_bytes()).hexdigest() for name in names}
-        recipe = replace(load_nv_embed_recipe(), config=config, latent={}, sha256=digests)
-        bundle = build_from_recipe(recipe, copy, tmp_path / "bundle", precision="fp32")
+        recipe = msgspec.structs.replace(
+            load_recipe(NV_EMBED, NvEmbedRecipe), config=config, latent={}, sha256=digests
+        )
+        bundle = build_from_recipe(recipe, copy, tmp_path / "bundle", FP32)
         manifest = open_bundle(bundle).manifest
         assert (manifest.name, manifest.source) == ("nv-embed-v2", "nvidia/NV-Embed-v2")
         assert (bundle / "LICENSES/CC-BY-NC-4.0.txt").read_text("utf-8") == recipe.notice
@@ -411,12 +416,12 @@ class TestRecipes:
         content[-1] ^= 1
         (copy / SHARDS[0]).write_bytes(content)
         with pytest.raises(CheckpointError, match=rf"{SHARDS[0]}: is not the published file .*--own-weights"):
-            build_from_recipe(recipe, copy, tmp_path / "other", precision="fp32")
-        own = build_from_recipe(recipe, copy, tmp_path / "other", precision="fp32", own_weights=True)
+            build_from_recipe(recipe, copy, tmp_path / "other", FP32)
+        own = build_from_recipe(recipe, copy, tmp_path / "other", FP32, own_weights=True)
         assert open_bundle(own).manifest.name == "copy"
 
     def test_a_model_of_another_size_is_ones_own(self, sharded: Path, tmp_path: Path) -> None:
-        bundle = build_from_recipe(load_nv_embed_recipe(), sharded, tmp_path / "bundle", precision="fp32")
+        bundle = build_from_recipe(load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle", FP32)
         manifest = open_bundle(bundle).manifest
         assert (manifest.name, manifest.source) == ("checkpoint", "checkpoint")
         assert manifest.licence == "CC-BY-NC-4.0"
@@ -425,7 +430,7 @@ class TestRecipes:
 def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     run = CliRunner().invoke(
-        cli, ["export", "nv-embed-v2", "--from", str(sharded), "--to", str(target), "--precision", "int8"]
+        cli, ["export", "nv-embed-v2", "--from", str(sharded), "-o", str(target), "--precision", "int8"]
     )
     assert run.exit_code == 0, run.output
     assert run.stdout == f"{target}\n"

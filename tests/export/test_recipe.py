@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 from vcs_export.checkpoint.recipe import (
+    DEFAULT,
+    EncoderRecipe,
+    NvEmbedRecipe,
+    SatRecipe,
     Wheel,
-    load_nv_embed_recipe,
     load_recipe,
-    load_sat_recipe,
     recipes_folder,
 )
 from vcs_export.errors import ExportError
 
 
 def test_the_default_brings_a_boundary_model_of_our_own() -> None:
-    boundary = load_recipe().boundary
+    boundary = load_recipe(DEFAULT, EncoderRecipe).boundary
     assert boundary is not None
     assert boundary.name == "boundary-en"
     assert boundary.updates.stat().st_size <= 5_000_000
 
 
 def test_the_default_recipe_pins_the_published_files() -> None:
-    recipe = load_recipe()
+    recipe = load_recipe(DEFAULT, EncoderRecipe)
     assert recipe.name == "all-minilm-l6-v2"
     assert recipe.licence == "Apache-2.0"
     assert b"Apache License" in (recipe.licence_text or b"")
@@ -43,18 +45,19 @@ def test_every_recipe_can_be_read() -> None:
     assert paths
     for path in paths:
         kind = tomllib.loads(path.read_text("utf-8")).get("kind")
-        load = {"sat": load_sat_recipe, "nv-embed": load_nv_embed_recipe, None: load_recipe}[kind]
-        assert load(path).name == path.stem
+        types = {"sat": SatRecipe, "nv-embed": NvEmbedRecipe, None: EncoderRecipe}
+        assert load_recipe(path, types[kind]).name == path.stem
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('name = "all', 'nam = "all', "name is missing"),
-        ('sha256 = "53aa', 'sha256 = "Z3aa', "is not a sha256"),
+        ('name = "all', 'nam = "all', "unknown field `nam`"),
+        ('name = "all', '# name = "all', "missing required field `name`"),
+        ('sha256 = "53aa', 'sha256 = "Z3aa', r"\$\.files\[\.\.\.\]\.sha256"),
         ("hidden_size", "hiden_size", "hiden_size are not settings"),
         ('[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
-        ("size = 466247", "", "size is missing"),
+        ("size = 466247", "", r"missing required field `size` - at `\$\.files"),
         ("[config]", "[config", "recipe"),
     ],
 )
@@ -63,10 +66,10 @@ def test_mistakes_in_a_recipe_are_named(tmp_path: Path, old: str, new: str, mess
     assert old in text
     (tmp_path / "r.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ExportError, match=message) as caught:
-        load_recipe(tmp_path / "r.toml")
+        load_recipe(tmp_path / "r.toml", EncoderRecipe)
     assert "r.toml" in str(caught.value)
 
 
 def test_an_unknown_recipe_is_named() -> None:
     with pytest.raises(ExportError, match="no-such-model"):
-        load_recipe("no-such-model")
+        load_recipe("no-such-model", EncoderRecipe)

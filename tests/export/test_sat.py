@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,10 @@ from tokenizers import Tokenizer
 
 from support.tiny_sat import WORDS, boundary, build_tiny_sat_bundle, write_tiny_sat
 from vcs_export.checkpoint.recipe import (
+    DEFAULT,
+    EncoderRecipe,
     SatRecipe,
     load_recipe,
-    load_sat_recipe,
     recipes_folder,
 )
 from vcs_export.checkpoint.transformer import CONFIG, read_json
@@ -32,7 +34,7 @@ from vcs_export.families.sat import (
     build_from_recipe,
     build_sat_bundle,
 )
-from vcs_export.write import BundleExistsError
+from vcs_export.write import BundleExistsError, BundleInfo
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
@@ -52,8 +54,8 @@ def copy(sat: Path, tmp_path: Path) -> Path:
 
 
 def build(checkpoint: Path, target: Path, **options: Any) -> Path:
-    given = {"name": "tiny", "threshold": 0.025, "licence": "CC0-1.0", "source": "random", **options}
-    return build_sat_bundle(checkpoint, target, **given)
+    info = BundleInfo(options.pop("name", "tiny"), "CC0-1.0", "random", replace=options.pop("replace", False))
+    return build_sat_bundle(checkpoint, target, info, **{"threshold": 0.025, **options})
 
 
 def change(folder: Path, **values: Any) -> None:
@@ -294,7 +296,7 @@ class TestReadyMade:
         (hub / "deep").mkdir()
         for name, message in (
             ("deep/model.bin", "'deep/model.bin', which is not a file beside it"),
-            ("tokenizer.json", "'tokenizer.json', a name that a bundle has other use for"),
+            ("tokenizer.json", "'tokenizer.json', a name that the bundle uses otherwise"),
         ):
             ir.save(whole(hub / "model.onnx"), tmp_path / "model.onnx")
             ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data=name)
@@ -343,7 +345,8 @@ def recipe(sat: Path) -> SatRecipe:
         stride=32,
         config={"num_hidden_layers": 3, "lookahead": 48},
         sha256={name: sha256_of(sat / name) for name in ("model.safetensors", "tokenizer.json")},
-        notice=b"text",
+        copyright="(c) nobody",
+        licence_text=b"text",
     )
 
 
@@ -351,7 +354,7 @@ class TestRecipes:
     def test_a_recipe_fills_the_bundle(self, recipe: SatRecipe, sat: Path, tmp_path: Path) -> None:
         bundle = build_from_recipe(recipe, sat, tmp_path / "bundle")
         assert (boundary(bundle).threshold, boundary(bundle).stride) == (0.1, 32)
-        assert (bundle / "LICENSES/CC0-1.0.txt").read_bytes() == b"text"
+        assert (bundle / "LICENSES/CC0-1.0.txt").read_bytes() == b"(c) nobody\n\ntext"
         again = build_from_recipe(recipe, sat, bundle, threshold=0.2, replace=True)
         assert boundary(again).threshold == 0.2
 
@@ -389,23 +392,22 @@ class TestRecipes:
     def test_the_projects_recipes_say_what_the_models_are(
         self, name: str, layers: int, lookahead: int | None, threshold: float
     ) -> None:
-        recipe = load_sat_recipe(name)
+        recipe = load_recipe(name, SatRecipe)
         assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (name, "MIT", threshold, 64)
-        assert (recipe.config["num_hidden_layers"], recipe.config["lookahead"]) == (layers, lookahead)
+        assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (layers, lookahead)
         assert (recipe.notice or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
         assert b"Permission is hereby granted" in (recipe.notice or b"")
 
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ('kind = "sat"', 'kind = "other"', "kind: only 'sat' is known"),
-            ('kind = "sat"', "", "kind is missing"),
-            ("threshold = 0.25", "", "threshold is missing"),
-            ("threshold = 0.25", 'threshold = "0.25"', "threshold: must be of type float"),
-            ("stride = 64", "stride = true", "stride: must be of type int"),
-            ("stride = 64", "strides = 64", "strides: unknown"),
+            ('kind = "sat"', 'kind = "other"', "'other' - at `$.kind`"),
+            ("threshold = 0.25", "", "missing required field `threshold`"),
+            ("threshold = 0.25", 'threshold = "0.25"', "got `str` - at `$.threshold`"),
+            ("stride = 64", "stride = true", "got `bool` - at `$.stride`"),
+            ("stride = 64", "strides = 64", "unknown field `strides`"),
             ("lookahead =", "look_ahead =", "config: look_ahead are not settings"),
-            ('"tokenizer.json" = "a', '"tokenizer.json" = "A', "is not a sha256"),
+            ('"tokenizer.json" = "a', '"tokenizer.json" = "A', "at `$.sha256"),
             ('"tokenizer.json" =', '"tokeniser.json" =', "sha256: tokeniser.json are not files"),
             ("[config]", "[config", "recipe"),
         ],
@@ -414,12 +416,12 @@ class TestRecipes:
         text = (recipes_folder() / "sat-3l-sm.toml").read_text("utf-8")
         assert text.count(old) >= 1
         (tmp_path / "r.toml").write_text(text.replace(old, new, 1), "utf-8")
-        with pytest.raises(ExportError, match=message) as caught:
-            load_sat_recipe(tmp_path / "r.toml")
+        with pytest.raises(ExportError, match=re.escape(message)) as caught:
+            load_recipe(tmp_path / "r.toml", SatRecipe)
         assert "r.toml" in str(caught.value)
 
     def test_an_encoders_recipe_is_refused_and_the_other_way_round(self) -> None:
-        with pytest.raises(ExportError, match="kind is missing"):
-            load_sat_recipe("all-minilm-l6-v2")
+        with pytest.raises(ExportError, match="all-minilm-l6-v2"):
+            load_recipe(DEFAULT, SatRecipe)
         with pytest.raises(ExportError, match="sat-3l-sm"):
-            load_recipe("sat-3l-sm")
+            load_recipe("sat-3l-sm", EncoderRecipe)

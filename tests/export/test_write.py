@@ -11,22 +11,24 @@ from pathlib import Path
 import pytest
 
 from vcs_export.errors import ExportError
-from vcs_export.write import BundleExistsError, BundleWriter
+from vcs_export.write import BundleExistsError, BundleInfo, BundleWriter
 from vcs_runtime.bundle.opening import open_bundle
+
+INFO, REPLACING = BundleInfo("n", "l", "s"), BundleInfo("n", "l", "s", replace=True)
 
 
 def write(target: Path, content: str = "x", replace: bool = False) -> Path:
-    with BundleWriter(target, replace) as bundle:
+    with BundleWriter(target, BundleInfo("n", "l", "s", replace=replace)) as bundle:
         bundle.file("a/b.txt").write_text(content)
-        return bundle.commit(name="n", licence="l", source="s")
+        return bundle.commit()
 
 
 def write_and_pause(target: Path, content: str) -> None:
     """What two processes do at once: both are writing before either is done."""
-    with BundleWriter(target, replace=True) as bundle:
+    with BundleWriter(target, REPLACING) as bundle:
         bundle.file("a/b.txt").write_text(content)
         time.sleep(0.2)
-        bundle.commit(name="n", licence="l", source="s")
+        bundle.commit()
 
 
 def test_a_bundle_is_verified_by_the_runtime(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_an_interrupted_write_leaves_all_as_it_was(
         write(target, "old")
 
     def interrupted() -> None:
-        with BundleWriter(target, replace=True) as bundle:
+        with BundleWriter(target, REPLACING) as bundle:
             bundle.file("a/b.txt").write_text("half")
             raise error
 
@@ -80,7 +82,7 @@ def test_an_interrupted_write_leaves_all_as_it_was(
 
 
 def test_leaving_without_commit_writes_nothing(tmp_path: Path) -> None:
-    with BundleWriter(tmp_path / "bundle") as bundle:
+    with BundleWriter(tmp_path / "bundle", INFO) as bundle:
         bundle.file("a").write_text("x")
     assert os.listdir(tmp_path) == []
 
@@ -90,7 +92,7 @@ def test_a_full_disk_is_one_readable_line(tmp_path: Path) -> None:
         pytest.raises(
             ExportError, match=r"cannot write the bundle \S+bundle: No space left .*weights"
         ) as caught,
-        BundleWriter(tmp_path / "bundle"),
+        BundleWriter(tmp_path / "bundle", INFO),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
     assert "\n" not in str(caught.value)
@@ -133,11 +135,11 @@ def test_a_failed_replacement_puts_the_old_bundle_back(
 
 def test_losing_a_race_keeps_the_winner(tmp_path: Path) -> None:
     target = tmp_path / "bundle"
-    with BundleWriter(target) as slow:
+    with BundleWriter(target, INFO) as slow:
         slow.file("a/b.txt").write_text("slow")
         write(target, "fast")
         with pytest.raises(BundleExistsError, match="another process"):
-            slow.commit(name="n", licence="l", source="s")
+            slow.commit()
     assert (open_bundle(target).root / "a/b.txt").read_text() == "fast"
     assert os.listdir(tmp_path) == ["bundle"]
 

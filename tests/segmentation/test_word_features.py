@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from support.stories import story
 from support.tiny_bert import tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_boundary import tiny_boundary, write_updates
-from vcs_export.families.learned_segmenter import build_boundary_bundle
+from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_runtime import Segmenter
 from vcs_runtime.segmentation.word_features import word_features
 
@@ -19,7 +19,9 @@ def segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
     folder = tmp_path_factory.mktemp("words")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
     updates = write_updates(checkpoint, folder / "updates.safetensors")
-    return Segmenter.open(build_boundary_bundle(checkpoint, tiny_boundary(updates), folder / "bundle"), "cpu")
+    return Segmenter.open(
+        build_learned_segmenter_bundle(checkpoint, tiny_boundary(updates), folder / "bundle"), "cpu"
+    )
 
 
 def bare_tokenizer() -> Tokenizer:

@@ -21,7 +21,7 @@ from vcs_export.checkpoint.transformer import (
 )
 from vcs_export.errors import CheckpointError
 
-# What a checkpoint folder must hold; paths as sentence-transformers writes them.
+# The files of a checkpoint folder, by the paths that sentence-transformers writes.
 FILES = (
     WEIGHTS,
     TOKENIZER,
@@ -30,16 +30,21 @@ FILES = (
     "sentence_bert_config.json",
     "1_Pooling/config.json",
 )
-# Prefixes that checkpoints saved from a model with a task head put before BERT's own names.
+# Prefixes of BERT's own names. Checkpoints saved from a model with a task head have one.
 _PREFIXES = ("", "bert.")
 
 
 @dataclass(frozen=True)
 class BertConfig(TransformerConfig):
-    """The settings that determine the graph of a sentence encoder."""
+    """The settings that determine the graph of a sentence encoder.
+
+    Attributes
+    ----------
+    max_seq_length
+        The longest input in tokens, special tokens included (`sentence_bert_config.json`).
+    """
 
     max_seq_length: int
-    """The longest input in tokens, special tokens included (`sentence_bert_config.json`)."""
 
 
 BertCheckpoint = Checkpoint[BertConfig]
@@ -47,10 +52,23 @@ BertCheckpoint = Checkpoint[BertConfig]
 
 @contextmanager
 def open_bert(folder: Path) -> Iterator[BertCheckpoint]:
-    """Open the checkpoint in `folder`; tensors are read as they are asked for, until the context ends.
+    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends.
 
-    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
-    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    Parameters
+    ----------
+    folder
+        A sentence-transformers folder.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
+        is missing or has another shape or type. The message names the file and the problem.
     """
     with open_checkpoint(folder, _config(folder), _PREFIXES, {}, ["F32"]) as checkpoint:
         yield checkpoint
@@ -73,13 +91,13 @@ def _config(folder: Path) -> BertConfig:
 def _sentence_length(folder: Path) -> int:
     path = folder / "sentence_bert_config.json"
     data = read_json(path)
-    # Lower-casing is the tokenizer's own normaliser; this switch would add a second one before it.
+    # The tokenizer's own normaliser lower-cases; this switch would do so a second time before it.
     only(path, data, "do_lower_case", False, False)
     return positive(path, data, "max_seq_length")
 
 
 def _check_modules(path: Path) -> None:
-    """The chain must be transformer, pooling and, optionally, normalisation: more would be left out."""
+    """Refuse any chain of modules but transformer, pooling and, optionally, normalisation."""
     data = read_json(path)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise CheckpointError(f"{path}: a list of modules was expected")

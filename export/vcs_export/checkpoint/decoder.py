@@ -1,4 +1,4 @@
-"""What the checkpoints of decoders have in common (Mistral, Llama and their kin): settings and tensors."""
+"""Settings and tensors that the checkpoints of decoders share: Mistral, Llama and the like."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from vcs_export.errors import CheckpointError
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """The settings that determine a decoder's graph, with the names that `config.json` uses."""
+    """The settings that determine a decoder's graph, with the names that `config.json` uses.
+
+    Attributes
+    ----------
+    causal
+        Whether a token sees only the tokens before it. In embedding models it mostly sees all tokens.
+    """
 
     hidden_size: int
     num_hidden_layers: int
@@ -30,23 +36,39 @@ class DecoderConfig:
     rms_norm_eps: float
     rope_theta: float
     causal: bool
-    """Whether a token sees only those before it; embedding models mostly let it see all."""
 
 
 def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
-    """The settings in `data`, the part of the `config.json` at `path` that describes the decoder.
+    """Read and check a decoder's settings.
 
-    `sliding_window` is not looked at: models whose tokens see each other in both directions do not apply it.
-    Raises CheckpointError naming the file and the setting: missing, of another type, or with a value that
-    the graph does not implement.
+    `sliding_window` is ignored: models whose tokens see each other in both directions do not apply it.
+
+    Parameters
+    ----------
+    path
+        The `config.json`.
+    data
+        The part of its content that describes the decoder.
+    causal
+        Whether a token sees only the tokens before it.
+
+    Returns
+    -------
+    config
+        The settings.
+
+    Raises
+    ------
+    CheckpointError
+        A setting is missing, of another type, or has a value that the graph does not implement.
     """
-    for key, wanted, default in (
+    for key, supported, default in (
         ("hidden_act", "silu", "silu"),
         ("attention_bias", False, False),
         ("mlp_bias", False, False),
         ("rope_scaling", None, None),
     ):
-        only(path, data, key, wanted, default)
+        only(path, data, key, supported, default)
     counts = {
         key: positive(path, data, key)
         for key in (
@@ -78,7 +100,7 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
 
 
 def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, ...]]:
-    """The tensors that a decoder with these settings has, and their shapes. There is no bias in it."""
+    """Return the shape of each tensor of a decoder, by its name after `prefix`. There are no biases."""
     hidden, inner = config.hidden_size, config.intermediate_size
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim

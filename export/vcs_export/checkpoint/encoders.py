@@ -1,7 +1,7 @@
 """Families of encoders that are built without PyTorch: BERT, RoBERTa, MPNet, DistilBERT.
 
-They are one post-norm transformer under four sets of names. What differs beyond names: how positions are
-counted, whether there are token types, and MPNet's bias for the distance between two tokens.
+They are one post-norm transformer under four sets of names. Beyond names they differ in how positions are
+counted, in whether there are token types, and in MPNet's bias for the distance between two tokens.
 """
 
 from __future__ import annotations
@@ -25,24 +25,30 @@ from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError
 
 RELATIVE = "encoder.relative_attention_bias.weight"
-"""MPNet's table, `(BUCKETS, heads)`: what is added to a score for the distance of its two tokens."""
+"""MPNet's table, `(BUCKETS, heads)`: the bias of a score for the distance of its two tokens."""
 
 BUCKETS = 32
-"""Of that table; the published model always counts with this many, whatever its settings say."""
+"""Rows of that table. The published model always uses this number, whatever its settings say."""
 
 
 @dataclass(frozen=True)
 class EncoderConfig(TransformerConfig):
-    """The settings that determine the graph of an encoder."""
+    """The settings that determine the graph of an encoder.
+
+    Attributes
+    ----------
+    from_pad
+        Whether positions are counted from that of the pad, as in RoBERTa, instead of from 0.
+    relative
+        Whether there is a table `RELATIVE`.
+    """
 
     from_pad: bool
-    """Positions are counted on from the pad's, as in RoBERTa; else from 0."""
     relative: bool
-    """There is a table `RELATIVE`."""
 
     @property
     def capacity(self) -> int:
-        """The longest input that there are positions for, special tokens included."""
+        """The longest input that the model has positions for, special tokens included."""
         return self.max_position_embeddings - (PAD + 1 if self.from_pad else 0)
 
 
@@ -53,10 +59,22 @@ EncoderCheckpoint = Checkpoint[EncoderConfig]
 class Family:
     """How a family differs from BERT.
 
-    prefix    what may stand before the encoder's own names, in checkpoints that had a task head
-    settings  its names of BERT's settings
-    tensors   its names of parts of BERT's tensors, replaced one after the other
-    implied   settings that its `config.json` does not have
+    Attributes
+    ----------
+    prefix
+        Prefix of the encoder's own names in checkpoints that had a task head.
+    settings
+        The family's names of BERT's settings.
+    tensors
+        The family's names of parts of BERT's tensor names, replaced one after the other.
+    implied
+        Settings that its `config.json` does not have.
+    from_pad
+        Whether positions are counted from that of the pad.
+    types
+        Whether there are token types.
+    relative
+        Whether there is a table `RELATIVE`.
     """
 
     prefix: str
@@ -113,24 +131,37 @@ FAMILIES = {
         types=False,
     ),
 }
-"""By `model_type` of `config.json`."""
+"""The families by the `model_type` in `config.json`."""
 
 
 def model_type(folder: Path) -> str:
-    """What `config.json` calls the model. Raises CheckpointError."""
+    """Return the `model_type` in `config.json`. Raises CheckpointError."""
     data = read_json(folder / CONFIG)
-    found = data.get("model_type") if isinstance(data, dict) else None
-    if not isinstance(found, str):
-        raise CheckpointError(f"{folder / CONFIG}: model_type must be a string, not {found!r}")
-    return found
+    kind = data.get("model_type") if isinstance(data, dict) else None
+    if not isinstance(kind, str):
+        raise CheckpointError(f"{folder / CONFIG}: model_type must be a string, not {kind!r}")
+    return kind
 
 
 @contextmanager
 def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
-    """Open the checkpoint in `folder`, of one of `FAMILIES`; its tensors go by BERT's names.
+    """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names.
 
-    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
-    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
+        is missing or has another shape or type. The message names the file and the problem.
     """
     kind = model_type(folder)
     family = FAMILIES.get(kind)
@@ -152,7 +183,7 @@ def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
 def _config(path: Path, kind: str, family: Family) -> EncoderConfig:
     data = read_json(path)
     for theirs in family.settings.values():
-        if theirs not in data:  # found missing below, it would go by BERT's name
+        if theirs not in data:  # the check below would name BERT's setting
             raise CheckpointError(f"{path}: {theirs} is missing")
     renamed = {ours: data[theirs] for ours, theirs in family.settings.items()}
     settings = transformer_settings(path, {**family.implied, **data, **renamed}, [kind])

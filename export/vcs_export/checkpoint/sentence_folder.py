@@ -1,6 +1,7 @@
-"""What a folder of sentence-transformers says beside the transformer: pooling, dense layers, prompts.
+"""Settings that sentence-transformers stores beside a transformer: pooling, dense layers, prompts.
 
-All of it is read, and what the graph would not do is refused by name, so that no step is left out in silence.
+All of them are read. A step that the graph does not implement is refused by name, so that none is skipped
+silently.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MODULES = "modules.json"
 LENGTHS = "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 
-# How `1_Pooling/config.json` spells them in its switches; newer files have one key with the plain name.
+# Spelling of the poolings in `1_Pooling/config.json`. Newer files have one key with the plain name.
 _SWITCHES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -40,9 +41,16 @@ _AFTER_POOLING = ("Dense", "Normalize")
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer on the pooled vector: weight `(out, in)`, bias `(out,)`, float32.
+    """A linear layer on the pooled vector.
 
-    activation  the ONNX operator behind it; None: nothing
+    Attributes
+    ----------
+    weight
+        Weight `(out, in)`, float32.
+    bias
+        Bias `(out,)`, float32.
+    activation
+        ONNX operator after it; None if there is none.
     """
 
     weight: NDArray[np.float32]
@@ -52,14 +60,24 @@ class Dense:
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """What becomes of the token vectors, and how texts are fed.
+    """How token vectors become a text's vector, and how texts are fed.
 
-    pooling      one of `POOLINGS`
-    steps        what follows it, in order: a Dense, or None, which stands for normalisation
-    width        length of a token vector;  dimension  length of a text's vector
-    max_tokens   the longest input, special tokens included; None: the folder does not say
-    lower_case   texts are lower-cased before they are tokenised
-    instruction  the prompt that is put before a text where the caller names none
+    Attributes
+    ----------
+    pooling
+        One of `POOLINGS`.
+    steps
+        The steps after pooling, in order: a Dense, or None for normalisation.
+    width
+        Length of a token vector.
+    dimension
+        Length of a text's vector.
+    max_tokens
+        The longest input, special tokens included; None if the folder does not tell.
+    lower_case
+        Whether texts are lower-cased before they are tokenised.
+    instruction
+        Prompt before a text where the caller names none.
     """
 
     pooling: str
@@ -72,9 +90,22 @@ class SentenceFolder:
 
 
 def read_sentence_folder(folder: Path) -> SentenceFolder:
-    """Read the modules of the sentence-transformers folder `folder`.
+    """Read the modules of a sentence-transformers folder.
 
-    Raises CheckpointError naming the file and what is wrong or not supported in it.
+    Parameters
+    ----------
+    folder
+        The folder.
+
+    Returns
+    -------
+    sentence
+        Pooling, further steps, and how texts are fed.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or damaged, or a step is not supported. The message names the file and the problem.
     """
     path = folder / MODULES
     modules = read_json(path)
@@ -88,7 +119,7 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
             f"then any of {', '.join(_AFTER_POOLING)}"
         )
     if modules[0].get("path", "") != "":
-        # The transformer's files would lie elsewhere; no published folder of today does that.
+        # The transformer's files would lie elsewhere, as in no published folder today.
         raise CheckpointError(
             f"{path}: the path {modules[0]['path']!r} of Transformer is not supported, only ''"
         )
@@ -109,7 +140,7 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
 
 def _inside(folder: Path, module: dict[str, Any]) -> Path:
     name = module.get("path")
-    # A name of a sub-folder, and nothing that leads out of the checkpoint.
+    # The path must name a sub-folder, and not lead out of the checkpoint.
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name:
         raise CheckpointError(f"{folder / MODULES}: the path {name!r} is not a folder of the checkpoint")
     return folder / name
@@ -123,12 +154,12 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _pooling(path: Path, instruction: str) -> tuple[str, int]:
-    """The pooling and the length of what it pools."""
+    """Return the pooling and the length of a token vector."""
     data = _object(path)
     width = positive(path, data, "embedding_dimension" if "embedding_dimension" in data
                      else "word_embedding_dimension")  # fmt: skip
     if instruction:
-        # Which tokens belong to a prompt is counted otherwise there than by the runtime.
+        # sentence-transformers counts the tokens of a prompt in another way than the runtime.
         only(path, data, "include_prompt", True, True)
     if "pooling_mode" in data:
         chosen = value(path, data, "pooling_mode", str)
@@ -158,38 +189,37 @@ def _dense(folder: Path, width: int) -> Dense:
             f"{path}: activation_function {name!r} is not supported, only {', '.join(_ACTIVATIONS)}"
         )
     weights = folder / WEIGHTS
-    wanted: dict[str, tuple[int, ...]] = {"linear.weight": (out, width)}
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (out, width)}
     if data.get("bias", True):
-        wanted["linear.bias"] = (out,)
-    found = {"linear.bias": np.zeros(out, np.float32)}
+        shapes["linear.bias"] = (out,)
+    tensors = {"linear.bias": np.zeros(out, np.float32)}
     try:
         with safe_open(weights, framework="numpy") as file:
-            for tensor, shape in wanted.items():
+            for tensor, shape in shapes.items():
                 part = file.get_tensor(tensor) if tensor in file.keys() else None  # noqa: SIM118
                 if part is None or part.shape != shape or part.dtype not in (np.float32, np.float16):
-                    have = "is missing" if part is None else f"is {part.dtype} {part.shape}"
-                    raise CheckpointError(f"{weights}: the tensor {tensor} {have}, expected float {shape}")
-                found[tensor] = part.astype(np.float32)
+                    problem = "is missing" if part is None else f"is {part.dtype} {part.shape}"
+                    raise CheckpointError(f"{weights}: the tensor {tensor} {problem}, expected float {shape}")
+                tensors[tensor] = part.astype(np.float32)
     except OSError as error:
         raise CheckpointError(f"{weights}: cannot be read: {os_reason(error)}") from None
     except (SafetensorError, TypeError) as error:
         raise CheckpointError(f"{weights}: damaged, or not a safetensors file: {error}") from None
-    return Dense(found["linear.weight"], found["linear.bias"], _ACTIVATIONS[activation])
+    return Dense(tensors["linear.weight"], tensors["linear.bias"], _ACTIVATIONS[activation])
 
 
 def _feeding(path: Path) -> tuple[int | None, bool]:
-    """The longest input, and whether texts are lower-cased."""
+    """Return the longest input, and whether texts are lower-cased."""
     if not path.is_file():
         return None, False
     data = _object(path)
     lower_case = value(path, {"do_lower_case": False, **data}, "do_lower_case", bool)
-    return positive(path, data, "max_seq_length") if data.get(
-        "max_seq_length"
-    ) is not None else None, lower_case
+    limited = data.get("max_seq_length") is not None
+    return positive(path, data, "max_seq_length") if limited else None, lower_case
 
 
 def _instruction(path: Path) -> str:
-    """The prompt that is put before every text unless another is asked for, or ""."""
+    """Return the default prompt before every text, or ""."""
     if not path.is_file():
         return ""
     data = _object(path)

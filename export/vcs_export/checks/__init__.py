@@ -1,1 +1,1 @@
-"""Whatever runs a model that was built: agreement, quantisation error, TensorRT engines."""
+"""Checks that run a model: verification, quantisation error, TensorRT engines."""

@@ -1,4 +1,4 @@
-"""Which numbers a model's matrices are multiplied with: measured on texts, for formats with fixed ranges."""
+"""Calibration: the ranges of the inputs of a model's matrices, for formats with fixed ranges."""
 
 from __future__ import annotations
 
@@ -15,23 +15,43 @@ from vcs_runtime.bundle.manifest import EmbedderSpec
 
 
 def calibration_texts() -> list[str]:
-    """What is measured on unless a user brings texts: the lines of `data/calibration.txt`."""
+    """Return the lines of `data/calibration.txt`, on which is measured unless a user brings texts."""
     return files("vcs_export").joinpath("data/calibration.txt").read_text("utf-8").splitlines()
 
 
 def calibrate(
     exact: Path, names: Sequence[str], tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]
 ) -> Ranges:
-    """Run an unquantised graph on `texts` and return the ranges of what its weights are multiplied with.
+    """Measure the largest inputs of a graph's matrices.
 
-    exact  a graph that was written with `watch`; `names` are its watched weights
-    spec   how it is run; its tokenizer is `tokenizer`
+    Parameters
+    ----------
+    exact
+        An unquantised graph that was written with `watch`.
+    names
+        Its watched weights.
+    tokenizer
+        A `tokenizer.json`.
+    spec
+        How the graph is run.
+    texts
+        The texts to run it on.
 
-    Raises ExportError if one is not finite; DeviceError, BundleError from the runtime.
+    Returns
+    -------
+    ranges
+        The largest absolute input of each weight, by the weight's name.
+
+    Raises
+    ------
+    ExportError
+        An input is not finite.
+    BundleError, DeviceError
+        The runtime cannot run the graph.
     """
-    found = np.zeros(len(names), np.float64)
+    ranges = np.zeros(len(names), np.float64)
     for _, (_, largest) in outputs(exact, spec, tokens(tokenizer, spec, texts)):
-        found = np.maximum(found, largest)  # NaN stays NaN
-    if not np.isfinite(found).all():
+        ranges = np.maximum(ranges, largest)  # NaN stays NaN
+    if not np.isfinite(ranges).all():
         raise ExportError("calibration: a text gives NaN or infinity in the unquantised model")
-    return dict(zip(names, found.tolist(), strict=True))
+    return dict(zip(names, ranges.tolist(), strict=True))

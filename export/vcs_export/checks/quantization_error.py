@@ -1,4 +1,4 @@
-"""What an embedder's graph loses by quantisation, measured by running it beside an unquantised one."""
+"""The quantisation error of an embedder, measured by running its graph beside an unquantised one."""
 
 from __future__ import annotations
 
@@ -18,57 +18,90 @@ from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
-# Chunks for the change of VCS: about a sentence each. Where exactly a text is cut does not matter here.
+# Words of a chunk, about a sentence, for the change of VCS. Where exactly a text is cut does not matter here.
 _CHUNK_WORDS = 15
-# A CPU that widens half-precision weights does so once a run: few runs of many tokens.
+# A CPU widens half-precision weights once a run, so few runs of many tokens are faster.
 _TOKENS_A_RUN = 2048
 LEAST_COSINES = {"int8": 0.99, "fp8": 0.99}
-"""The least mean cosine to unquantised vectors with which a bundle is made, by precision. int4 is
-experimental: its loss stands in the bundle, for its user to judge."""
+"""The lowest mean cosine to unquantised vectors with which a bundle is built, by precision.
+
+int4 is experimental and has no limit: the bundle holds its quantisation error, for the user to judge."""
 
 
 def demo_texts() -> list[str]:
-    """The descriptions of `vcs-runtime demo`: what is measured on unless a user brings texts."""
+    """Return the descriptions of `vcs-runtime demo`, on which is measured unless a user brings texts."""
     data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     return [data["reference"], *(version["text"] for version in data["versions"])]
 
 
-def check_loss(loss: QuantizationErrorStats, precision: str, least_cosine: float | None) -> None:
-    """Raise ExportError where a loss is larger than what a precision may lose.
+def check_quantization_error(
+    error: QuantizationErrorStats, precision: str, least_cosine: float | None
+) -> None:
+    """Refuse a quantisation error that is too large.
 
-    least_cosine  the least mean cosine to take; None: the precision's own, one of `LEAST_COSINES`
+    Parameters
+    ----------
+    error
+        The measured error.
+    precision
+        Precision of the matrices.
+    least_cosine
+        The lowest mean cosine to accept. None takes the precision's own, one of `LEAST_COSINES`.
+
+    Raises
+    ------
+    ExportError
+        The mean cosine is lower.
     """
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
-    if loss.cosine_mean < least:
+    if error.cosine_mean < least:
         raise ExportError(
             f"{precision} loses too much of this model: its vectors have a mean cosine of "
-            f"{loss.cosine_mean:.5f} to unquantised ones ({loss.texts} texts), less than {least:g} "
+            f"{error.cosine_mean:.5f} to unquantised ones ({error.texts} texts), less than {least:g} "
             "(--least-cosine)"
         )
 
 
-def embedding_loss(
+def embedder_quantization_error(
     exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]
 ) -> QuantizationErrorStats:
-    """How far the vectors of the embedder `spec` in `folder` are from those of the graph `exact`.
+    """Measure how far an embedder's vectors are from those of an unquantised graph.
 
-    exact   an unquantised graph with the same inputs, its weights beside it
-    texts   each is embedded, cut at the model's longest input; neighbours are the pairs whose VCS is
-            compared, their chunks fifteen words each
+    Parameters
+    ----------
+    exact
+        An unquantised graph with the same inputs, its weights beside it.
+    folder
+        The folder that the paths of `spec` start from.
+    spec
+        How the embedder is run.
+    texts
+        Texts to embed, each cut at the model's longest input. The VCS of neighbouring texts is compared;
+        their chunks have fifteen words each.
 
-    Raises ExportError if a vector is not finite; DeviceError, BundleError from the runtime.
+    Returns
+    -------
+    error
+        Cosines between the vectors, and the change of VCS.
+
+    Raises
+    ------
+    ExportError
+        A vector is not finite.
+    BundleError, DeviceError
+        The runtime cannot run a graph.
     """
     chunks = [_chunks(text) for text in texts]
     pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
     rows = tokens(folder / spec.tokenizer, spec, pieces)
-    wanted, got = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
-    if not (np.isfinite(wanted).all() and np.isfinite(got).all()):
+    expected, actual = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
+    if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
     whole = [place[text] for text in texts]
     parts = [[place[chunk] for chunk in part] for part in chunks]
-    cosines = np.sum(wanted[whole] * got[whole], axis=1)
-    changes = np.abs(_scores(wanted, whole, parts) - _scores(got, whole, parts))
+    cosines = np.sum(expected[whole] * actual[whole], axis=1)
+    changes = np.abs(_scores(expected, whole, parts) - _scores(actual, whole, parts))
     return QuantizationErrorStats(
         texts=len(texts),
         cosine_mean=float(cosines.mean()),
@@ -84,7 +117,22 @@ def _chunks(text: str) -> list[str]:
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
-    """The token ids of each text with their frame, cut at the model's longest input."""
+    """Tokenise texts as an embedder is fed.
+
+    Parameters
+    ----------
+    tokenizer
+        A `tokenizer.json`.
+    spec
+        How the embedder is run.
+    texts
+        The texts.
+
+    Returns
+    -------
+    rows
+        Token ids of each text with special tokens, cut at the model's longest input.
+    """
     first, last = spec.special_tokens or ((), ())
     room = spec.max_tokens - len(first) - len(last)
     encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
@@ -94,7 +142,22 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 def outputs(
     model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Run a graph on the CPU: for each batch, which of the token ids `rows` were in it, and all outputs."""
+    """Run a graph on the CPU.
+
+    Parameters
+    ----------
+    model
+        The graph.
+    spec
+        How it is run.
+    rows
+        Token ids of each text.
+
+    Yields
+    ------
+    batch
+        Indices of the rows in a batch, and all outputs of the graph.
+    """
     session = open_session(model, choose_device("cpu"), half=True)
     names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, spec.layout, mixed=True):
@@ -103,15 +166,15 @@ def outputs(
 
 def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     vectors = np.empty((len(rows), spec.dimension))
-    for which, (found, *_) in outputs(model, spec, rows):
-        vectors[which] = found
+    for which, (batch, *_) in outputs(model, spec, rows):
+        vectors[which] = batch
     return vectors
 
 
 def _scores(
     vectors: NDArray[np.float64], texts: Sequence[int], chunks: Sequence[Sequence[int]]
 ) -> NDArray[np.float64]:
-    """The VCS of each text, given by its row, against the one before it."""
+    """Return the VCS of each text, given by its row, against the text before it."""
     from vcs_numba import score_embeddings
 
     return np.array(

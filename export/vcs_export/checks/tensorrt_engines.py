@@ -1,8 +1,9 @@
-"""TensorRT engines for a bundle: made by ONNX Runtime's TensorRT provider, listed in `bundle.json`, checked.
+"""TensorRT engines of a bundle: built by ONNX Runtime's TensorRT provider, listed in `bundle.json`, checked.
 
-ONNX Runtime writes a graph of one node, EPContext, and beside it the engine (its "embed mode" 0: inside the
-graph an engine could have no more than 2 GB). Options: https://onnxruntime.ai/docs/execution-providers/
-TensorRT-ExecutionProvider.html. Graphs are typed: no option lets TensorRT lower a precision.
+ONNX Runtime writes a graph of one node, EPContext, and the engine beside it. This is its "embed mode" 0,
+because an engine inside the graph could have no more than 2 GB. The options are documented at
+https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html. Graphs are typed: no option
+lets TensorRT lower a precision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import onnx_ir as ir
 from msgspec.structs import replace
 
 from vcs_export.checks.quantization_error import demo_texts
-from vcs_export.checks.tensorrt_parser import problems
+from vcs_export.checks.tensorrt_parser import parser_problems
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
@@ -52,14 +53,15 @@ from vcs_runtime.inference.tensorrt import (
     trust,
 )
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.util.atomic import write_whole
 
-# The largest batch of an engine: documents of a thousand tokens, and chunks enough to keep a GPU busy. Its
-# memory is for the largest batch, whatever is run.
+# The largest batch of an engine by default: documents of a thousand tokens, and enough chunks to keep a GPU
+# busy. An engine takes the memory of its largest batch, whatever is run.
 _ROWS, _TOKENS = 32, 1024
 _FOLDER = "engines"
 _ROUNDS = 5
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def build_engines(
@@ -68,57 +70,95 @@ def build_engines(
     shapes: Sequence[tuple[int, int]] | None = None,
     parts: Sequence[str] = (),
     *,
-    tell: Tell = lambda line: None,
+    log: Log = lambda line: None,
 ) -> list[Path]:
-    """Make engines of the bundle's graphs for a GPU and list them in its `bundle.json`; returns their files.
+    """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
 
-    shapes  `(rows, tokens)` of the largest batch of each engine of the embedder
-    parts   "embedder", "segmenter"; none: all that the bundle has
-    tell    is told what is being made: each takes minutes
+    Engines of the same parts for this kind of GPU are replaced, whatever versions built them. After an error
+    the bundle is as it was.
 
-    Engines of the same parts for this kind of GPU are replaced, by whatever versions they were made.
-    Raises DeviceError (no GPU, no TensorRT), ExportError (a graph that TensorRT does not take, a bundle that
-    cannot be written to); the bundle is then as it was.
+    Parameters
+    ----------
+    bundle
+        The bundle, which must be writable.
+    device
+        The GPU: "tensorrt:N".
+    shapes
+        `(rows, tokens)` of the largest batch of each engine of the embedder.
+    parts
+        "embedder", "segmenter". By default all parts of the bundle.
+    log
+        Called with one line about each engine, which takes minutes.
+
+    Returns
+    -------
+    paths
+        Files of the engines.
+
+    Raises
+    ------
+    DeviceError
+        There is no such GPU, or no TensorRT.
+    ExportError
+        TensorRT does not take a graph, or the bundle cannot be written to.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":
-        raise DeviceError(f"{device}: engines are made on a GPU named as tensorrt:N")
+        raise DeviceError(f"{device}: engines are built on a GPU named as tensorrt:N")
     if not os.access(bundle.root, os.W_OK):
-        raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and make engines there")
-    wanted = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
-    for part in wanted:
-        if found := _refused(bundle, part):
-            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(found)}")
+        raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and build engines there")
+    chosen_parts = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
+    for part in chosen_parts:
+        if problems := _problems(bundle, part):
+            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(problems)}")
         if hindrance := lacks_fp8(bundle, part, chosen.index):
             raise DeviceError(f"{device}: {hindrance}")
     gpu = nvidia.gpu(chosen.index)
-    made: list[EngineSpec] = []
+    engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
-        for part in wanted:
-            for rows, tokens in _boxes(bundle, part, shapes):
-                tell(f"{part}, up to {rows} x {tokens} tokens, for {gpu.name} ({gpu.architecture})")
-                made.append(_build(bundle, part, chosen, gpu.architecture, (rows, tokens), Path(name)))
-        listed = _commit(bundle, wanted, gpu.architecture, made, Path(name))
-    for spec in made:
+        for part in chosen_parts:
+            for rows, tokens in _largest_batches(bundle, part, shapes):
+                log(f"{part}, up to {rows} x {tokens} tokens, for {gpu.name} ({gpu.architecture})")
+                engines.append(_build(bundle, part, chosen, gpu.architecture, (rows, tokens), Path(name)))
+        listed = _commit(bundle, chosen_parts, gpu.architecture, engines, Path(name))
+    for spec in engines:
         trust(listed, spec)
-    return [listed.path(spec.engine) for spec in made]
+    return [listed.path(spec.engine) for spec in engines]
 
 
 def check_engines(
-    bundle: Bundle, device: str = "tensorrt:0", *, static: bool = False, tell: Tell = lambda line: None
+    bundle: Bundle, device: str = "tensorrt:0", *, static: bool = False, log: Log = lambda line: None
 ) -> Iterator[Check]:
-    """Check that TensorRT takes the graphs of a bundle and computes with them what CUDA does; yields each
-    check as it is done.
+    """Check that TensorRT takes the graphs of a bundle, and that its engines compute what CUDA does.
 
-    static  only what the graphs tell, without a GPU
+    Engines that are missing, or do not fit this machine, are built.
 
-    Engines that are not there, or do not fit, are made. Raises as `build_engines` does.
+    Parameters
+    ----------
+    bundle
+        The bundle.
+    device
+        The GPU: "tensorrt:N".
+    static
+        Whether to check only what the graphs tell, without a GPU.
+    log
+        Called with one line about each engine that is built.
+
+    Yields
+    ------
+    check
+        Each check as it is done.
+
+    Raises
+    ------
+    DeviceError, ExportError
+        As for `build_engines`.
     """
     parts = [part for part in PARTS if bundle.part(part)]
     for part in parts:
-        found = _refused(bundle, part)
-        yield Check(f"{part}: operators", not found, "; ".join(found) or "all known to TensorRT 10")
-        if found and not static:
+        problems = _problems(bundle, part)
+        yield Check(f"{part}: operators", not problems, "; ".join(problems) or "all known to TensorRT 10")
+        if problems and not static:
             return
     if static:
         return
@@ -126,19 +166,20 @@ def check_engines(
     missing = [part for part in parts if not fitting(bundle, part, index)[0]]
     if missing:
         started = time.perf_counter()
-        build_engines(bundle, device, parts=missing, tell=tell)
+        build_engines(bundle, device, parts=missing, log=log)
         yield Check("built", True, f"{', '.join(missing)} in {time.perf_counter() - started:.0f} s")
         bundle = open_bundle(bundle.root)
     for part in parts:
         yield from (_compare_embedder if part == "embedder" else _compare_segmenter)(bundle, device)
 
 
-def _refused(bundle: Bundle, part: str) -> list[str]:
+def _problems(bundle: Bundle, part: str) -> list[str]:
+    """Find what TensorRT would refuse in the graph of a part, a line each."""
     spec = _spec(bundle, part)
-    found = problems(bundle.path(spec.model))
+    problems = parser_problems(bundle.path(spec.model))
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
-        found.append("its texts are packed; export it with `--target tensorrt`")
-    return found
+        problems.append("its texts are packed; export it with `--target tensorrt`")
+    return problems
 
 
 def _spec(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
@@ -148,8 +189,10 @@ def _spec(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
     return spec
 
 
-def _boxes(bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
-    # The runtime pads windows to a multiple of 16.
+def _largest_batches(
+    bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None
+) -> list[tuple[int, int]]:
+    # The runtime pads windows to a multiple of 16 tokens.
     longest = -(-_spec(bundle, part).max_tokens // 16) * 16
     chosen = shapes if shapes and part == "embedder" else [(_ROWS, _TOKENS)]
     return sorted({(rows, min(tokens, longest)) for rows, tokens in chosen})
@@ -158,13 +201,28 @@ def _boxes(bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None) 
 def build_options(
     device: Device, inputs: Sequence[str], shape: tuple[int, int], context: Path, timing: Path
 ) -> dict[str, str]:
-    """The TensorRT provider's options for making an engine and the graph `context` that stands for it.
+    """Return the TensorRT provider's options for building an engine.
 
-    inputs  of the graph, each `(rows, tokens)`; shape  of the largest batch;  timing  a folder that remembers
-    how fast kernels were, so that the next engine is made sooner
+    Parameters
+    ----------
+    device
+        The GPU.
+    inputs
+        Names of the graph's inputs, each `(rows, tokens)`.
+    shape
+        `(rows, tokens)` of the largest batch.
+    context
+        File to write: the graph that stands for the engine.
+    timing
+        Folder with the measured speed of kernels, so that the next engine is built sooner.
+
+    Returns
+    -------
+    options
+        Values by the names of the provider's options.
     """
     rows, tokens = shape
-    # Half of what is possible is near what is usual.
+    # Half of the largest batch is near the usual one.
     ranges = {"min": (1, 1), "opt": (max(1, rows // 2), max(1, tokens // 2)), "max": (rows, tokens)}
     return {
         **provider_options(device)[0][1],
@@ -184,7 +242,7 @@ def build_options(
 def _build(
     bundle: Bundle, part: Part, device: Device, architecture: str, shape: tuple[int, int], work: Path
 ) -> EngineSpec:
-    """Make one engine below `work`, in the place that it is to have in the bundle."""
+    """Build one engine below `work`, in the place that it will have in the bundle."""
     ort = import_onnxruntime()
     spec = _spec(bundle, part)
     version = nvidia.tensorrt_version() or ""
@@ -208,7 +266,7 @@ def _build(
             enable_fallback=False,
         )
     except Exception as error:  # see vcs_runtime.inference.device.open_session
-        raise ExportError(f"{part}: TensorRT could not make an engine: {error}") from None
+        raise ExportError(f"{part}: TensorRT could not build an engine: {error}") from None
     engines = [path for path in folder.iterdir() if path.suffix == ".engine"]
     if not context.is_file() or len(engines) != 1:
         raise ExportError(
@@ -218,7 +276,7 @@ def _build(
     check_engine_graph(context, engines[0].name)
     for path in folder.iterdir():
         if path not in (context, *engines):
-            path.unlink()  # the shapes, which the manifest has
+            path.unlink()  # a file of the shapes, which the manifest has too
     return EngineSpec(
         part=part,
         model=f"{relative}/{context.name}",
@@ -233,14 +291,14 @@ def _build(
 
 
 def _commit(
-    bundle: Bundle, parts: Sequence[str], architecture: str, made: Sequence[EngineSpec], work: Path
+    bundle: Bundle, parts: Sequence[str], architecture: str, engines: Sequence[EngineSpec], work: Path
 ) -> Bundle:
-    """Move the engines into the bundle and write its manifest anew; returns the bundle as it is now."""
+    """Move the engines into the bundle and rewrite its manifest. Returns the bundle as it is now."""
     manifest = bundle.manifest
     old = [e for e in manifest.engines or () if e.part in parts and e.architecture == architecture]
     gone = {path for engine in old for path in (engine.model, engine.engine)}
-    kept = tuple(engine for engine in manifest.engines or () if engine not in old)
-    new = [path for engine in made for path in (engine.model, engine.engine)]
+    others = tuple(engine for engine in manifest.engines or () if engine not in old)
+    new = [path for engine in engines for path in (engine.model, engine.engine)]
     entries = [
         FileEntry(path, (work / path).stat().st_size, sha256_of(work / path), ends_of(work / path))
         for path in new
@@ -249,25 +307,24 @@ def _commit(
     listed = replace(
         manifest,
         files=tuple(sorted(files, key=lambda entry: entry.path)),
-        engines=(*kept, *made) or None,
+        engines=(*others, *engines) or None,
     )
-    (work / MANIFEST).write_text(listed.to_json(), encoding="utf-8", newline="\n")
-    # A bundle with a file too many or too few is refused: between here and the end it is one.
+    # A bundle with a file too many or too few is refused, and until the end this is one.
     for path in sorted({str(Path(path).parent) for path in gone}):
         shutil.rmtree(bundle.root / path, ignore_errors=True)
     for path in sorted({str(Path(path).parent) for path in new}):
-        shutil.rmtree(bundle.root / path, ignore_errors=True)  # left by a process that was killed
+        shutil.rmtree(bundle.root / path, ignore_errors=True)  # left by a killed process
         (bundle.root / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).rename(bundle.root / path)
-    (work / MANIFEST).replace(bundle.root / MANIFEST)
+    write_whole(bundle.root / MANIFEST, listed.to_json())
     return Bundle(bundle.root, listed)
 
 
 def _compare_embedder(bundle: Bundle, device: str) -> Iterator[Check]:
-    engine = choose_for(bundle, "embedder", device)
+    chosen = choose_for(bundle, "embedder", device)
     texts = demo_texts()
     texts += [chunk for text in texts for chunk in text.split(". ")]
-    with Embedder(bundle, engine) as ours, Embedder(bundle, cuda_of(engine)) as cuda:
+    with Embedder(bundle, chosen) as ours, Embedder(bundle, cuda_of(chosen)) as cuda:
         tolerance = TOLERANCES.get(ours.spec.precision, 1e-3)
         difference = float(np.abs(ours.embed(texts) - cuda.embed(texts)).max())
         yield _like_cuda("embedder", difference, tolerance)
@@ -275,11 +332,11 @@ def _compare_embedder(bundle: Bundle, device: str) -> Iterator[Check]:
 
 
 def _compare_segmenter(bundle: Bundle, device: str) -> Iterator[Check]:
-    engine = choose_for(bundle, "segmenter", device)
+    chosen = choose_for(bundle, "segmenter", device)
     spec = _spec(bundle, "segmenter")
     assert isinstance(spec, LearnedSegmenterSpec)
     texts = demo_texts() * 4
-    ours, cuda = (BoundaryModel(bundle, spec, chosen) for chosen in (engine, cuda_of(engine)))
+    ours, cuda = (BoundaryModel(bundle, spec, device) for device in (chosen, cuda_of(chosen)))
     pairs = zip(ours.probabilities(texts), cuda.probabilities(texts), strict=True)
     difference = max(float(np.abs(a - b).max()) for a, b in pairs)
     yield _like_cuda("segmenter", difference, TOLERANCES.get(spec.precision, 1e-3))
@@ -294,7 +351,7 @@ def _like_cuda(part: str, difference: float, tolerance: float) -> Check:
 
 
 def _faster(part: str, ours: Callable[[], object], cuda: Callable[[], object]) -> Check:
-    """How much faster than CUDA, in turns; a figure, and nothing that could fail."""
+    """Measure the speed against CUDA in turns. The check only reports it."""
     seconds: tuple[list[float], list[float]] = [], []
     for _ in range(_ROUNDS):
         for side, run in zip(seconds, (ours, cuda), strict=True):

@@ -1,8 +1,8 @@
-"""Does TensorRT's parser take a graph? Said from the graph alone, without TensorRT and without a GPU.
+"""Whether TensorRT's parser takes a graph, by the graph alone, without TensorRT or a GPU.
 
-Facts are those of onnx-tensorrt's operator list for TensorRT 10.15 (docs/operators.md of
-https://github.com/onnx/onnx-tensorrt, Apache-2.0): operators, the types they take, and restrictions. It is
-the parser's own word and no proof: only `vcs-runtime engine check`, with the libraries, is one.
+The facts are those of onnx-tensorrt's operator list for TensorRT 10.15 (docs/operators.md of
+https://github.com/onnx/onnx-tensorrt, Apache-2.0): operators, the types they take, and restrictions. The list
+proves nothing: only `vcs-runtime engine check`, with the libraries, does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16}
 _NUMBERS = _FLOATS | {DataType.INT32, DataType.INT64}
 _ANY = _NUMBERS | {DataType.BOOL}
 _QUANTISED = {DataType.INT8, DataType.INT4, DataType.FLOAT8E4M3FN, DataType.FLOAT4E2M1}
-# By what their first input may be. Operators on images and sequences are left out: no graph here has them.
+# Types of the first input, by operator. Operators on images and sequences are left out: no graph here has
+# them.
 _TYPES = {
     "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish "
     "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul QuantizeLinear RMSNormalization "
@@ -44,10 +45,23 @@ _QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
 _FP8_OPSET = 19
 
 
-def problems(model: Path) -> list[str]:
-    """What TensorRT 10's parser would refuse in the ONNX file `model`, a line each; weights are not read.
+def parser_problems(model: Path) -> list[str]:
+    """Find what TensorRT 10's parser would refuse in a graph. Weights are not read.
 
-    Raises ExportError if the file is none, or its types cannot be inferred.
+    Parameters
+    ----------
+    model
+        The ONNX file.
+
+    Returns
+    -------
+    problems
+        One line about each problem.
+
+    Raises
+    ------
+    ExportError
+        The file is not an ONNX file, or its types cannot be inferred.
     """
     import onnx
     from onnx import shape_inference
@@ -79,16 +93,16 @@ def _problems(model: onnx.ModelProto, folder: Path) -> Iterator[str]:
         if kind not in OPERATORS:
             yield f"{kind} is not supported"
             continue
-        told = _deciding(node)
-        if kinds.get(told) not in OPERATORS[kind]:
-            yield f"{kind} does not take {DataType(kinds.get(told, 0)).name}"
+        deciding = _deciding(node)
+        if kinds.get(deciding) not in OPERATORS[kind]:
+            yield f"{kind} does not take {DataType(kinds.get(deciding, 0)).name}"
         yield from _restrictions(node, ranks, constants)
         if kind in _QUANTISERS:
             yield from _quantisation(node, kinds, constants, opset)
 
 
 def _deciding(node: onnx.NodeProto) -> str:
-    """The input (or the output) whose type decides."""
+    """Return the input (or the output) whose type decides whether an operator is taken."""
     if node.op_type in ("Constant", "ConstantOfShape"):
         return str(node.output[0])
     return str(node.input[1 if node.op_type == "Where" else 0])
@@ -98,11 +112,11 @@ def _restrictions(
     node: onnx.NodeProto, ranks: dict[str, int], constants: dict[str, onnx.TensorProto]
 ) -> Iterator[str]:
     kind = node.op_type
-    given = [name for name in node.input if name]
+    inputs = [name for name in node.input if name]
     if kind == "Attention":
         if any(node.input[4:]):
             yield "Attention takes no past_key, past_value or nonpad_kv_seqlen"
-        if any(ranks.get(name) != 4 for name in given[:4]):
+        if any(ranks.get(name) != 4 for name in inputs[:4]):
             yield "Attention takes Q, K, V and a mask of 4 dimensions only"
         if len(node.output) > 1:
             yield "Attention has one output only"
@@ -111,7 +125,9 @@ def _restrictions(
     elif kind in ("LayerNormalization", "RMSNormalization") and len(node.output) > 1:
         yield f"{kind} has one output only"
     elif (
-        (kind.startswith("Reduce") or kind in _CONSTANT_AXES) and len(given) > 1 and given[1] not in constants
+        (kind.startswith("Reduce") or kind in _CONSTANT_AXES)
+        and len(inputs) > 1
+        and inputs[1] not in constants
     ):
         yield f"{kind} takes constant axes only"
 
@@ -119,12 +135,14 @@ def _restrictions(
 def _quantisation(
     node: onnx.NodeProto, kinds: dict[str, int], constants: dict[str, onnx.TensorProto], opset: int
 ) -> Iterator[str]:
-    """Of QuantizeLinear and DequantizeLinear: types, scales, zero points."""
+    """Check types, scales and zero points of QuantizeLinear and DequantizeLinear."""
     from onnx import numpy_helper
 
     kind = node.op_type
     levels = DataType(kinds.get(node.output[0] if kind == "QuantizeLinear" else node.input[0], 0))
-    if kind == "QuantizeLinear" and levels not in _QUANTISED:  # that of the other is its first input's
+    if (
+        kind == "QuantizeLinear" and levels not in _QUANTISED
+    ):  # DequantizeLinear has the type of its first input
         yield f"{kind} does not give {levels.name}"
     if levels == DataType.FLOAT8E4M3FN and opset < _FP8_OPSET:
         yield f"{kind} has {levels.name} from opset {_FP8_OPSET} on"

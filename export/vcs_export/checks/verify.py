@@ -1,4 +1,4 @@
-"""Is an embedder's bundle sound? What any must fulfil, and what its model's card promises."""
+"""Checks of a bundle's embedder: properties of any embedder, and the scores on its model card."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
 TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
-"""How far two runs of the same text may be apart, by the precision of matrices."""
-# Of a score of the card, in hundredths of a cosine: half precision and other kernels.
+"""The largest difference between two runs of the same text, by the precision of matrices."""
+# Tolerance of a score on the card, in hundredths of a cosine, for half precision and other kernels.
 _CARD_TOLERANCE = 0.5
 _PADDING = 9
 _TEXTS = (
@@ -40,20 +40,37 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at, whether it holds, and the figure that tells."""
+    """The result of one check: its name, whether it holds, and the measured figure."""
 
     name: str
     holds: bool
     detail: str
 
 
-def examine_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
-    """Look at a bundle's embedder by running it; yields each check as it is done.
+def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
+    """Check a bundle's embedder by running it.
 
-    card  the README.md that comes with NV-Embed's checkpoint: its example is embedded, and the scores
-          that it prints must come out
+    Parameters
+    ----------
+    bundle
+        The bundle.
+    device
+        Where to run it: "cpu", "cuda:N", "tensorrt:N" or "auto".
+    card
+        The README.md that comes with NV-Embed's checkpoint. Its example is embedded, and the scores that it
+        prints must come out.
 
-    Raises ExportError (a card without such an example), BundleError, DeviceError.
+    Yields
+    ------
+    check
+        Each check as it is done.
+
+    Raises
+    ------
+    ExportError
+        The card has no such example.
+    BundleError, DeviceError
+        The embedder cannot be opened or run.
     """
     example = _example(card) if card else None
     with Embedder.open(bundle, device) as embedder:
@@ -79,15 +96,15 @@ def _near(name: str, first: Array, second: Array, tolerance: float) -> Check:
 
 
 def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Array]:
-    """Vectors of tokens without padding, and of the same tokens with it."""
+    """Return the vectors of tokens without padding, and of the same tokens with it."""
     ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
-    # Multiples of the step to which the runtime pads: these get no padding from it.
+    # Lengths are multiples of the step to which the runtime pads, so that it adds no padding.
     rows = [ids[:size] for size in (PADDING_STEP, 5 * PADDING_STEP, 11 * PADDING_STEP)]
     session = open_session(bundle.path(spec.model), choose_device(device), half=spec.precision == "fp16")
     output = session.get_outputs()[0].name
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):
-        # Of a single text, whatever has a column for each place can be widened.
+        # In a batch of one text, every input with a column for each place can be widened.
         wide = {
             name: np.pad(array, ((0, 0), (0, _PADDING))) if array.ndim == 2 else array
             for name, array in batch.inputs.items()
@@ -97,22 +114,21 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Arr
     return vectors[0], vectors[1]
 
 
-def _scores(embedder: Embedder, task: str, queries: list[str], passages: list[str], wanted: Scores) -> Check:
+def _scores(
+    embedder: Embedder, task: str, queries: list[str], passages: list[str], expected: Scores
+) -> Check:
     instruction = f"Instruct: {task}\nQuery: "
     left, right = embedder.embed(queries, instruction=instruction), embedder.embed(passages, instruction="")
-    found = 100 * left.astype(np.float64) @ right.astype(np.float64).T
-    difference = float(np.abs(found - wanted).max())
-    figures = ", ".join(f"{score:.3f}" for score in found.ravel())
+    scores = 100 * left.astype(np.float64) @ right.astype(np.float64).T
+    difference = float(np.abs(scores - expected).max())
+    figures = ", ".join(f"{score:.3f}" for score in scores.ravel())
     return Check(
         "the card's scores", difference <= _CARD_TOLERANCE, f"{figures}; off by {difference:.3f} at most"
     )
 
 
 def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
-    """Task, queries, passages and scores of the example in a model card, read but not run.
-
-    Raises ExportError naming the file.
-    """
+    """Read task, queries, passages and scores of the example in a model card. Nothing is executed."""
     try:
         text = card.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -120,14 +136,14 @@ def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
     for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         scores = re.search(r"^# (\[\[.*\]\])\s*$", code, re.MULTILINE)
         with suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
-            found = {}
+            constants = {}
             for node in ast.parse(code).body:
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                     with suppress(ValueError):
-                        found[node.targets[0].id] = ast.literal_eval(node.value)
-            [task] = found["task_name_to_instruct"].values()
-            wanted = np.array(ast.literal_eval(scores[1]), np.float64) if scores else np.empty(0)
-            queries, passages = found["queries"], found["passages"]
-            if wanted.shape == (len(queries), len(passages)) and wanted.size:
-                return task, queries, passages, wanted
+                        constants[node.targets[0].id] = ast.literal_eval(node.value)
+            [task] = constants["task_name_to_instruct"].values()
+            expected = np.array(ast.literal_eval(scores[1]), np.float64) if scores else np.empty(0)
+            queries, passages = constants["queries"], constants["passages"]
+            if expected.shape == (len(queries), len(passages)) and expected.size:
+                return task, queries, passages, expected
     raise ExportError(f"{card}: there is no example with queries, passages and their scores in it")

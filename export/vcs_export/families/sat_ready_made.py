@@ -1,4 +1,4 @@
-"""SaT's ready-made graphs (`model.onnx`, `model_optimized.onnx`), taken as they are after a look inside."""
+"""SaT's ready-made graphs (`model.onnx`, `model_optimized.onnx`), checked and copied as they are."""
 
 from __future__ import annotations
 
@@ -20,14 +20,37 @@ _PRECISIONS = {ir.DataType.FLOAT: "fp32", ir.DataType.FLOAT16: "fp16"}
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A graph file; `weights`: the files beside it that hold tensors of it."""
+    """A ready-made graph.
+
+    Attributes
+    ----------
+    path
+        The graph's file.
+    weights
+        Files beside it that hold its tensors.
+    precision
+        "fp32" or "fp16".
+    """
 
     path: Path
     weights: tuple[Path, ...]
     precision: str
 
     def copy(self, place: Callable[[str], Path], model: str) -> tuple[str, ...]:
-        """Copy the files, the graph to `place(model)`; returns what their bytes are in the bundle."""
+        """Copy the graph and its weights into a bundle.
+
+        Parameters
+        ----------
+        place
+            Returns the path to write for a path in the bundle.
+        model
+            Path of the graph in the bundle.
+
+        Returns
+        -------
+        paths
+            Paths of all copied files in the bundle, the graph first.
+        """
         folder = model.rpartition("/")[0]
         names = (model, *(f"{folder}/{path.name}" for path in self.weights))
         for path, name in zip((self.path, *self.weights), names, strict=True):
@@ -36,16 +59,31 @@ class ReadyMade:
 
 
 def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
-    """Look at the graph `path`, which must be a SaT with the settings `config`.
+    """Check a ready-made graph.
 
-    Raises CheckpointError naming the file: not an ONNX file, other inputs or outputs, no embeddings of the
-    settings' size, a type of weights that is not known, tensors in a file that is not plainly beside it.
+    Parameters
+    ----------
+    path
+        The graph's file.
+    config
+        Settings of the model that it must be.
+
+    Returns
+    -------
+    graph
+        The graph and the files of its weights.
+
+    Raises
+    ------
+    CheckpointError
+        The file is not an ONNX file, has other inputs or outputs, no embeddings of the settings' size, an
+        unknown type of weights, or tensors in a file that is not plainly beside it.
     """
     try:
         graph = ir.load(path).graph
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
-    except Exception as error:  # whatever the parser of damaged bytes comes up with
+    except Exception as error:  # the parser has no error class for damaged bytes
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{path}: not an ONNX file: {reason}") from None
     inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
@@ -69,10 +107,10 @@ def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
 
 
 def _beside(path: Path, name: str) -> Path:
-    found = path.parent / name
-    # A link is fine, hubs' caches are made of them: what it leads to is copied.
-    if name != found.name or "\\" in name or not found.is_file():
+    weights = path.parent / name
+    # A link is accepted, because hubs' caches consist of links: its target is copied.
+    if name != weights.name or "\\" in name or not weights.is_file():
         raise CheckpointError(f"{path}: its tensors are in {name!r}, which is not a file beside it")
     if name in (*READY_MADE, TOKENIZER):
-        raise CheckpointError(f"{path}: its tensors are in {name!r}, a name that a bundle has other use for")
-    return found
+        raise CheckpointError(f"{path}: its tensors are in {name!r}, a name that the bundle uses otherwise")
+    return weights

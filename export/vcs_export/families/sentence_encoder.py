@@ -19,7 +19,7 @@ from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.encoder import write_encoder
-from vcs_export.write import BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
 
@@ -30,24 +30,40 @@ _FEWEST_TOKENS = 3
 def build_sentence_bundle(
     checkpoint: Path,
     target: Path,
+    info: BundleInfo,
     *,
-    name: str,
-    licence: str,
-    source: str,
     long_text: str = "window_mean",
     optimum_python: Path | None = None,
-    replace: bool = False,
 ) -> Path:
-    """Build the bundle `target` from the sentence-transformers folder `checkpoint`; returns `target`.
+    """Build a bundle from the folder of any sentence-transformers encoder.
 
-    name            of the bundle and of its embedder, as signatures print it
-    licence         SPDX identifier of the weights;  source  where they came from, in words
-    long_text       what the runtime does with texts beyond the model's window (`EmbedderSpec`)
-    optimum_python  let optimum export it, in the environment of this interpreter; None: models of
-                    `families.FAMILIES` are built without PyTorch, others by this interpreter's optimum
-    replace         replace a bundle that is there
+    Parameters
+    ----------
+    checkpoint
+        The sentence-transformers folder.
+    target
+        The folder to write.
+    info
+        Name, licence, source and extra files of the bundle.
+    long_text
+        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
+    optimum_python
+        Interpreter of an environment whose optimum exports the model. None builds the models of
+        `checkpoint.encoders.FAMILIES` without PyTorch, and others by this interpreter's optimum.
 
-    Raises CheckpointError, BundleExistsError, ExportError.
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is damaged, or needs a step that no graph here implements.
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        An argument is out of range, optimum failed, or the disk cannot be written.
     """
     if long_text not in LONG_TEXT_POLICIES:
         raise ExportError(f"long_text must be one of {', '.join(LONG_TEXT_POLICIES)}, not {long_text!r}")
@@ -55,7 +71,7 @@ def build_sentence_bundle(
     settings = read_json(checkpoint / CONFIG)
     sentence = read_sentence_folder(checkpoint)
     tokenizer = _tokenizer(checkpoint, settings, sentence)
-    with BundleWriter(target, replace) as bundle:
+    with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
         if optimum_python is None and kind in FAMILIES:
@@ -66,15 +82,12 @@ def build_sentence_bundle(
         else:
             capacity = _capacity(kind, settings)
             max_tokens = _max_tokens(checkpoint, sentence, capacity)
-            # Its table of positions has no rows for padding: the longest text must need none.
+            # Optimum's table of positions has no rows for padding, so the longest text must need none.
             max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
             write_by_optimum(checkpoint, sentence, model, weights, optimum_python)
         return bundle.commit(
-            name=name,
-            licence=licence,
-            source=source,
             embedder=EmbedderSpec(
-                name=name,
+                name=info.name,
                 model=MODEL_FILE,
                 weights=(WEIGHTS_FILE,),
                 tokenizer=TOKENIZER_FILE,
@@ -95,8 +108,7 @@ def _check_width(checkpoint: Path, sentence: SentenceFolder, hidden: int) -> Non
 
 
 def _tokenizer(checkpoint: Path, settings: Any, sentence: SentenceFolder) -> bytes:
-    """The bundle's `tokenizer.json`: every id that it can give must be a row of the model's table, and it
-    must lower-case texts itself if they are to be."""
+    """Return the bundle's `tokenizer.json`, after a check of its ids and its lower-casing."""
     path = checkpoint / TOKENIZER
     content, tokenizer = loaded_tokenizer(path)
     largest = max(tokenizer.get_vocab().values(), default=0)
@@ -115,15 +127,15 @@ def _tokenizer(checkpoint: Path, settings: Any, sentence: SentenceFolder) -> byt
 
 
 def _capacity(kind: str, settings: Any) -> int | None:
-    """How many tokens a model has positions for, as far as its settings tell."""
-    found = settings.get("max_position_embeddings")
+    """Return the number of tokens that a model has positions for, as far as its settings tell."""
+    positions = settings.get("max_position_embeddings")
     family = FAMILIES.get(kind)
     before = PAD + 1 if family and family.from_pad else 0
-    return found - before if isinstance(found, int) and found > before else None
+    return positions - before if isinstance(positions, int) and positions > before else None
 
 
 def _max_tokens(checkpoint: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-    """The longest input: as the folder says, else as long as the tokenizer's settings and the model allow."""
+    """Return the longest input: the folder's limit, or that of the tokenizer's settings and the model."""
     if sentence.max_tokens is not None:
         most = sentence.max_tokens
         if capacity is not None and most > capacity:
@@ -134,9 +146,9 @@ def _max_tokens(checkpoint: Path, sentence: SentenceFolder, capacity: int | None
     else:
         path = checkpoint / TOKENIZER_SETTINGS
         data = read_json(path) if path.is_file() else {}
-        said = data.get("model_max_length") if isinstance(data, dict) else None
-        # A float beyond all bounds is how "no limit" is saved.
-        limits = [n for n in (said, capacity) if isinstance(n, int) and 0 < n < 1 << 20]
+        length = data.get("model_max_length") if isinstance(data, dict) else None
+        # "No limit" is saved as a huge float.
+        limits = [n for n in (length, capacity) if isinstance(n, int) and 0 < n < 1 << 20]
         if not limits:
             raise CheckpointError(f"{checkpoint / LENGTHS}: max_seq_length is missing")
         most = min(limits)

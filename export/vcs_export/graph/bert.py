@@ -15,11 +15,25 @@ OUTPUT = "embedding"
 
 
 def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> None:
-    """Write the encoder's graph to `model` and its weights to `weights`, in the same folder.
+    """Write the encoder's graph, and its weights beside it.
 
-    Inputs `input_ids` and `attention_mask`: int64 `(batch, tokens)`, at most as many tokens as the model
-    has positions. Output `embedding`: float32 `(batch, hidden)`, rows of unit length (a row whose mask is
-    all zeros gives the zero vector). Token types are all 0. Raises OSError.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most as many tokens as
+    the model has positions. The output `embedding` is float32 `(batch, hidden)`, rows of unit length; a row
+    whose mask is all zeros gives the zero vector. Token types are all 0.
+
+    Parameters
+    ----------
+    checkpoint
+        The encoder.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+
+    Raises
+    ------
+    OSError
+        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)

@@ -1,8 +1,8 @@
-"""A thin layer over onnx-ir: nodes with generated names, and weights in one file whose layout is ours.
+"""A thin layer over onnx-ir: nodes with generated names, and weights in one file with a fixed layout.
 
-The weights' file names the weights (its sha256 stands in every signature), so its bytes may depend on
-nothing but the tensors and the order in which a graph asks for them: each starts at a multiple of
-`ALIGNMENT`, gaps are zeros, and no library decides on either.
+The sha256 of the weights' file names the weights in every signature. Its bytes may therefore depend only on
+the tensors and the order in which a graph adds them: each tensor starts at a multiple of `ALIGNMENT`, and
+gaps are zeros.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 ALIGNMENT = 4096
-"""A page, so that a runtime may map each tensor where it lies (the ONNX specification recommends it)."""
+"""One page, as the ONNX specification recommends, so that a runtime can map each tensor in place."""
 
 Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 
-# Rows of a table that are converted at a time, so that no second copy of it is held.
+# Rows of a table that are converted at a time, so that no second copy of the table is held.
 _BLOCK_ROWS = 4096
 _PRODUCER = "vcs-runtime"
-# The oldest file format that knows an operator set; readers refuse files that are too new.
+# The oldest file format for each operator set. Readers refuse files that are too new.
 _IR_VERSIONS = {17: 8, 18: 8, 23: 11, 24: 12}
 _MICROSOFT = "com.microsoft"
-_LARGE = 1024  # bytes of a foreign graph's tensor from which on it goes into the weights' file
+_LARGE = 1024  # bytes from which a foreign graph's tensor goes into the weights' file
 
 
 class Graph:
-    """Collects the nodes and small constants of one graph. Nodes must be added after what they read.
+    """The nodes and small constants of one graph. Nodes must be added after the values that they read.
 
-    Names follow from the order of the calls: the same calls give the same bytes.
+    Names follow from the order of the calls, so that the same calls give the same bytes.
+
+    Parameters
+    ----------
+    opset
+        Version of the standard operators.
     """
 
     def __init__(self, opset: int) -> None:
@@ -43,29 +48,29 @@ class Graph:
         self._constants: dict[str, ir.Value] = {}
 
     def input(self, name: str, shape: Sequence[str | int]) -> ir.Value:
-        """An int64 input; dimensions are sizes or names."""
+        """Add an int64 input. Dimensions are sizes or names."""
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.INT64))
         self._inputs.append(value)
         return value
 
     def op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | Sequence[int]) -> ir.Value:
-        """A standard operator with one output; None stands for an input that is left out."""
+        """Add a standard operator with one output. None stands for an omitted input."""
         return self._node("", kind, inputs, attributes)
 
     def microsoft_op(self, kind: str, *inputs: ir.Value, **attributes: int | float) -> ir.Value:
-        """An operator of ONNX Runtime's own, with one output."""
+        """Add an operator of ONNX Runtime's own, with one output."""
         return self._node(_MICROSOFT, kind, inputs, attributes)
 
     def ints(self, *values: int) -> ir.Value:
-        """A constant int64 vector, stored in the graph's own file."""
+        """Return a constant int64 vector, stored in the graph's own file."""
         return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
 
     def int_scalar(self, value: int) -> ir.Value:
-        """A constant int64 scalar, stored in the graph's own file."""
+        """Return a constant int64 scalar, stored in the graph's own file."""
         return self._constant(f"int_{value}", np.array(value, np.int64))
 
     def scalar(self, value: float) -> ir.Value:
-        """A constant float scalar, stored in the graph's own file."""
+        """Return a constant float scalar, stored in the graph's own file."""
         return self._constant(f"scalar_{value!r}", np.array(value, self._float))
 
     def _write(
@@ -77,10 +82,7 @@ class Graph:
         weights: Sequence[ir.Value],
         more: Mapping[str, ir.Value] | None = None,
     ) -> None:
-        """Write the graph with its float32 output, called `name`; `weights` lie in other files.
-
-        more  further outputs by their names: float32 vectors
-        """
+        """Write the graph with its float32 output `name`, and further float32 vectors `more` as outputs."""
         outputs = {name: (output, shape)} | {key: (value, (None,)) for key, value in (more or {}).items()}
         for key, (value, sizes) in outputs.items():
             value.name, value.shape, value.type = key, ir.Shape(sizes), ir.TensorType(ir.DataType.FLOAT)
@@ -117,8 +119,14 @@ class Graph:
 class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
-    precision  "fp32"; "fp16": weights and scalars are stored, and so all arithmetic is done, in half
-               precision; "int8": tables are stored as int8, all else is float32 (`quantize` does the rest)
+    Parameters
+    ----------
+    opset
+        Version of the standard operators.
+    precision
+        "fp32"; "fp16", with which weights, scalars and so all arithmetic are half precision; or "int8", with
+        which tables are stored as int8 and all else is float32 (`vcs_export.quantization.int8` does the
+        rest).
     """
 
     def __init__(self, opset: int, precision: str = "fp32") -> None:
@@ -131,17 +139,17 @@ class GraphBuilder(Graph):
 
     @property
     def float_type(self) -> int:
-        """The ONNX number of the type that arithmetic is done in, for Cast."""
+        """The ONNX number of the type of the arithmetic, for Cast."""
         return int(ir.DataType.from_numpy(self._float))
 
     @property
     def lowest(self) -> float:
-        """What hides a key when it is added to its score: finite, so that a row without keys gives no NaN."""
-        # In half precision the lowest number would overflow as soon as a score is added.
+        """The number that hides a key when it is added to its score. A row without keys gives no NaN."""
+        # In half precision the lowest number would overflow when a score is added.
         return -1e4 if self._float == np.float16 else float(np.finfo(np.float32).min)
 
     def weight(self, name: str, array: NDArray[np.float32] | NDArray[np.int8]) -> ir.Value:
-        """A tensor that goes into the weights' file, in the order of the calls; int8 stays as it is."""
+        """Add a tensor to the weights' file, in the order of the calls. int8 stays as it is."""
         if array.dtype not in (np.float32, np.int8):
             raise TypeError(f"{name}: float32 was expected, not {array.dtype}")
         if name in self._weights:
@@ -156,16 +164,25 @@ class GraphBuilder(Graph):
         return value
 
     def absorb(self, graph: ir.Graph) -> None:
-        """Take over the nodes and weights of another graph, which is left without them.
+        """Take over the nodes and weights of another graph, which loses them.
 
-        What its nodes read besides must come from this one: replace its inputs first. Raises ValueError for
-        an operator that is not ONNX's own.
+        The inputs of the other graph must have been replaced by values of this one.
+
+        Parameters
+        ----------
+        graph
+            The other graph.
+
+        Raises
+        ------
+        ValueError
+            An operator is not ONNX's own.
         """
-        taken: dict[str, ir.Value] = {}
+        values: dict[str, ir.Value] = {}
         for number, node in enumerate(graph):
             if node.domain not in ("", "ai.onnx"):
                 raise ValueError(f"the operator {node.op_type} is of {node.domain}, not of ONNX")
-            # Names of their own: both graphs may number their nodes.
+            # Names get a prefix, because both graphs may number their nodes.
             node.name = f"inner_{number}"
             for place, output in enumerate(node.outputs):
                 output.name = f"inner_{number}_{place}"
@@ -175,60 +192,76 @@ class GraphBuilder(Graph):
                 raise ValueError(f"the initializer {old} has no value")
             name = f"inner.{old}"
             if tensor.dtype == ir.DataType.FLOAT and tensor.nbytes >= _LARGE:
-                # Its nodes refer to the very value, so that it must be the one that is stored.
+                # The nodes refer to this value object, so it must be the stored one.
                 array = tensor.numpy()
                 self._weights[name] = array
                 offset = -(-self._end // ALIGNMENT) * ALIGNMENT
                 self._end = offset + array.nbytes
                 self._offsets[name] = (offset, value)
-                taken[name] = value
+                values[name] = value
             else:
-                # Out of the file that it may lie in: small tensors are kept in the graph's own.
+                # Small tensors move from any file beside the graph into the graph's own.
                 value.const_value = ir.tensor(tensor.numpy(), name=name)
-                self._constants[name] = taken[name] = value
+                self._constants[name] = values[name] = value
         nodes = list(graph)
         graph.outputs.clear()
         graph.initializers.clear()
-        for name, value in taken.items():
+        for name, value in values.items():
             value.name = name
         graph.remove(nodes)
         self._nodes.extend(nodes)
 
     def rows(self, name: str, table: NDArray[np.float32], ids: ir.Value) -> ir.Value:
-        """The rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""
+        """Look up the rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""
         if not self._small_tables:
             return self.op("Gather", self.weight(name, table), ids)
-        # A scale to each row: rare words have short vectors, which a scale for all would wipe out.
+        # Each row has a scale: rare words have short vectors, which one scale for all would round to 0.
         levels, scale = np.empty(table.shape, np.int8), np.empty((len(table), 1), np.float32)
         for start in range(0, len(table), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
             largest = np.abs(table[part]).max(axis=1, keepdims=True)
             scale[part] = np.maximum(largest / 127, np.finfo(np.float32).tiny)
             levels[part] = np.rint(table[part] / scale[part])
-        found = self.op("Gather", self.weight(name, levels), ids)
+        rows = self.op("Gather", self.weight(name, levels), ids)
         scales = self.op("Gather", self.weight(f"{name}.scale", scale), ids)
-        return self.op("Mul", self.op("Cast", found, to=self.float_type), scales)
+        return self.op("Mul", self.op("Cast", rows, to=self.float_type), scales)
 
     def linear(
         self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32]
     ) -> ir.Value:
-        """`x W^T + b` over the last axis of x `(..., in)`; weight `(out, in)`, bias `(out,)`."""
+        """Add `x W^T + b` over the last axis of x `(..., in)`; weight `(out, in)`, bias `(out,)`."""
         product = self.op("MatMul", x, self.weight(f"{name}.weight", weight.T))
         return self.op("Add", product, self.weight(f"{name}.bias", bias))
 
     def layer_norm(
         self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32], epsilon: float
     ) -> ir.Value:
-        """Layer normalisation over the last axis."""
+        """Add a layer normalisation over the last axis."""
         scale, shift = self.weight(f"{name}.weight", weight), self.weight(f"{name}.bias", bias)
         return self.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> None:
-        """Write the graph with its one float32 output, called `name`, and the weights' file beside it.
+        """Write the graph with its one float32 output, and the weights' file beside it.
 
-        `weights` must lie in the folder of `model`: the graph refers to it by its bare name. Raises OSError.
+        Parameters
+        ----------
+        output
+            The value to put out.
+        name
+            Name of the output.
+        shape
+            Dimensions of the output, as sizes or names.
+        model
+            File of the graph.
+        weights
+            File of the weights, in the folder of `model`: the graph refers to it by a bare name.
+
+        Raises
+        ------
+        OSError
+            A file cannot be written.
         """
         if self._float != np.float32:
             output = self.op("Cast", output, to=int(ir.DataType.FLOAT))

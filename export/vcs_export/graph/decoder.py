@@ -1,8 +1,8 @@
-"""The layers of a decoder of Mistral's and Llama's kind: RMS norms, grouped queries, rotation, SwiGLU.
+"""The layers of decoders such as Mistral and Llama: RMS norms, grouped queries, rotation, SwiGLU.
 
-The sum that runs through the layers, the norms and what comes out are float32 in every precision: the sum
-of a Mistral has outliers of which half precision would leave nothing else. Weights are used in the
-checkpoint's own `(out, in)` layout, so that none has to be copied.
+The running sum of the layers, the norms and the output are float32 in every precision, because a Mistral's
+sum has outliers beside which half precision would lose all other numbers. Weights are used in the
+checkpoint's own `(out, in)` layout, so that none must be copied.
 """
 
 from __future__ import annotations
@@ -13,16 +13,27 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout
-from vcs_export.graph.streamed import FLOAT, LargeGraph
+from vcs_export.graph.streamed import FLOAT, StreamedGraph
 
 Tensors = Mapping[str, StoredTensor]
 
 
 def decoder(layout: Layout, tensors: Tensors, prefix: str) -> ir.Value:
-    """The last hidden states after the final norm: float32 `(tokens, hidden)`.
+    """Add all layers of a decoder.
 
-    tensors  those of `vcs_export.checkpoint.decoder.decoder_shapes`, by their names in the checkpoint
-    prefix   what stands before these names
+    Parameters
+    ----------
+    layout
+        Input layout of the graph.
+    tensors
+        The tensors of `vcs_export.checkpoint.decoder.decoder_shapes`, by their names in the checkpoint.
+    prefix
+        Prefix of these names.
+
+    Returns
+    -------
+    hidden
+        The last hidden states after the final norm, float32 `(tokens, hidden)`.
     """
     graph = layout.graph
     x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
@@ -34,7 +45,7 @@ def decoder(layout: Layout, tensors: Tensors, prefix: str) -> ir.Value:
 
 
 def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> ir.Value:
-    """What attention adds to x, float32 `(tokens, hidden)`, its norm included."""
+    """Return the addend of attention, including its norm, for x, float32 `(tokens, hidden)`."""
     graph = layout.graph
     normed = graph.computed(_norm(layout, tensors[f"{prefix}input_layernorm.weight"], x))
     query, key, value = (
@@ -45,7 +56,7 @@ def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -
 
 
 def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> ir.Value:
-    """What the gated layer adds to x, float32 `(tokens, hidden)`, its norm included."""
+    """Return the addend of the gated layer, including its norm, for x, float32 `(tokens, hidden)`."""
     graph = layout.graph
     normed = graph.computed(_norm(layout, tensors[f"{prefix}post_attention_layernorm.weight"], x))
     gate, up = (graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up"))
@@ -54,9 +65,9 @@ def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> 
 
 
 def layer_norm(
-    graph: LargeGraph, tensors: Tensors, name: str, x: ir.Value, epsilon: float = 1e-5
+    graph: StreamedGraph, tensors: Tensors, name: str, x: ir.Value, epsilon: float = 1e-5
 ) -> ir.Value:
-    """Layer normalisation over the last axis; float32."""
+    """Add a layer normalisation over the last axis, float32."""
     scale, shift = (graph.stored(tensors[f"{name}.{part}"], FLOAT) for part in ("weight", "bias"))
     return graph.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 

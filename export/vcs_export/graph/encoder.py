@@ -18,17 +18,33 @@ from vcs_runtime.bundle.layouts import padded_length
 
 OUTPUT = "embedding"
 
-# MPNet: distances below the first are told apart one by one, those above the second are all alike.
+# MPNet has a row for each distance below the first number, and one row for all above the second.
 _EXACT, _FURTHEST = BUCKETS // 4, 128
 
 
 def write_encoder(
     checkpoint: EncoderCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
 ) -> None:
-    """Write the encoder's graph to `model` and its weights to `weights`, in the same folder.
+    """Write the encoder's graph, and its weights beside it.
 
-    Inputs `input_ids` and `attention_mask`: int64 `(batch, tokens)`. Output `embedding`: float32
-    `(batch, dimension)`, rows of unit length. Token types are all 0. Raises OSError.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
+    `(batch, dimension)`, rows of unit length. Token types are all 0.
+
+    Parameters
+    ----------
+    checkpoint
+        The encoder.
+    sentence
+        Pooling and the steps after it.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+
+    Raises
+    ------
+    OSError
+        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -52,9 +68,22 @@ def save_sentence(
     model: Path,
     weights: Path,
 ) -> None:
-    """Put what follows the transformer behind the token vectors and write the graph as `write_encoder` does.
+    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
 
-    tokens  float32 `(batch, tokens, width)`;  mask  float32 `(batch, tokens)`, ones and zeros
+    Parameters
+    ----------
+    graph
+        The graph of the transformer.
+    tokens
+        Token vectors, float32 `(batch, tokens, width)`.
+    mask
+        Ones and zeros, float32 `(batch, tokens)`.
+    sentence
+        Pooling and the steps after it.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
     """
     vectors = pooled(graph, tokens, mask, sentence.pooling)
     for number, step in enumerate(sentence.steps):
@@ -64,14 +93,14 @@ def save_sentence(
             vectors = graph.linear(f"dense.{number}", vectors, step.weight, step.bias)
             vectors = graph.op(step.activation, vectors) if step.activation else vectors
     if not sentence.steps or sentence.steps[-1] is not None:
-        vectors = unit_length(graph, vectors)  # a bundle's vectors are, whatever the folder's
+        vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
     graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 
 
 def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:
-    """What MPNet adds to a score for the distance of key and query: `(1, heads, tokens, tokens)`."""
+    """Return MPNet's bias of scores for the distance of key and query: `(1, heads, tokens, tokens)`."""
     most = padded_length(checkpoint.config.capacity) - 1
-    # A row for each distance, so that the graph need not take logarithms.
+    # One row for each distance saves the graph the logarithms.
     rows = checkpoint.tensor(RELATIVE)[buckets(np.arange(-most, most + 1))]
     tokens = graph.op("Squeeze", graph.op("Shape", ids, start=1, end=2))
     places = graph.op("Range", graph.int_scalar(0), tokens, graph.int_scalar(1))
@@ -79,19 +108,29 @@ def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.V
         "Sub", graph.op("Unsqueeze", places, graph.ints(0)), graph.op("Unsqueeze", places, graph.ints(1))
     )
     row = graph.op("Add", distance, graph.int_scalar(most))
-    found = graph.op("Gather", graph.weight("encoder.distance_bias", rows), row)
-    return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), graph.ints(0))
+    bias = graph.op("Gather", graph.weight("encoder.distance_bias", rows), row)
+    return graph.op("Unsqueeze", graph.op("Transpose", bias, perm=[2, 0, 1]), graph.ints(0))
 
 
 def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
-    """MPNet's row of `RELATIVE` for each distance, key's place less query's.
+    """Return MPNet's row of `RELATIVE` for each distance.
 
-    Half of the rows are for each direction; of these one half for small distances, and in the other the
-    rows widen by a constant factor.
+    Half of the rows are for each direction. Half of those are for single distances; the others widen by a
+    constant factor.
+
+    Parameters
+    ----------
+    distance
+        The key's place less the query's.
+
+    Returns
+    -------
+    rows
+        Indices of rows, of the shape of `distance`.
     """
     half = BUCKETS // 2
     size = np.abs(distance)
-    # In single precision, as the model was trained: where a row begins hangs on the last bit.
+    # Single precision, as in training, because the last bit decides where a row begins.
     share = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(_EXACT)) / np.float32(
         np.log(_FURTHEST / _EXACT)
     )

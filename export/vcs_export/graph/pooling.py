@@ -6,18 +6,30 @@ import onnx_ir as ir
 
 from vcs_export.graph.builder import Graph
 
-# Below any norm that a real vector has; it only keeps the zero vector from being divided by zero.
+# Smaller than the norm of any real vector. It only keeps the zero vector from being divided by zero.
 _SMALLEST_NORM = 1e-12
-# Below any number of a token vector.
+# Smaller than any number of a token vector.
 _BELOW_ALL = -1e9
 
 
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
-    """The mean `(batch, hidden)` of the token vectors `(batch, tokens, hidden)` where the mask is 1.
+    """Add the mean of token vectors where the mask is 1.
 
-    mask: float32 `(batch, tokens)`, ones and zeros. A row whose mask is all zeros gives the zero vector.
+    Parameters
+    ----------
+    graph
+        The graph.
+    tokens
+        Token vectors, float32 `(batch, tokens, hidden)`.
+    mask
+        Ones and zeros, float32 `(batch, tokens)`. A row of zeros gives the zero vector.
+
+    Returns
+    -------
+    vectors
+        The means, float32 `(batch, hidden)`.
     """
-    # As a product, the masked sum is one pass over the token vectors, without a masked copy of them.
+    # Computed as a product, the masked sum is one pass over the token vectors, without a masked copy.
     row = graph.op("Unsqueeze", mask, graph.ints(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
@@ -25,10 +37,23 @@ def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.Value:
-    """One vector `(batch, hidden)` of the token vectors `(batch, tokens, hidden)` where the mask is 1.
+    """Add a pooling of token vectors where the mask is 1.
 
-    mask     float32 `(batch, tokens)`, ones and zeros; a row whose mask is all zeros gives the zero vector
-    pooling  "mean"; "cls": of the first token; "lasttoken"; "max": the largest number at each place
+    Parameters
+    ----------
+    graph
+        The graph.
+    tokens
+        Token vectors, float32 `(batch, tokens, hidden)`.
+    mask
+        Ones and zeros, float32 `(batch, tokens)`. A row of zeros gives the zero vector.
+    pooling
+        "mean"; "cls", the first token's vector; "lasttoken"; "max", the largest number at each place.
+
+    Returns
+    -------
+    vectors
+        One vector a text, float32 `(batch, hidden)`.
     """
     if pooling == "mean":
         return mean_pooling(graph, tokens, mask)
@@ -44,18 +69,18 @@ def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.V
     if pooling != "max":
         raise ValueError(f"pooling {pooling!r}")
     seen = graph.op("Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.BOOL)), graph.ints(2))
-    kept = graph.op("Where", seen, tokens, graph.scalar(_BELOW_ALL))
+    masked = graph.op("Where", seen, tokens, graph.scalar(_BELOW_ALL))
     if graph.opset < 18:
-        largest = graph.op("ReduceMax", kept, axes=[1], keepdims=0)
+        largest = graph.op("ReduceMax", masked, axes=[1], keepdims=0)
     else:
-        largest = graph.op("ReduceMax", kept, graph.ints(1), keepdims=0)
+        largest = graph.op("ReduceMax", masked, graph.ints(1), keepdims=0)
     return graph.op("Mul", largest, graph.op("Min", count, graph.scalar(1.0)))
 
 
 def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:
-    """Vectors `(batch, hidden)` divided by their Euclidean norms; a zero vector stays zero."""
-    # Not LpNormalization: it has no CUDA kernel, and does not say what it makes of a zero vector.
-    # Operator set 18 made an input of its axes.
+    """Divide vectors `(batch, hidden)` by their Euclidean norms. A zero vector stays zero."""
+    # LpNormalization has no CUDA kernel, and does not define its result for a zero vector.
+    # Since operator set 18 the axes of ReduceL2 are an input.
     if graph.opset < 18:
         norm = graph.op("ReduceL2", vectors, axes=[-1], keepdims=1)
     else:

@@ -1,7 +1,7 @@
-"""A graph whose weights are larger than memory: they are written as they are asked for, or not copied at all.
+"""Graphs with more weights than memory: the weights are streamed into a file, or not copied at all.
 
-A tensor of the checkpoint that the graph uses as it is can stay where it is: the graph then points into the
-checkpoint's own file, which the bundle holds as a hard link. All others go into one file beside the graph.
+A tensor of the checkpoint that the graph uses as it is can stay in the checkpoint's own file. The graph then
+points into that file, which the bundle holds as a hard link. All others go into one file beside the graph.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ COMPUTE = {
 }
 """The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
 
-# MatMulNBits may round its input to 8 bits, a scale a block: about three times as fast on a CPU.
+# MatMulNBits may round its input to 8 bits, a scale a block, which is about three times as fast on a CPU.
 _INT8_INPUTS = 4
 
 
 class DataFile:
-    """The file beside a graph, written from its start to its end and hashed meanwhile; use it in `with`."""
+    """The data file beside a graph, hashed while it is written from start to end. Use it in `with`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,11 +60,11 @@ class DataFile:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes so far, 64 hex digits."""
+        """The hash of the bytes so far, 64 hex digits."""
         return self._hash.hexdigest()
 
     def append(self, blocks: Iterable[NDArray[Any]]) -> tuple[int, int]:
-        """Write arrays one after the other from the next page on; returns their offset and their bytes."""
+        """Write arrays one after the other from the next page on. Returns their offset and size in bytes."""
         offset = -(-self._end // ALIGNMENT) * ALIGNMENT
         self._bytes(bytes(offset - self._end))
         for block in blocks:
@@ -79,15 +79,25 @@ class DataFile:
         self._end += len(content) if isinstance(content, bytes) else content.nbytes
 
 
-class LargeGraph(Graph):
+class StreamedGraph(Graph):
     """A graph over the tensors of a checkpoint.
 
-    precision  one of `COMPUTE`: in which type matrices are multiplied, and how they are stored
-    data       where tensors go that are computed, converted or copied
-    link       leave in the checkpoint's own files what is used as it is; `links` says which files these are
-    progress   told the bytes of each of the checkpoint's tensors once it has been used
-    ranges     of what each weight is multiplied with, by its name: for FP8
-    watch      make these ranges a second output, float32 (n,), in the order of `watched`
+    Parameters
+    ----------
+    opset
+        Version of the standard operators.
+    precision
+        One of `COMPUTE`: the type in which matrices are multiplied, and how they are stored.
+    data
+        File for tensors that are computed, converted or copied.
+    link
+        Whether tensors that are used as they are stay in the checkpoint's files. `links` names these files.
+    progress
+        Called with the bytes of each of the checkpoint's tensors after its use.
+    ranges
+        For fp8: the largest absolute input of each weight, by the weight's name.
+    watch
+        Whether these ranges become a second output, float32 `(n,)`, in the order of `watched`.
     """
 
     def __init__(
@@ -115,24 +125,24 @@ class LargeGraph(Graph):
         self.watched: dict[str, ir.Value] = {}
 
     def cast(self, x: ir.Value, kind: ir.DataType, of: ir.DataType) -> ir.Value:
-        """x, which is of type `of`, as `kind`."""
+        """Convert x from the type `of` to the type `kind`."""
         return x if kind == of else self.op("Cast", x, to=int(kind))
 
     def computed(self, x: ir.Value) -> ir.Value:
-        """A float32 value in the type that matrices are multiplied in."""
+        """Convert a float32 value to the type in which matrices are multiplied."""
         return self.cast(x, self.compute, FLOAT)
 
     def exact(self, x: ir.Value) -> ir.Value:
-        """A value of that type in float32."""
+        """Convert a value of the type in which matrices are multiplied to float32."""
         return self.cast(x, FLOAT, self.compute)
 
     def table(self, tensor: StoredTensor, rows: ir.Value) -> ir.Value:
-        """The rows of a tensor, float32. It is stored in its own type or that of matrices: the smaller."""
+        """Look up rows of a tensor, float32. It is stored in the smaller of its type and that of matrices."""
         kind = min(tensor.type, self.compute, key=lambda item: item.bitwidth)
         return self.cast(self.op("Gather", self.stored(tensor, kind), rows), FLOAT, kind)
 
     def stored(self, tensor: StoredTensor, kind: ir.DataType) -> ir.Value:
-        """A tensor of the checkpoint in the type `kind`."""
+        """Add a tensor of the checkpoint in the type `kind`."""
         if tensor.name in self._values:
             raise ValueError(f"{tensor.name}: added twice")
         self.used(tensor.nbytes)
@@ -145,15 +155,29 @@ class LargeGraph(Graph):
         return self._append(tensor.name, blocks, kind, tensor.shape)
 
     def array(self, name: str, array: NDArray[Any], kind: ir.DataType) -> ir.Value:
-        """An array that was computed here, in the type `kind`."""
+        """Add a computed array in the type `kind`."""
         return self._append(name, [array.astype(kind.numpy(), copy=False)], kind, array.shape)
 
     def linear(
         self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
     ) -> ir.Value:
-        """`x W^T + b` for x `(n, in)`, weight `(out, in)` as it is stored, bias `(out,)`.
+        """Add a linear layer, `x W^T + b`.
 
-        x and the result are of the type that matrices are multiplied in; exact: they and W are float32.
+        Parameters
+        ----------
+        x
+            Input `(n, in)`, in the type in which matrices are multiplied.
+        weight
+            W as it is stored, `(out, in)`.
+        bias
+            b, `(out,)`.
+        exact
+            Whether x, W and the result are float32.
+
+        Returns
+        -------
+        value
+            The result `(n, out)`, of the type of x.
         """
         if self._bits and not exact:
             product = self._nbits(x, weight)
@@ -168,7 +192,7 @@ class LargeGraph(Graph):
         return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
 
     def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
-        """Write the graph with its float32 output, called `name`. Raises OSError."""
+        """Write the graph with its float32 output, which is called `name`. Raises OSError."""
         more = {"ranges": self._ranges_output()} if self.watched else None
         self._write(output, name, shape, model, list(self._values.values()), more)
 
@@ -181,7 +205,7 @@ class LargeGraph(Graph):
         return self.op("Reshape", together, self.ints(-1))
 
     def _fp8_input(self, x: ir.Value, largest: float) -> ir.Value:
-        """x rounded to FP8: once, whatever number of matrices it is multiplied with; widened for each."""
+        """Round x to fp8 once, whatever number of matrices it is multiplied with, and widen it for each."""
         scale, zero = self._fp8_constants(fp8.input_scale(largest))
         if x not in self._rounded:
             self._rounded[x] = self.op("QuantizeLinear", x, scale, zero)
@@ -195,7 +219,7 @@ class LargeGraph(Graph):
         return self.op("DequantizeLinear", stored, *self._fp8_constants(scale))
 
     def _fp8_constants(self, scale: float) -> tuple[ir.Value, ir.Value]:
-        """A scale, and the zero point, which says the type."""
+        """Return a scale, and the zero point, which names the type."""
         kind = self.compute.numpy()
         return (
             self._constant(f"scale_{scale!r}", np.array(scale, kind)),

@@ -1,7 +1,8 @@
-"""The layers that BERT, XLM-RoBERTa and their kin share: embeddings, attention, feed-forward.
+"""The layers that BERT, XLM-RoBERTa and similar encoders share: embeddings, attention, feed-forward.
 
-Only standard operators of opset 17 are used, in the pattern that ONNX Runtime's optimiser turns into its
-fused kernels on the CPU (export/README.md has the measurements), and that other runtimes read as it is.
+Only standard operators of opset 17 are used. ONNX Runtime's optimiser recognises their pattern and turns it
+into fused kernels on the CPU (export/README.md has the measurements); other runtimes read the pattern as it
+is.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.transformer import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
-from vcs_runtime.bundle.layouts import PADDING_STEP
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP
 
 OPSET = 17
-INPUTS = ("input_ids", "attention_mask")
+INPUTS = EMBEDDER_INPUTS["padded"]
+"""Inputs of an encoder, int64 `(batch, tokens)`. A SaT model has the same."""
 
 AnyCheckpoint = Checkpoint[TransformerConfig]
 
@@ -22,18 +24,32 @@ AnyCheckpoint = Checkpoint[TransformerConfig]
 def embeddings(
     graph: GraphBuilder, checkpoint: AnyCheckpoint, ids: ir.Value, positions: ir.Value | None = None
 ) -> ir.Value:
-    """The normalised sum of word, position and type 0, `(batch, tokens, hidden)`.
+    """Add the normalised sum of the vectors of word, position and type 0.
 
-    positions  each token's row of the position table, `(batch, tokens)`; None: 0, 1, 2, ...
+    Parameters
+    ----------
+    graph
+        The graph.
+    checkpoint
+        The encoder.
+    ids
+        Token ids `(batch, tokens)`.
+    positions
+        Each token's row of the position table, `(batch, tokens)`. None stands for 0, 1, 2, ...
+
+    Returns
+    -------
+    x
+        Token vectors `(batch, tokens, hidden)`.
     """
     name = "embeddings.word_embeddings.weight"
     words = graph.rows(name, checkpoint.tensor(name), ids)
     rows = checkpoint.tensor("embeddings.position_embeddings.weight")
     if checkpoint.config.type_vocab_size:
-        # Every token has type 0 and some position: one table serves for both.
+        # Every token has type 0 and a position, so one table serves for both.
         rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
     if positions is None:
-        # The longest text may be padded beyond the last position; what stands there is masked.
+        # The longest text may be padded beyond the last position. These rows are masked.
         rows = np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0)))
     table = graph.weight("embeddings.position_and_type", rows)
     if positions is None:
@@ -46,7 +62,7 @@ def embeddings(
 
 
 def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
-    """What is added to the attention scores: 0 where `visible` is 1, the lowest number where it is 0."""
+    """Return the bias of attention scores: 0 where `visible` is 1, the lowest number where it is 0."""
     hidden = graph.op("Sub", graph.scalar(1.0), visible)
     return graph.op("Mul", hidden, graph.scalar(graph.lowest))
 
@@ -54,7 +70,7 @@ def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
 def attention(
     graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value, bias: ir.Value
 ) -> ir.Value:
-    """Self-attention with its residual and normalisation; `bias` is added to the scores."""
+    """Add self-attention with its residual and normalisation. `bias` is added to the scores."""
     heads = checkpoint.config.num_attention_heads
     size = checkpoint.config.hidden_size // heads
 
@@ -74,7 +90,7 @@ def attention(
 
 
 def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
-    """The two dense layers around GELU, with their residual and normalisation."""
+    """Add the two dense layers around GELU, with their residual and normalisation."""
     inner = linear(graph, checkpoint, f"{prefix}intermediate.dense", x)
     # x (1 + erf(x / sqrt 2)) / 2, in the order that the optimiser recognises; Gelu itself came with opset 20.
     erf = graph.op("Erf", graph.op("Div", inner, graph.scalar(float(np.sqrt(2.0)))))
@@ -84,11 +100,11 @@ def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x:
 
 
 def linear(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
-    """The checkpoint's linear layer `name`."""
+    """Add the checkpoint's linear layer `name`."""
     return graph.linear(name, x, checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias"))
 
 
 def layer_norm(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
-    """The checkpoint's layer normalisation `name`."""
+    """Add the checkpoint's layer normalisation `name`."""
     weight, bias = checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias")
     return graph.layer_norm(name, x, weight, bias, checkpoint.config.layer_norm_eps)

@@ -1,4 +1,4 @@
-"""SaT as an ONNX graph: token ids in, for each token the logit of a boundary behind it out."""
+"""SaT as an ONNX graph: token ids in, for each token the logit of a boundary after it out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,26 @@ OUTPUT = "logits"
 
 
 def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str) -> None:
-    """Write the graph to `model` and its weights to `weights`, in the same folder.
+    """Write the graph, and its weights beside it.
 
-    Inputs `input_ids` and `attention_mask`: int64 `(batch, tokens)`, at most `max_tokens` tokens. Output
-    `logits`: float32 `(batch, tokens, 1)`, label 0 alone. precision: as `GraphBuilder` takes it.
-    Raises OSError.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most `max_tokens` tokens.
+    The output `logits` is float32 `(batch, tokens, 1)`: label 0 alone.
+
+    Parameters
+    ----------
+    checkpoint
+        The model.
+    model
+        File of the graph.
+    weights
+        File of the weights, in the folder of `model`.
+    precision
+        As for `GraphBuilder`.
+
+    Raises
+    ------
+    OSError
+        A file cannot be written.
     """
     graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -34,29 +49,43 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
     for layer in range(checkpoint.config.num_hidden_layers):
         x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
         x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
-    # The other labels are punctuation marks that the models learned beside, and nobody asks for here.
+    # The other labels are punctuation marks, which the segmenter does not use.
     weight, shift = (checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias"))
     graph.save(graph.linear("classifier", x, weight, shift), OUTPUT, ("batch", "tokens", 1), model, weights)
 
 
 def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-    """Each token's position `(batch, tokens)`: counted on from the pad's, which every pad has itself.
+    """Add each token's position, counted from that of the pad, which every pad has.
 
-    A text may spell out `<pad>`, so pads are not only at the end, and they take no position from the others.
-    mask: int64 `(batch, tokens)`; where it is 0, a token counts as a pad, whatever its id.
+    A text may spell out `<pad>`, so pads are not only at the end, and they take no position from other
+    tokens.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    ids
+        Token ids `(batch, tokens)`.
+    mask
+        Mask, int64 `(batch, tokens)`. Where it is 0, a token counts as a pad, whatever its id.
+
+    Returns
+    -------
+    positions
+        Rows of the position table, int64 `(batch, tokens)`.
     """
     pad = graph.int_scalar(PAD)
     counted = graph.op("Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64))
     if mask is not None:
         counted = graph.op("Mul", counted, mask)
-    # Counted in float32, whatever the graph's precision: TensorRT sums no integers up.
+    # Positions are counted in float32, whatever the graph's precision: TensorRT cannot sum integers.
     places = graph.op("CumSum", graph.op("Cast", counted, to=int(ir.DataType.FLOAT)), graph.int_scalar(1))
     count = graph.op("Mul", graph.op("Cast", places, to=int(ir.DataType.INT64)), counted)
     return graph.op("Add", count, pad)
 
 
 def _visible(graph: GraphBuilder, mask: ir.Value, lookahead: int | None) -> ir.Value:
-    """1 where a token (row) sees a key (column): `(batch, 1, 1, tokens)`, or `(batch, 1, tokens, tokens)`."""
+    """Return 1 where a token (row) sees a key (column): `(batch, 1, 1 or tokens, tokens)`."""
     keys = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(1, 2))
     if lookahead is None:
         return keys

@@ -1,1 +1,1 @@
-"""Smaller numbers for weights: int8, 4 and 8 bits in blocks, FP8."""
+"""Quantisation of weights: int8, 8 and 4 bits in blocks, fp8."""

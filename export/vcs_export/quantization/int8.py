@@ -1,7 +1,7 @@
-"""The linear layers of a graph in int8: dynamic quantisation, by ONNX Runtime's own tool.
+"""Dynamic quantisation of a graph's linear layers to int8, by ONNX Runtime's own tool.
 
-Weights have a scale for each output channel and are fixed here; activations get one scale a tensor when the
-model is run, over whatever is in the batch: the runtime therefore runs such a model one window at a time.
+Weights get a scale for each output channel. Activations get one scale a tensor when the model is run, over
+the whole batch; the runtime therefore runs such a model one window at a time.
 """
 
 from __future__ import annotations
@@ -11,32 +11,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcs_export.errors import ExportError
+from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_telemetry
 
 
 def quantize(source: Path, model: Path) -> None:
-    """Write the graph `source` with its linear layers in int8 to `model`, the weights to `model` + ".data".
+    """Quantise the linear layers of a graph to int8.
 
-    Products of two activations and the classifier stay as they are. Raises ExportError if a package is
-    missing, OSError.
+    Products of two activations and the classifier stay as they are.
+
+    Parameters
+    ----------
+    source
+        The graph.
+    model
+        The file to write. The weights go to `model` + ".data".
+
+    Raises
+    ------
+    MissingExtraError
+        onnx or ONNX Runtime is not installed.
+    OSError
+        A file cannot be written.
     """
     refuse_telemetry()
-    try:
-        import onnx
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-    except ImportError as error:
-        raise ExportError(f"int8 needs `vcs-runtime[export]` and `vcs-runtime[cpu]` ({error})") from None
+    onnx = require("onnx", "export", "int8")
+    quantization = require("onnxruntime.quantization", "cpu", "int8")
     nodes = onnx.load(source, load_external_data=False).graph.node
     with _quiet():
-        quantize_dynamic(
+        quantization.quantize_dynamic(
             source,
             model,
             op_types_to_quantize=["MatMul"],
             per_channel=True,
-            # 7 bits: the sum of two products then fits the 16 bits in which processors without VNNI add, so
-            # that every processor computes the same integers. Unsigned weights would too, but take longer.
-            weight_type=QuantType.QInt8,
+            # With 7 bits the sum of two products fits the 16 bits in which processors without VNNI add, so
+            # that every processor computes the same integers. Unsigned weights would do so too, but take
+            # longer.
+            weight_type=quantization.QuantType.QInt8,
             reduce_range=True,
             nodes_to_exclude=[node.name for node in nodes if "classifier.weight" in node.input],
             use_external_data_format=True,
@@ -45,7 +56,7 @@ def quantize(source: Path, model: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The tool advises, through the root logger, to optimise the graph first: the runtime does that later."""
+    """Silence the tool's advice to optimise the graph first, which the runtime does later."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

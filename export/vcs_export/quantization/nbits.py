@@ -1,8 +1,8 @@
-"""Weights in 8 or 4 bits: a scale for each block of a row, no activation is quantised here.
+"""Quantisation of weights to 8 or 4 bits, with a scale for each block of a row.
 
-The layout is that of ONNX Runtime's MatMulNBits: a row of the weight, `(out, in)`, is cut into blocks along
-its inputs, each number is stored unsigned around `2^(bits - 1)`, and two 4-bit numbers share a byte, the
-first in its lower half. A test multiplies with it in ONNX Runtime.
+Activations are not quantised. The layout is that of ONNX Runtime's MatMulNBits. A row of the weight, `(out,
+in)`, is cut into blocks along its inputs. Each number is stored unsigned around `2^(bits - 1)`, and two 4-bit
+numbers share a byte, the first in its lower half. A test multiplies with it in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -15,21 +15,33 @@ from numpy.typing import NDArray
 
 BITS = {"int8": 8, "int4": 4}
 BLOCK = 128
-"""Numbers that share a scale."""
+"""How many numbers share a scale."""
 
 
 def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, int, int]:
-    """The shape of the stored bytes `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
+    """Return the shape of the stored bytes `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
     return shape[0], -(-shape[1] // BLOCK), BLOCK * bits // 8
 
 
 def quantise(
     blocks: Iterable[NDArray[Any]], bits: int
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
-    """For each block of rows `(n, in)`: bytes `(n, blocks, bytes)` and scales `(n, blocks)`.
+    """Quantise the rows of a weight.
 
     A number is `scale * (stored - 2^(bits - 1))`. The number of a block that is furthest from zero is exact:
-    the scale has its sign, so that all of the `2^bits` levels are used, though zero is not in their middle.
+    the scale has its sign, so that all `2^bits` levels are used, though zero is not in their middle.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of rows `(n, in)`.
+    bits
+        8 or 4.
+
+    Yields
+    ------
+    quantised
+        For each block of rows, bytes `(n, blocks, bytes)` and scales `(n, blocks)`.
     """
     half = 1 << (bits - 1)
     for block in blocks:
@@ -39,7 +51,7 @@ def quantise(
         rows = rows.reshape(len(rows), -1, BLOCK)
         low, high = rows.min(axis=2, keepdims=True), rows.max(axis=2, keepdims=True)
         scale = np.where(-low > high, low, high) / np.float32(-half)
-        # A block of zeros: any scale will do.
+        # Any scale will do for a block of zeros.
         steps = rows / np.where(scale == 0, np.float32(1), scale)
         np.rint(steps, out=steps)
         np.clip(steps, -half, half - 1, out=steps)

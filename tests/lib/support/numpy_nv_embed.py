@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vcs_export.families.nv_embed import open_nv_embed
-from vcs_export.graph.latent import LatentConfig
+from vcs_export.checkpoint.nv_embed import LatentConfig, open_nv_embed
 
 Array = NDArray[np.float64]
 _erf = np.vectorize(math.erf, otypes=[np.float64])

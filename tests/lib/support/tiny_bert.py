@@ -15,7 +15,8 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.families.bert import build_encoder_bundle
+from vcs_export.families.bert import build_bert_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import RulesSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -152,11 +153,5 @@ def write_tiny_checkpoint(
 def build_tiny_bundle(folder: Path, **checkpoint: Any) -> Path:
     """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the checkpoint."""
     source = write_tiny_checkpoint(folder / "checkpoint", **checkpoint)
-    return build_encoder_bundle(
-        source,
-        folder / "bundle",
-        name="tiny-bert",
-        licence="CC0-1.0",
-        source="random numbers",
-        rules=RulesSpec("sentencex", "en"),
-    )
+    info = BundleInfo("tiny-bert", "CC0-1.0", "random numbers")
+    return build_bert_bundle(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en"))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from vcs_export.checkpoint.recipe import BoundaryRecipe
+from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_runtime.bundle.integrity import sha256_of
 
 RANK = 2
@@ -49,6 +49,6 @@ def write_updates(checkpoint: Path, path: Path, layers: int = 2, seed: int = 0) 
     return path
 
 
-def tiny_boundary(updates: Path, threshold: float = 0.5) -> BoundaryRecipe:
+def tiny_boundary(updates: Path, threshold: float = 0.5) -> SegmenterRecipe:
     """How the runtime runs it: windows of 16 tokens, so that texts of a few sentences overlap."""
-    return BoundaryRecipe("tiny-words", updates, max_tokens=16, stride=8, threshold=threshold)
+    return SegmenterRecipe("tiny-words", updates, max_tokens=16, stride=8, threshold=threshold)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from support.tiny_bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
-from vcs_export.write import BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 
@@ -70,14 +70,11 @@ def _write(layout: str, model: Path) -> None:
 
 def build_layout_bundle(target: Path, layout: str, **spec: Any) -> Path:
     """Build the bundle `target` of that model in a layout; `spec` are further fields of its `EmbedderSpec`."""
-    with BundleWriter(target) as bundle:
+    with BundleWriter(target, BundleInfo(f"tiny-{layout}", "CC0-1.0", "random numbers")) as bundle:
         tiny_tokenizer().save(str(bundle.file("embedder/tokenizer.json")))
         _write(layout, bundle.file("embedder/model.onnx"))
         settings = {"max_tokens": 32, "long_text": "window_mean", **spec}
         return bundle.commit(
-            name=f"tiny-{layout}",
-            licence="CC0-1.0",
-            source="random numbers",
             embedder=EmbedderSpec(
                 name=f"tiny-{layout}",
                 model="embedder/model.onnx",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -16,8 +17,10 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+from vcs_export.write import BundleInfo
 
+T = TypeVar("T")
 SPECIAL = ("<unk>", "<s>", "</s>")  # with Mistral's ids, 0 to 2
 WORDS = (
     "the a an and then while with on in at into over near of to from by is are was he she they it his her "
@@ -200,7 +203,16 @@ def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]], dtype
 
 
 def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, **options: Any) -> Path:
-    """A bundle `folder/bundle` around `checkpoint`, or a tiny one that is written to `folder/checkpoint`."""
+    """Build `folder/bundle` from `checkpoint`, or from a tiny one that is written to `folder/checkpoint`.
+
+    `options` are arguments of `build_nv_embed_bundle`, or fields of its `BundleInfo`, `Quantization` and `TextSettings`.
+    """
     source = checkpoint or write_tiny_nv_embed(folder / "checkpoint")
-    given = {"name": "tiny-nv-embed", "licence": "CC0-1.0", "source": "random numbers", "precision": "fp32"}
-    return build_nv_embed_bundle(source, folder / "bundle", **{**given, **options})
+    about = {"name": "tiny-nv-embed", "licence": "CC0-1.0", "source": "random numbers", "precision": "fp32"}
+    options = {**about, **options}
+
+    def take(kind: type[T]) -> T:
+        return kind(**{item.name: options.pop(item.name) for item in fields(kind) if item.name in options})  # type: ignore[arg-type]
+
+    info, quantization, text = take(BundleInfo), take(Quantization), take(TextSettings)
+    return build_nv_embed_bundle(source, folder / "bundle", info, quantization, text=text, **options)

@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.families.sat import build_sat_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 
@@ -187,11 +188,9 @@ def build_tiny_sat_bundle(
     return build_sat_bundle(
         source,
         folder / "bundle",
-        name="tiny-sat",
+        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
         threshold=threshold,
         stride=stride,
-        licence="CC0-1.0",
-        source="random numbers",
         precision=precision,
         texts=[" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)],
     )

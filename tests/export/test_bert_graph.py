@@ -23,9 +23,10 @@ from vcs_export.families.bert import (
     MODEL_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
-    build_encoder_bundle,
+    build_bert_bundle,
 )
 from vcs_export.graph.builder import ALIGNMENT, GraphBuilder
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 
 
@@ -130,7 +131,7 @@ def test_the_optimiser_recognises_the_pattern(tiny_bundle: Path, tmp_path: Path)
 
 def test_a_second_export_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
     first, second = (
-        build_encoder_bundle(checkpoint, tmp_path / name, name="n", licence="l", source="s")
+        build_bert_bundle(checkpoint, tmp_path / name, BundleInfo("n", "l", "s"))
         for name in ("first", "second")
     )
     files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
@@ -142,7 +143,7 @@ def test_a_second_export_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) 
 def test_the_layout_of_the_weights_file_is_fixed(tmp_path: Path) -> None:
     """By a re-implementation: should this fail, the hash in every signature has changed."""
     source = write_tiny_checkpoint(tmp_path / "checkpoint", layers=1)
-    bundle = build_encoder_bundle(source, tmp_path / "bundle", name="n", licence="l", source="s")
+    bundle = build_bert_bundle(source, tmp_path / "bundle", BundleInfo("n", "l", "s"))
     t = load_file(source / "model.safetensors")
     order = ["embeddings.word_embeddings.weight", "positions", "embeddings.LayerNorm"]
     order += [f"encoder.layer.0.attention.self.{name}" for name in ("query", "key", "value")]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.checks.verify import examine_embedder
+from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import ExportError
 from vcs_export.families.nv_embed import TARGETS
 from vcs_runtime import Embedder
@@ -37,7 +37,7 @@ model = encode("name")
 
 @pytest.fixture(scope="module", params=["bert", *TARGETS])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("examine")
+    folder = tmp_path_factory.mktemp("verify")
     if request.param == "bert":
         return build_tiny_bundle(folder)
     checkpoint = write_tiny_nv_embed(folder / "checkpoint", positions=2048)
@@ -45,7 +45,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_sound_bundle_passes(bundle: Path) -> None:
-    checks = list(examine_embedder(open_bundle(bundle)))
+    checks = list(verify_embedder(open_bundle(bundle)))
     assert len(checks) == 5
     assert all(check.holds for check in checks), checks
 
@@ -57,7 +57,7 @@ def test_what_does_not_hold_is_noticed(bundle: Path, monkeypatch: pytest.MonkeyP
         return embed(self, texts) * np.float32(1 + 0.01 * len(texts))
 
     monkeypatch.setattr(Embedder, "embed", spoilt)
-    wrong = {check.name for check in examine_embedder(open_bundle(bundle)) if not check.holds}
+    wrong = {check.name for check in verify_embedder(open_bundle(bundle)) if not check.holds}
     assert wrong == {"unit length", "alone as in a batch"}
 
 
@@ -70,12 +70,12 @@ def test_the_scores_of_a_card_must_come_out(tmp_path: Path) -> None:
     card = tmp_path / "README.md"
     for off, holds in ((0, True), (1, False)):
         card.write_text(CARD.format(scores=(scores + off).tolist()), "utf-8")
-        [check] = [c for c in examine_embedder(bundle, card=card) if c.name == "the card's scores"]
+        [check] = [c for c in verify_embedder(bundle, card=card) if c.name == "the card's scores"]
         assert check.holds is holds
     for text in ("", CARD.format(scores="[[1.0]]"), CARD.format(scores="[[").replace("queries", "asked")):
         card.write_text(text, "utf-8")
         with pytest.raises(ExportError, match="README.md: there is no example"):
-            list(examine_embedder(bundle, card=card))
+            list(verify_embedder(bundle, card=card))
 
 
 def test_the_command_tells_and_fails(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

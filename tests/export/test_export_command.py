@@ -34,7 +34,7 @@ def invoke(*arguments: str | Path) -> Any:
 
 
 def test_a_checkpoint_of_ones_own(sat: Path, tmp_path: Path) -> None:
-    result = invoke("--from", sat, "--to", tmp_path / "mine", "--threshold", "0.5")
+    result = invoke("--from", sat, "-o", tmp_path / "mine", "--threshold", "0.5")
     assert result.stdout == f"{tmp_path / 'mine'}\n"
     manifest = open_bundle(tmp_path / "mine").manifest
     assert (manifest.name, manifest.licence, manifest.source) == (
@@ -47,13 +47,13 @@ def test_a_checkpoint_of_ones_own(sat: Path, tmp_path: Path) -> None:
 def test_int8_prints_its_agreement(sat: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("\n\n".join(TEXTS), "utf-8")
     options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
-    result = invoke("--from", sat, "--to", tmp_path / "mine", *options)
+    result = invoke("--from", sat, "-o", tmp_path / "mine", *options)
     agreement = boundary(tmp_path / "mine").agreement
     assert f"boundary F1 of int8 against fp32: {agreement:.4f}" in result.stderr
 
 
 def test_the_threshold_is_the_authors_for_models_of_this_kind(sat: Path, tmp_path: Path) -> None:
-    result = invoke("--from", sat, "--to", tmp_path / "sat")
+    result = invoke("--from", sat, "-o", tmp_path / "sat")
     want = sat_config(sat / CONFIG, read_json(sat / CONFIG)).authors_threshold
     assert boundary(tmp_path / "sat").threshold == want
     assert f"threshold {want:g}" in result.stderr
@@ -62,7 +62,7 @@ def test_the_threshold_is_the_authors_for_models_of_this_kind(sat: Path, tmp_pat
 def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Path) -> None:
     for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
         with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
-            invoke("--from", sat, "--to", tmp_path / "mine", "--recipe", recipe)
+            invoke("--from", sat, "-o", tmp_path / "mine", "--recipe", recipe)
 
 
 @pytest.mark.parametrize("content", [b"\n \n", b"\xff"])
@@ -70,4 +70,4 @@ def test_a_file_without_text_is_named(sat: Path, tmp_path: Path, content: bytes)
     (tmp_path / "texts").write_bytes(content)
     options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
     with pytest.raises(InputError, match="texts: "):
-        invoke("--from", sat, "--to", tmp_path / "mine", *options)
+        invoke("--from", sat, "-o", tmp_path / "mine", *options)

@@ -16,7 +16,7 @@ from support import numpy_bert
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
 from vcs_export.errors import CheckpointError
-from vcs_export.families.learned_segmenter import MODEL_FILE, build_boundary_bundle
+from vcs_export.families.learned_segmenter import MODEL_FILE, build_learned_segmenter_bundle
 from vcs_runtime.bundle.opening import open_bundle
 
 
@@ -37,7 +37,7 @@ def oracle(checkpoint: Path, updates: Path, layers: int, ids: list[int], capital
 def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path, layers: int) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     updates = write_updates(checkpoint, tmp_path / "updates.safetensors", layers, seed=layers)
-    bundle = build_boundary_bundle(checkpoint, tiny_boundary(updates), tmp_path / "bundle")
+    bundle = build_learned_segmenter_bundle(checkpoint, tiny_boundary(updates), tmp_path / "bundle")
     session = ort.InferenceSession(str(bundle / MODEL_FILE), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(layers)
     rows = [rng.integers(5, 80, length).tolist() for length in (1, 7, 16)]
@@ -55,7 +55,7 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path,
 def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     recipe = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
-    first, second = (build_boundary_bundle(checkpoint, recipe, tmp_path / name) for name in "ab")
+    first, second = (build_learned_segmenter_bundle(checkpoint, recipe, tmp_path / name) for name in "ab")
     assert (first / "bundle.json").read_bytes() == (second / "bundle.json").read_bytes()
     spec = open_bundle(first).manifest.segmenter
     assert spec is not None
@@ -69,7 +69,7 @@ def test_updates_are_refused_where_they_do_not_fit(tmp_path: Path) -> None:
 
     def refused(match: str, folder: Path = checkpoint) -> None:
         with pytest.raises(CheckpointError, match=match):
-            build_boundary_bundle(folder, tiny_boundary(updates), tmp_path / "bundle")
+            build_learned_segmenter_bundle(folder, tiny_boundary(updates), tmp_path / "bundle")
         assert not (tmp_path / "bundle").exists()
 
     refused("trained on the weights", write_tiny_checkpoint(tmp_path / "other", seed=1))

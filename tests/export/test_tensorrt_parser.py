@@ -14,7 +14,7 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
-from vcs_export.checks.tensorrt_parser import problems
+from vcs_export.checks.tensorrt_parser import parser_problems
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.paths import default_bundle_path
 
@@ -22,39 +22,41 @@ from vcs_runtime.bundle.paths import default_bundle_path
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8"])
 def test_nv_embed_for_tensorrt_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime="tensorrt")
-    assert problems(bundle / "embedder/model.onnx") == []
+    assert parser_problems(bundle / "embedder/model.onnx") == []
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_sat_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
     bundle = build_tiny_sat_bundle(tmp_path, precision=precision)
-    assert problems(bundle / "segmenter/model.onnx") == []
+    assert parser_problems(bundle / "segmenter/model.onnx") == []
 
 
 def test_encoders_have_nothing_that_it_refuses(tmp_path: Path) -> None:
-    assert problems(build_tiny_bundle(tmp_path) / "embedder/model.onnx") == []
+    assert parser_problems(build_tiny_bundle(tmp_path) / "embedder/model.onnx") == []
 
 
 @pytest.mark.parametrize("part", ["embedder", "segmenter"])
 def test_the_default_has_nothing_that_it_refuses(part: str) -> None:
-    assert problems(default_bundle_path() / part / "model.onnx") == []
+    assert parser_problems(default_bundle_path() / part / "model.onnx") == []
 
 
 def test_a_packed_graph_is_refused_for_its_lengths(tmp_path: Path) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path)
-    found = problems(bundle / "embedder/model.onnx")
+    found = parser_problems(bundle / "embedder/model.onnx")
     assert "Attention takes no past_key, past_value or nonpad_kv_seqlen" in found
     assert "Attention takes Q, K, V and a mask of 4 dimensions only" in found
 
 
 def test_a_graph_with_ort_operators_is_refused(tmp_path: Path) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="int8")
-    assert "com.microsoft.MatMulNBits is no standard operator" in problems(bundle / "embedder/model.onnx")
+    assert "com.microsoft.MatMulNBits is no standard operator" in parser_problems(
+        bundle / "embedder/model.onnx"
+    )
 
 
 def test_dynamic_int8_is_refused(tmp_path: Path) -> None:
     bundle = build_tiny_sat_bundle(tmp_path, precision="int8")
-    found = problems(bundle / "segmenter/model.onnx")
+    found = parser_problems(bundle / "segmenter/model.onnx")
     assert {"DynamicQuantizeLinear is not supported", "MatMulInteger is not supported"} <= set(found)
 
 
@@ -77,11 +79,11 @@ def test_types_and_opsets_beyond_the_list_are_named(tmp_path: Path) -> None:
         helper.make_node("Identity", ["u"], ["v"]),
         helper.make_node("Cast", ["v"], ["y"], to=TensorProto.FLOAT),
     ]
-    assert problems(_save(tmp_path / "a.onnx", nodes)) == [
+    assert parser_problems(_save(tmp_path / "a.onnx", nodes)) == [
         "Identity does not take UINT8",
         "Cast does not take UINT8",
     ]
-    assert problems(_save(tmp_path / "b.onnx", [helper.make_node("Relu", ["x"], ["y"])], 25)) == [
+    assert parser_problems(_save(tmp_path / "b.onnx", [helper.make_node("Relu", ["x"], ["y"])], 25)) == [
         "opset 25, beyond 9 to 24"
     ]
 
@@ -92,7 +94,7 @@ def test_axes_must_be_constant_and_zero_points_zero(tmp_path: Path) -> None:
         helper.make_node("Sub", ["s", "three"], ["axes"]),
         helper.make_node("Unsqueeze", ["x", "axes"], ["y"]),
     ]
-    assert problems(_save(tmp_path / "a.onnx", axes, three=np.array([3]))) == [
+    assert parser_problems(_save(tmp_path / "a.onnx", axes, three=np.array([3]))) == [
         "Unsqueeze takes constant axes only"
     ]
     quantised = [
@@ -102,7 +104,7 @@ def test_axes_must_be_constant_and_zero_points_zero(tmp_path: Path) -> None:
     scale = np.array(0.5, np.float32)
     for zero, count in ((0, 0), (3, 2)):
         path = _save(tmp_path / f"{zero}.onnx", quantised, scale=scale, zero=np.array(zero, np.int8))
-        assert len(problems(path)) == count
+        assert len(parser_problems(path)) == count
 
 
 def test_what_is_quantised_must_be_e4m3_with_scales_above_zero(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_what_is_quantised_must_be_e4m3_with_scales_above_zero(tmp_path: Path) -
     ]
     e4m3, e5m2 = (np.zeros((), kind.numpy()) for kind in (DataType.FLOAT8E4M3FN, DataType.FLOAT8E5M2))
     one = np.ones((), np.float32)
-    assert problems(_save(tmp_path / "a.onnx", nodes, 19, scale=one, zero=e4m3)) == []
+    assert parser_problems(_save(tmp_path / "a.onnx", nodes, 19, scale=one, zero=e4m3)) == []
     for array, scale, told in (
         (e5m2, one, ["QuantizeLinear does not give FLOAT8E5M2", "DequantizeLinear does not take FLOAT8E5M2"]),
         (
@@ -126,15 +128,15 @@ def test_what_is_quantised_must_be_e4m3_with_scales_above_zero(tmp_path: Path) -
             ["QuantizeLinear takes scales above 0 only", "DequantizeLinear takes scales above 0 only"],
         ),
     ):
-        assert problems(_save(tmp_path / "b.onnx", nodes, 19, scale=scale, zero=array)) == told
+        assert parser_problems(_save(tmp_path / "b.onnx", nodes, 19, scale=scale, zero=array)) == told
 
 
 def test_what_is_no_graph_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "x.onnx").write_bytes(b"no graph")
     with pytest.raises(ExportError, match=r"x\.onnx: its types cannot be inferred"):
-        problems(tmp_path / "x.onnx")
+        parser_problems(tmp_path / "x.onnx")
 
 
 def test_a_layout_for_cuda_is_not_mistaken(tmp_path: Path) -> None:
     """The plain graph of the packed layout has only operators that TensorRT knows; its inputs are another matter."""
-    assert problems(build_layout_bundle(tmp_path / "b", "packed") / "embedder/model.onnx") == []
+    assert parser_problems(build_layout_bundle(tmp_path / "b", "packed") / "embedder/model.onnx") == []

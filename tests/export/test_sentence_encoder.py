@@ -19,13 +19,14 @@ from support.numpy_bert import encode, load, transform
 from support.tiny_bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
-from vcs_export.checks.verify import examine_embedder
+from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_encoder_bundle
+from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_bert_bundle
 from vcs_export.families.optimum_route import OPSET, append_sentence
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import Graph, GraphBuilder
 from vcs_export.graph.encoder import buckets
+from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import open_bundle
@@ -40,9 +41,8 @@ TEXTS = [
 
 
 def build(checkpoint: Path, target: Path, **options: Any) -> Path:
-    return build_sentence_bundle(
-        checkpoint, target, name="tiny", licence="CC0-1.0", source="random", **options
-    )
+    info = BundleInfo("tiny", "CC0-1.0", "random")
+    return build_sentence_bundle(checkpoint, target, info, **options)
 
 
 def spec_of(bundle: Path) -> EmbedderSpec:
@@ -79,12 +79,12 @@ def test_a_family_computes_what_the_same_numbers_give_in_bert(tmp_path: Path, ki
     bundle = build(folder, tmp_path / "bundle")
     want = np.stack([encode(tmp_path / "bert", ids_of(text)) for text in TEXTS])
     np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
-    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+    assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
     assert spec_of(bundle).max_tokens == 32
 
 
 def test_a_bert_has_the_bytes_of_its_own_builder(checkpoint: Path, tmp_path: Path) -> None:
-    other = build_encoder_bundle(checkpoint, tmp_path / "a", name="tiny", licence="", source="")
+    other = build_bert_bundle(checkpoint, tmp_path / "a", BundleInfo("tiny", "", ""))
     bundle = build(checkpoint, tmp_path / "b")
     for name in (MODEL_FILE, WEIGHTS_FILE):
         assert (bundle / name).read_bytes() == (other / name).read_bytes()
@@ -139,7 +139,7 @@ def test_poolings(checkpoint: Path, tmp_path: Path, pooling: str, pool: Any) -> 
     want /= np.linalg.norm(want, axis=1, keepdims=True)
     bundle = build(checkpoint, tmp_path / "bundle")
     np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=5e-6)
-    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+    assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
 
 
 def test_the_newer_spelling_of_a_pooling(checkpoint: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_graph_of_optimum_gets_pooling_and_norm(
     assert {path.name for path in (bundle / "embedder").iterdir()} == {
         "model.onnx", "model.onnx.data", "tokenizer.json"
     }  # fmt: skip
-    assert all(check.holds for check in examine_embedder(open_bundle(bundle)))
+    assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
 
 
 @needs_a_script
@@ -409,12 +409,12 @@ def test_operators_of_others_are_not_absorbed() -> None:
 
 def test_the_command(checkpoint: Path, tmp_path: Path) -> None:
     target = tmp_path / "bundle"
-    command = ["export", "encoder", "--from", str(checkpoint), "--to", str(target)]
+    command = ["export", "encoder", "--from", str(checkpoint), "-o", str(target)]
     first = CliRunner().invoke(cli, [*command, "--long-text", "truncate"])
     assert first.exit_code == 0, first.output
     assert first.stdout.strip() == str(target)
     assert (spec_of(target).name, spec_of(target).long_text) == ("checkpoint", "truncate")
     assert CliRunner().invoke(cli, command).exit_code != 0  # it is there
-    assert CliRunner().invoke(cli, [*command, "--force"]).exit_code == 0
+    assert CliRunner().invoke(cli, [*command, "--overwrite"]).exit_code == 0
     assert spec_of(target).long_text == "window_mean"
     assert math.isclose(float(np.linalg.norm(embed(target)[0])), 1, abs_tol=1e-6)

@@ -1,0 +1,25 @@
+"""Options that the commands share, and the packages that they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcs_runtime.util.extras import require
+
+PATH = click.Path(path_type=Path)
+# Those of every `export` command.
+checkpoint = click.option(
+    "--from", "checkpoint", type=PATH, required=True, metavar="DIR", help="Folder of the model's files."
+)
+output = click.option(
+    "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
+)
+overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
+
+
+def require_builders(extra: str, purpose: str) -> None:
+    """Raise MissingExtraError unless the packages that build bundles are installed."""
+    for module in ("onnx_ir", "safetensors"):
+        require(module, extra, purpose)
