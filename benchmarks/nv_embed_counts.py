@@ -35,12 +35,9 @@ from vcs_export.checkpoint.nv_embed import (
     open_nv_embed,
 )
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-from vcs_export.families.nv_embed import (
-    OUTPUT,
-    write_nv_embed,
-)
 from vcs_export.graph.attention_layouts import OPSETS, Packed
 from vcs_export.graph.decoder import decoder, layer_norm
+from vcs_export.graph.nv_embed import OUTPUT, write_nv_embed
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import DataFile, StreamedGraph
 from vcs_runtime.inference.batching import batches

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from support.tiny_sat import WORDS, boundary, write_tiny_sat
 from vcs_export.checkpoint.recipe import recipes_folder
-from vcs_export.checkpoint.transformer import CONFIG, read_json
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError
 from vcs_runtime.bundle.opening import open_bundle

@@ -22,8 +22,8 @@ from vcs_export.families.nv_embed import (
     MODEL_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
-    write_nv_embed,
 )
+from vcs_export.graph.nv_embed import write_nv_embed
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_runtime import Embedder

@@ -24,7 +24,8 @@ from vcs_export.checkpoint.recipe import (
     load_recipe,
     recipes_folder,
 )
-from vcs_export.checkpoint.transformer import CONFIG, read_json
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.sat import (

@@ -7,16 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from vcs_export.checkpoint.settings import only, positive, read_json
 from vcs_export.checkpoint.transformer import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
     Checkpoint,
     TransformerConfig,
-    only,
     open_checkpoint,
-    positive,
-    read_json,
     transformer_settings,
 )
 from vcs_export.errors import CheckpointError

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint.transformer import (
-    above_zero,
-    head_size,
-    only,
-    positive,
-)
+from vcs_export.checkpoint.settings import above_zero, only, positive
+from vcs_export.checkpoint.transformer import head_size
 from vcs_export.errors import CheckpointError
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vcs_export.checkpoint.settings import only, read_json
 from vcs_export.checkpoint.transformer import (
     CONFIG,
     Checkpoint,
     TransformerConfig,
-    only,
     open_checkpoint,
-    read_json,
     transformer_settings,
 )
 from vcs_export.checkpoint.xlm_roberta import PAD

@@ -9,13 +9,8 @@ from typing import Any
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
 from vcs_export.checkpoint.safetensors_reader import StoredTensor, open_shards
-from vcs_export.checkpoint.transformer import (
-    CONFIG,
-    only,
-    positive,
-    read_json,
-    value,
-)
+from vcs_export.checkpoint.settings import only, positive, read_json, value
+from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.errors import CheckpointError
 
 DECODER_PREFIX = "embedding_model."

@@ -19,7 +19,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from vcs_export.checkpoint.transformer import CONFIG, WEIGHTS, read_json
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import CONFIG, WEIGHTS
 from vcs_export.errors import CheckpointError, os_reason
 
 INDEX = "model.safetensors.index.json"

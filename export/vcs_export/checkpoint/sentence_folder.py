@@ -14,13 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from vcs_export.checkpoint.transformer import (
-    WEIGHTS,
-    only,
-    positive,
-    read_json,
-    value,
-)
+from vcs_export.checkpoint.settings import only, positive, read_json, value
+from vcs_export.checkpoint.transformer import WEIGHTS
 from vcs_export.errors import CheckpointError, os_reason
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
+from vcs_export.checkpoint.settings import above_zero, only, positive, read_json, value
 from vcs_export.errors import CheckpointError, os_reason
 
 CONFIG = "config.json"
@@ -50,7 +51,6 @@ C = TypeVar("C", bound=TransformerConfig)
 C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
 # NumPy types by the names of safetensors, little-endian on every machine.
 _DTYPES = {"F32": "<f4", "F16": "<f2"}
-_T = TypeVar("_T", str, int, float, bool)
 
 
 def _same(name: str) -> str:
@@ -335,94 +335,6 @@ def head_size(path: Path, counts: Mapping[str, int]) -> int:
             f"{path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
         )
     return hidden // heads
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises CheckpointError, which names the file."""
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not JSON: {error}") from None
-
-
-def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
-    """Return the setting `key` of a `config.json`.
-
-    Parameters
-    ----------
-    path
-        The file, for errors.
-    data
-        Its content.
-    key
-        Name of the setting.
-    kind
-        Expected type. An int is accepted for a float.
-
-    Returns
-    -------
-    setting
-        The value.
-
-    Raises
-    ------
-    CheckpointError
-        The setting is missing or of another type.
-    """
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
-    setting = data.get(key)
-    if kind is float and isinstance(setting, int) and not isinstance(setting, bool):
-        setting = float(setting)
-    if not isinstance(setting, kind) or (isinstance(setting, bool) and kind is not bool):
-        raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {setting!r}")
-    return setting
-
-
-def positive(path: Path, data: Any, key: str) -> int:
-    """Return the setting `key`, an int above 0. Raises CheckpointError."""
-    setting = value(path, data, key, int)
-    if setting < 1:
-        raise CheckpointError(f"{path}: {key} must be positive, not {setting}")
-    return setting
-
-
-def above_zero(path: Path, data: Any, key: str) -> float:
-    """Return the setting `key`, a float above 0. Raises CheckpointError."""
-    setting = value(path, data, key, float)
-    if not setting > 0:
-        raise CheckpointError(f"{path}: {key} must be above 0, not {setting}")
-    return setting
-
-
-def only(path: Path, data: Any, key: str, supported: object, default: object) -> None:
-    """Refuse any value of a setting but the one that the graph implements.
-
-    Parameters
-    ----------
-    path
-        The file, for errors.
-    data
-        Its content.
-    key
-        Name of the setting.
-    supported
-        The one value that is accepted.
-    default
-        Value where the setting is missing.
-
-    Raises
-    ------
-    CheckpointError
-        The setting has another value.
-    """
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
-    setting = data.get(key, default)
-    if setting != supported:
-        raise CheckpointError(f"{path}: {key} {setting!r} is not supported, only {supported!r}")
 
 
 def _check_tensors(

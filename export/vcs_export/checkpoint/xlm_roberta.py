@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vcs_export.checkpoint.settings import only, positive, read_json, value
 from vcs_export.checkpoint.transformer import (
     CONFIG,
     Checkpoint,
     TransformerConfig,
-    only,
     open_checkpoint,
-    positive,
-    read_json,
     transformer_settings,
-    value,
 )
 from vcs_export.errors import CheckpointError
 

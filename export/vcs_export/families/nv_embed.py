@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, NvEmbedCheckpoint, open_nv_embed
+from vcs_export.checkpoint.nv_embed import NvEmbedCheckpoint, open_nv_embed
 from vcs_export.checkpoint.recipe import NvEmbedRecipe
 from vcs_export.checkpoint.transformer import TOKENIZER, checked_tokenizer
 from vcs_export.checks.calibration import calibrate, calibration_texts
@@ -24,10 +24,8 @@ from vcs_export.checks.quantization_error import (
     embedder_quantization_error,
 )
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.graph.attention_layouts import LAYOUTS, OPSETS
-from vcs_export.graph.decoder import decoder
-from vcs_export.graph.latent import latent_pooling
-from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.nv_embed import PRECISIONS, QUANTISED, Written, write_nv_embed
+from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import LICENCES, BundleInfo, BundleWriter, Progress, hash_files, plain_name, silent
@@ -39,9 +37,6 @@ from vcs_runtime.bundle.manifest import (
     SegmenterSpec,
 )
 
-PRECISIONS = tuple(COMPUTE)
-QUANTISED = (*BITS, fp8.PRECISION)
-"""Precisions whose quantisation error is measured."""
 TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
 """Input layout of the graph, by the runtime that it is written for."""
 WEIGHTS_MODES = ("link", "copy")
@@ -49,7 +44,6 @@ WEIGHTS_MODES = ("link", "copy")
 MODEL_FILE = "embedder/model.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
-OUTPUT = "embedding"
 
 
 def _check_choice(argument: str, value: str, choices: Sequence[str] | Mapping[str, str]) -> None:
@@ -214,95 +208,6 @@ def build_nv_embed_bundle(
             known=hashed | {WEIGHTS_FILE: written.sha256},
             progress=progress,
         )
-
-
-@dataclass(frozen=True)
-class Written:
-    """The files that a written graph refers to.
-
-    Attributes
-    ----------
-    links
-        Files of the checkpoint by name.
-    sha256
-        Hash of the data file beside the graph.
-    watched
-        Weights whose inputs' ranges are the graph's second output, in its order.
-    """
-
-    links: Mapping[str, Path]
-    sha256: str
-    watched: Sequence[str] = ()
-
-
-def write_nv_embed(
-    opened: NvEmbedCheckpoint,
-    model: Path,
-    precision: str,
-    layout: str,
-    link: bool,
-    progress: Progress = silent,
-    *,
-    ranges: fp8.Ranges | None = None,
-    watch: bool = False,
-) -> Written:
-    """Write the graph, and the tensors that it does not link to into `model` + ".data".
-
-    The output `embedding` is float32 `(batch, hidden)`, rows of unit length. A row is meaningless for a text
-    of which no token is pooled; callers refuse such texts.
-
-    Parameters
-    ----------
-    opened
-        The checkpoint.
-    model
-        The file to write.
-    precision
-        One of `PRECISIONS`.
-    layout
-        Input layout: "packed" or "masked" (`graph.attention_layouts`).
-    link
-        Whether tensors that are used as they are stay in the checkpoint's files.
-    progress
-        Called with the bytes of the checkpoint's tensors used so far.
-    ranges
-        For fp8, as in `StreamedGraph`.
-    watch
-        For fp8, as in `StreamedGraph`.
-
-    Returns
-    -------
-    written
-        The files that the graph refers to.
-
-    Raises
-    ------
-    CheckpointError
-        A tensor cannot be read.
-    OSError
-        A file cannot be written.
-    """
-    total = sum(tensor.nbytes for tensor in opened.tensors.values())
-    done = 0
-
-    def used(count: int) -> None:
-        nonlocal done
-        done += count
-        progress("writing", done, total)
-
-    # If matrices are converted, the tensors left to share are not worth a link to whole files.
-    link = (
-        link
-        and precision not in QUANTISED
-        and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
-    )
-    with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
-        inputs = LAYOUTS[layout](graph, opened.decoder)
-        hidden = decoder(inputs, opened.tensors, DECODER_PREFIX)
-        embedding = latent_pooling(inputs, opened.latent, opened.tensors, hidden)
-        graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), model)
-    return Written(graph.links, data.sha256, tuple(graph.watched))
 
 
 def _write_quantised(

@@ -10,13 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.recipe import SatRecipe
-from vcs_export.checkpoint.transformer import (
-    CONFIG,
-    TOKENIZER,
-    WEIGHTS,
-    checked_tokenizer,
-    read_json,
-)
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS, checked_tokenizer
 from vcs_export.checkpoint.xlm_roberta import (
     PAD,
     READY_MADE,

@@ -7,13 +7,8 @@ from typing import Any
 
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
 from vcs_export.checkpoint.sentence_folder import LENGTHS, SentenceFolder, read_sentence_folder
-from vcs_export.checkpoint.transformer import (
-    CONFIG,
-    TOKENIZER,
-    loaded_tokenizer,
-    positive,
-    read_json,
-)
+from vcs_export.checkpoint.settings import positive, read_json
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, loaded_tokenizer
 from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE

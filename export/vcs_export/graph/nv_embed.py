@@ -1,0 +1,110 @@
+"""NV-Embed as an ONNX graph: a decoder, pooled by trained latents, with streamed or linked weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, NvEmbedCheckpoint
+from vcs_export.graph.attention_layouts import LAYOUTS, OPSETS
+from vcs_export.graph.decoder import decoder
+from vcs_export.graph.latent import latent_pooling
+from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
+from vcs_export.quantization import fp8
+from vcs_export.quantization.nbits import BITS
+from vcs_export.write import Progress, silent
+
+PRECISIONS = tuple(COMPUTE)
+QUANTISED = (*BITS, fp8.PRECISION)
+"""Precisions whose quantisation error is measured."""
+OUTPUT = "embedding"
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that a written graph refers to.
+
+    Attributes
+    ----------
+    links
+        Files of the checkpoint by name.
+    sha256
+        Hash of the data file beside the graph.
+    watched
+        Weights whose inputs' ranges are the graph's second output, in its order.
+    """
+
+    links: Mapping[str, Path]
+    sha256: str
+    watched: Sequence[str] = ()
+
+
+def write_nv_embed(
+    opened: NvEmbedCheckpoint,
+    model: Path,
+    precision: str,
+    layout: str,
+    link: bool,
+    progress: Progress = silent,
+    *,
+    ranges: fp8.Ranges | None = None,
+    watch: bool = False,
+) -> Written:
+    """Write the graph, and the tensors that it does not link to into `model` + ".data".
+
+    The output `embedding` is float32 `(batch, hidden)`, rows of unit length. A row is meaningless for a text
+    of which no token is pooled; callers refuse such texts.
+
+    Parameters
+    ----------
+    opened
+        The checkpoint.
+    model
+        The file to write.
+    precision
+        One of `PRECISIONS`.
+    layout
+        Input layout: "packed" or "masked" (`graph.attention_layouts`).
+    link
+        Whether tensors that are used as they are stay in the checkpoint's files.
+    progress
+        Called with the bytes of the checkpoint's tensors used so far.
+    ranges
+        For fp8, as in `StreamedGraph`.
+    watch
+        For fp8, as in `StreamedGraph`.
+
+    Returns
+    -------
+    written
+        The files that the graph refers to.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor cannot be read.
+    OSError
+        A file cannot be written.
+    """
+    total = sum(tensor.nbytes for tensor in opened.tensors.values())
+    done = 0
+
+    def used(count: int) -> None:
+        nonlocal done
+        done += count
+        progress("writing", done, total)
+
+    # If matrices are converted, the tensors left to share are not worth a link to whole files.
+    link = (
+        link
+        and precision not in QUANTISED
+        and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
+    )
+    with DataFile(model.with_name(f"{model.name}.data")) as data:
+        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
+        inputs = LAYOUTS[layout](graph, opened.decoder)
+        hidden = decoder(inputs, opened.tensors, DECODER_PREFIX)
+        embedding = latent_pooling(inputs, opened.latent, opened.tensors, hidden)
+        graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), model)
+    return Written(graph.links, data.sha256, tuple(graph.watched))
