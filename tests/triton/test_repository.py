@@ -101,6 +101,7 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
     encoded = [(reference.encode(), generated.encode()) for reference, generated in pairs]
     requests = [Request(*zip(*part, strict=True)) for part in (encoded[:1], encoded[1:4], encoded[4:])]
     responses = model.execute(requests)
+    assert [len(response.outputs["vcs"]) for response in responses] == [1, 3, 1]
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         expected = list(scorer.iter_scores(pairs, options))
     for name in SCORES:
