@@ -309,7 +309,7 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
     if several:
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
     if (output / "comparison").exists():
-        raise InputError(f"{output / 'comparison'}: the folder exists; choose another --output")
+        raise InputError(f"{output / 'comparison'}: it exists; choose another --output")
     with usage_errors():
         opened = Segmenter.open(bundle, device, use=segmenter)
     with opened, progress_bar(len(texts), "corrupting", "texts") as advance:
