@@ -11,7 +11,7 @@ import pytest
 from support.experiments import CASES, comparison, sentences, write_json
 from support.stories import story, write_pairs
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments import datasets
+from vcs_runtime.experiments import datasets, published, vatex
 from vcs_runtime.experiments.datasets import Problems
 
 
@@ -45,9 +45,9 @@ def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, re
     shutil.copytree(ours / "comparison", theirs / data)
     shutil.copytree(ours / "comparison-published", theirs / results)
     assert datasets.read_cases(theirs, Problems()) == datasets.read_cases(ours, Problems())
-    found = datasets.find_published(theirs, "comparison")
+    found = published.find_published(theirs, "comparison")
     assert found == theirs / results
-    assert datasets.read_published(found, Problems())[f"2/{CASES[1]}"] == {"BLEU-1": 0.5, "VCS_LCT0": 0.5}
+    assert published.read_published(found, Problems())[f"2/{CASES[1]}"] == {"BLEU-1": 0.5, "VCS_LCT0": 0.5}
 
 
 def test_a_folder_of_scenes_alone_is_accepted(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_published_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> No
     (tmp_path / "1.csv").write_text("Metric,a,b,c\nBLEU-1,0.5,nan,\n")
     (tmp_path / "2.csv").write_text("x,y\n1,2\n")
     problems = Problems()
-    assert datasets.read_published(tmp_path, problems) == {"1/a": {"BLEU-1": 0.5}}
+    assert published.read_published(tmp_path, problems) == {"1/a": {"BLEU-1": 0.5}}
     assert [message.split(": ")[0].removeprefix(f"{tmp_path}/") for message in problems.messages] == [
         "1.csv, BLEU-1, b", "1.csv, BLEU-1, c", "2.csv",
     ]  # fmt: skip
@@ -170,7 +170,7 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
         '{"vid": "v3", "refs": ["r"], "cands": ["a", "b"], "scores": [[1, 2, 3]]}\n'
     )
     problems = Problems()
-    videos = datasets.read_vatex(path, problems)
+    videos = vatex.read_vatex(path, problems)
     assert [(v.id, v.references, v.candidates, v.ratings) for v in videos] == [
         ("v1", ["r1", "r2"], ["a"], [[1.0, 2.0, 3.0]]),
         ("v3", ["r"], ["a"], [[1.0, 2.0, 3.0]]),
@@ -179,10 +179,10 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
     assert "ratings [1, nan, 3] of candidate 0" in problems.messages[0]
     path.write_text('{"id": 1}\n')
     with pytest.raises(InputError, match="line 1: unknown layout"):
-        datasets.read_vatex(path, Problems())
+        vatex.read_vatex(path, Problems())
     path.write_text('{"vid": 1, "refs": "text", "cands": [], "scores": []}\n')
     with pytest.raises(InputError, match="must be lists"):
-        datasets.read_vatex(path, Problems())
+        vatex.read_vatex(path, Problems())
 
 
 def test_descriptions_come_as_object_list_or_lines(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_parquet_gives_the_same_pairs(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
     assert list(read_pairs(path)) == [InputPair("row 1", 3, ["x", "y"], "z"), InputPair("row 2", 4, [], None)]
     write(path, "this is no parquet file")
-    with pytest.raises(InputError, match="is no Parquet file"):
+    with pytest.raises(InputError, match="is not a Parquet file"):
         count_pairs(path)
 
 

@@ -35,6 +35,7 @@ from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
 from vcs_runtime.experiments import corruptions, datasets
 from vcs_runtime.experiments import parameters as parameters_study
+from vcs_runtime.experiments import published as published_scores
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
 from vcs_runtime.experiments.bertscore import TokenStates
@@ -183,7 +184,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
     """
     problems = _problems()
     texts = datasets.read_authors(data, problems)
-    published = datasets.read_published_authors(source, problems) if source else {}
+    published = published_scores.read_published_authors(source, problems) if source else {}
     with run.opened() as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
@@ -207,7 +208,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
       vcs-runtime experiment vatex --data vatex-eval.jsonl -o results
     """
     problems = _problems()
-    videos = datasets.read_vatex(data, problems)
+    videos = vatex_study.read_vatex(data, problems)
     with run.opened() as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
@@ -321,8 +322,8 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
 
 def _read(data: Path, problems: datasets.Problems) -> tuple[list[datasets.Case], dict[str, dict[str, float]]]:
     cases = datasets.read_cases(data, problems)
-    folder = datasets.find_published(data, "comparison")
-    return cases, datasets.read_published(folder, problems) if folder else {}
+    folder = published_scores.find_published(data, "comparison")
+    return cases, published_scores.read_published(folder, problems) if folder else {}
 
 
 def _problems() -> datasets.Problems:

@@ -1,4 +1,4 @@
 """The experiments of the VCS papers, and comparisons of score files (docs/experiments.md).
 
-Needs `vcs-runtime[experiments]`; plots need `vcs-runtime[report]`. Nothing that scores imports this package.
+This package needs the extra `experiments`; plots need the extra `report`. Nothing that scores imports it.
 """

@@ -123,7 +123,7 @@ def compare(
 
 
 def _read(path: Path, score: str) -> tuple[dict[str, float], str, list[str]]:
-    """The scores by id, the file's signature, and the ids that could not be scored."""
+    """Read the scores by id, the file's signature, and the ids that could not be scored."""
     scores: dict[str, float] = {}
     failed: list[str] = []
     signature = ""

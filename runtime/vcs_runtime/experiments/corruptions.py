@@ -1,14 +1,13 @@
-"""Corrupted versions of one's own descriptions that need no language model, in the experiments' layout.
+"""Corrupted versions of descriptions, made without a language model, in the format of the experiments.
 
-All of them move, drop, repeat or insert whole segments. What is drawn depends on the seed, the scene and the
-case alone, not on the other scenes' order; so a file made again is the same file.
+Each moves, drops, repeats or inserts whole segments. The draws depend on the seed, the scene and the case,
+not on the order of the other scenes; so the same descriptions give the same files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,10 @@ import numpy as np
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.datasets import POSITIONS, Problems, scene_key
 from vcs_runtime.segmentation.segmenter import Segmenter
+from vcs_runtime.util.atomic import write_whole
 
 LEVELS = 10
-# Below this, some cases would be the text itself, or nothing.
+# With fewer segments, some cases would be the text itself, or empty.
 LEAST_SEGMENTS = 4
 _SWAPPED = 3  # segments that local permutation reorders among themselves
 
@@ -30,7 +30,17 @@ Segments = list[str]
 
 @dataclass(frozen=True)
 class Source:
-    """A description's segments, and what is drawn from: `others`, the segments of all other descriptions."""
+    """A description to corrupt.
+
+    Attributes
+    ----------
+    segments
+        Its segments.
+    others
+        The segments of all other descriptions.
+    draw
+        Makes the random choices.
+    """
 
     segments: Segments
     others: Segments
@@ -38,14 +48,14 @@ class Source:
 
 
 def omission(source: Source, share: float) -> Segments:
-    """Drop a share of the segments, drawn at random; the rest keeps its order."""
+    """Drop a share of the segments, chosen at random; the rest stays in order."""
     count = _count(source.segments, share)
     dropped = set(source.draw.choice(len(source.segments), count, replace=False).tolist())
     return [segment for i, segment in enumerate(source.segments) if i not in dropped]
 
 
 def hallucination(source: Source, share: float) -> Segments:
-    """Insert segments of other descriptions, a share of the text's own number, at random places."""
+    """Insert segments of other descriptions at random places: a share of the text's own number."""
     return _insert(source, _foreign(source, _count(source.segments, share)))
 
 
@@ -56,7 +66,7 @@ def repetition(source: Source, share: float) -> Segments:
 
 
 def inversion(source: Source) -> Segments:
-    """The last segment first."""
+    """Reverse the order of the segments."""
     return source.segments[::-1]
 
 
@@ -67,7 +77,7 @@ def local_permutation(source: Source) -> Segments:
 
 
 def global_permutation(source: Source) -> Segments:
-    """A random order, not the one there was."""
+    """Shuffle the segments, into an order that differs from the original."""
     order = np.arange(len(source.segments))
     while (order == np.sort(order)).all():
         order = source.draw.permutation(order)
@@ -75,7 +85,7 @@ def global_permutation(source: Source) -> Segments:
 
 
 def rotation(source: Source) -> Segments:
-    """The second half first."""
+    """Put the second half first."""
     half = -(-len(source.segments) // 2)
     return source.segments[half:] + source.segments[:half]
 
@@ -100,7 +110,7 @@ CASES: tuple[tuple[str, str, str, Callable[[Source], Segments]], ...] = (
 
 
 def addition(source: Source, position: str) -> list[Segments]:
-    """Level k of 10: foreign segments, k tenths of the text's number, in one piece (random: scattered)."""
+    """Insert foreign segments, k tenths of the text's number at level k of 10: in one piece, or scattered."""
     count = len(source.segments)
     foreign = _foreign(source, count)
     places = source.draw.integers(0, count + 1, count)
@@ -115,17 +125,17 @@ def addition(source: Source, position: str) -> list[Segments]:
 
 
 def deletion(source: Source, position: str) -> list[Segments]:
-    """Level k of 10: without k tenths of the segments; one is left at the last level."""
+    """Delete k tenths of the segments at level k of 10; one is left at the last level."""
     order = _touched(source, position)
     levels = []
     for amount in _amounts(len(order)):
-        gone = set(order[: min(amount, len(order) - 1)])
-        levels.append([segment for i, segment in enumerate(source.segments) if i not in gone])
+        deleted = set(order[: min(amount, len(order) - 1)])
+        levels.append([segment for i, segment in enumerate(source.segments) if i not in deleted])
     return levels
 
 
 def chronology(source: Source, position: str) -> list[Segments]:
-    """Level k of 10: k tenths of the segments (two at least) are in reverse order in their places."""
+    """Reverse k tenths of the segments (two at least) in their places, at level k of 10."""
     order = _touched(source, position)
     levels = []
     for amount in _amounts(len(order)):
@@ -148,10 +158,33 @@ def make(
     descriptions: Mapping[str, str], segmenter: Segmenter, out: Path, problems: Problems, *, seed: int,
     advance: Callable[[int], None] = lambda count: None,
 ) -> int:  # fmt: skip
-    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` under `out`; returns how many scenes.
+    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description.
 
-    A description of fewer than four segments is a problem, and left out. Raises InputError where fewer than
-    two are left (hallucinations come from the others), or an id is no plain file name.
+    Parameters
+    ----------
+    descriptions
+        The texts by id. The ids become names of files.
+    segmenter
+        Splits the texts into segments.
+    out
+        The folder that the files go to.
+    problems
+        Learns of each description of fewer than four segments, which is left out.
+    seed
+        Seed of the draws.
+    advance
+        Is called with 1 for each scene that was written.
+
+    Returns
+    -------
+    int
+        How many scenes were written.
+
+    Raises
+    ------
+    InputError
+        Fewer than two descriptions are left (the inserted segments come from the others), or an id is not a
+        plain file name.
     """
     segments: dict[str, Segments] = {}
     for name in sorted(descriptions, key=scene_key):
@@ -214,7 +247,7 @@ def _insert(source: Source, new: Segments) -> Segments:
 
 
 def _placed(segments: Segments, new: Segments, places: Sequence[int]) -> Segments:
-    """`new[i]` before segment `places[i]` (their number: at the end)."""
+    """Insert `new[i]` before segment `places[i]`, or at the end."""
     before: dict[int, Segments] = {}
     for place, segment in zip(places, new, strict=True):
         before.setdefault(place, []).append(segment)
@@ -225,7 +258,7 @@ def _placed(segments: Segments, new: Segments, places: Sequence[int]) -> Segment
 
 
 def _touched(source: Source, position: str) -> list[int]:
-    """All segments' indices, in the order in which rising levels touch them."""
+    """List the indices of all segments, in the order in which rising levels change them."""
     count = len(source.segments)
     if position == "random":
         return [int(i) for i in source.draw.permutation(count)]
@@ -239,6 +272,4 @@ def _touched(source: Source, position: str) -> list[int]:
 
 def _write(path: Path, value: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8", newline="\n")
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -1,12 +1,11 @@
-"""The folders and files of the experiments: ours, and the authors' own (docs/experiments.md).
+"""The texts of the experiments, in our dataset format and in the authors' own (docs/experiments.md).
 
-A folder that is no such layout, or a file that cannot be read at all, is an InputError. One scene, case or
-rating that is bad is a `Problems` entry: named, counted, and the rest goes on.
+A folder of another format, or a file that cannot be read at all, is an InputError. A single scene, case or
+rating that cannot be used is a `Problems` entry: it is named and counted, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -23,8 +22,6 @@ SERIES = ("addition", "deletion", "chronology")
 # The authors keep what is scored in `data/mpii/KIND/aug_dataset` (a hundred scenes, or all, beside it).
 _FOLDERS = ("{}/aug_dataset", "data/mpii/{}/aug_dataset", "exp/data/mpii/{}/aug_dataset", "{}")
 _SIZES = ("", "_full", "_100")
-_RESULTS = "results/mpii/{}/individual_results"
-_PUBLISHED = ("{}-published", _RESULTS, f"exp/{_RESULTS}")
 
 Report = Callable[[str], None]
 
@@ -54,8 +51,20 @@ class Problems:
 class Case:
     """A rewrite of a scene's description.
 
-    valid   whether it tells the same story; None: not said
-    series  kind, position and level, of a text of a graded series
+    Attributes
+    ----------
+    scene
+        The name of the scene.
+    name
+        The name of the case.
+    reference
+        The description.
+    generated
+        The rewrite.
+    valid
+        Whether it tells the same story; None if the data do not say.
+    series
+        Kind, position and level of a text of a graded series.
     """
 
     scene: str
@@ -82,7 +91,7 @@ TABLE_1_INVALID = (
 
 
 def find_folder(root: Path, kind: str) -> Path | None:
-    """The folder that holds what is scored for `kind` ("comparison", "addition", ...) under `root`."""
+    """Find the folder with the texts of a kind ("comparison", "addition", ...) under a root."""
     for pattern in _FOLDERS:
         for size in _SIZES if "aug_dataset" in pattern else ("",):
             folder = root / (pattern.format(kind) + size)
@@ -91,16 +100,25 @@ def find_folder(root: Path, kind: str) -> Path | None:
     return None
 
 
-def find_published(root: Path, kind: str) -> Path | None:
-    """The folder of the published scores for `kind` under `root`, if there is one."""
-    folders = (root / pattern.format(kind) for pattern in _PUBLISHED)
-    return next((folder for folder in folders if any(folder.glob("**/*.csv"))), None)
-
-
 def read_cases(root: Path, problems: Problems) -> list[Case]:
-    """All rewrites under `root`: `comparison/SCENE.json`, then the graded series, if they are there.
+    """Read all rewrites: `comparison/SCENE.json`, then the graded series.
 
-    Raises InputError where `root` holds neither.
+    Parameters
+    ----------
+    root
+        The folder that holds them.
+    problems
+        Learns of each scene and case that cannot be used.
+
+    Returns
+    -------
+    list of Case
+        The rewrites whose texts can be scored.
+
+    Raises
+    ------
+    InputError
+        The folder holds neither comparisons nor graded series.
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder")
@@ -126,12 +144,12 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
 
 
 def scene_files(folder: Path) -> list[Path]:
-    """The JSON files of a folder, numbered ones by number."""
+    """List the JSON files of a folder; numbered ones in the order of their numbers."""
     return sorted(folder.glob("*.json"), key=lambda path: scene_key(path.stem))
 
 
 def scene_key(name: str) -> tuple[float, str]:
-    """Sorts names of scenes: 2 before 10, words last."""
+    """Sort key for names of scenes: 2 before 10, words last."""
     return (float(name), name) if name.isdecimal() else (math.inf, name)
 
 
@@ -172,7 +190,7 @@ def _scene(path: Path, key: str, kind: type, problems: Problems) -> dict[str, An
 
 
 def _usable(cases: Iterator[Case], problems: Problems) -> Iterator[Case]:
-    """The cases whose texts can be scored, each name once a scene."""
+    """Yield the cases whose texts can be scored; each name counts once in a scene."""
     seen: set[str] = set()
     for case in cases:
         try:
@@ -192,46 +210,26 @@ def _usable(cases: Iterator[Case], problems: Problems) -> Iterator[Case]:
         yield case
 
 
-def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Published scores by "SCENE/CASE", then by metric, from `SCENE.csv` files: metrics down, cases across.
-
-    A value that is no number is a problem, and left out.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for path in sorted(folder.glob("*.csv"), key=lambda path: scene_key(path.stem)):
-        rows = read_csv(path)
-        if not rows or "Metric" not in rows[0]:
-            problems.add(f"{path}: no column 'Metric': left out")
-            continue
-        for row in rows:
-            for case, text in row.items():
-                if case != "Metric" and (value := _number(text)) is not None:
-                    found.setdefault(f"{path.stem}/{case}", {})[row["Metric"]] = value
-                elif case != "Metric":
-                    problems.add(f"{path}, {row['Metric']}, {case}: {text!r} is no number: left out")
-    return found
-
-
-def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Published scores by "SCENE/A1-A2", then by metric, from a CSV file: `scene`, `Comparison`, metrics."""
-    found: dict[str, dict[str, float]] = {}
-    for row in read_csv(path):
-        if not {"scene", "Comparison"} <= row.keys():
-            raise InputError(f"{path}: unknown layout: no columns 'scene' and 'Comparison'")
-        name = f"{row.pop('scene')}/{row.pop('Comparison')}"
-        for metric, text in row.items():
-            if (value := _number(text)) is not None:
-                found.setdefault(name, {})[metric] = value
-            else:
-                problems.add(f"{path}, {name}, {metric}: {text!r} is no number: left out")
-    return found
-
-
 def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
-    """Texts by scene, then by author: `{scene: {author: text}}` in one file, or a folder of the authors' own
-    `authorN.json` files, `{scene: text}` each (authors are then called A1, A2, ...).
+    """Read the descriptions that several authors wrote of the same scenes.
 
-    A scene with fewer than two usable texts is a problem.
+    Parameters
+    ----------
+    path
+        A file `{scene: {author: text}}`, or a folder of the authors' own `authorN.json` files, each
+        `{scene: text}`. Their authors are called A1, A2, ...
+    problems
+        Learns of each text that cannot be used.
+
+    Returns
+    -------
+    dict
+        The texts by scene, then by author, of scenes with two usable texts or more.
+
+    Raises
+    ------
+    InputError
+        There is no such scene.
     """
     if path.is_dir():
         folder = find_folder(path, "authors") or path
@@ -239,12 +237,12 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
         for file in sorted(folder.glob("author*.json")):
             for scene, text in _object(file).items():
                 joined.setdefault(scene, {})["A" + file.stem.removeprefix("author")] = text
-        if not joined:  # our own layout in a folder
+        if not joined:  # our own format in a folder
             joined = _object(folder / "authors.json")
         table = joined
     else:
         table = _object(path)
-    found: dict[str, dict[str, str]] = {}
+    by_scene: dict[str, dict[str, str]] = {}
     authors = sorted({author for texts in table.values() if isinstance(texts, dict) for author in texts})
     for scene in sorted(table, key=scene_key):
         texts = {}
@@ -257,74 +255,36 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
                     f"scene {scene}: {'missing author ' + author if text is None else error}: left out"
                 )
         if len(texts) > 1:
-            found[scene] = texts
-    if not found:
+            by_scene[scene] = texts
+    if not by_scene:
         raise InputError(
             f"{path}: unknown layout: no scene written by two authors ({{scene: {{author: text}}}})"
         )
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Video:
-    """A video of VATEX-EVAL: references, and candidates with one rating (1 to 5) from each rater."""
-
-    id: str
-    references: list[str]
-    candidates: list[str]
-    ratings: list[list[float]]
-
-
-def read_vatex(path: Path, problems: Problems) -> list[Video]:
-    """Videos from a JSONL file: `vid`, `refs`, `cands`, `scores` (candidates x raters).
-
-    A candidate with an empty text, a missing or NaN rating, or another number of raters is left out.
-    """
-    videos = []
-    raters = 0
-    for number, row in read_jsonl(path):
-        place = f"{path} line {number}"
-        if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
-            raise InputError(
-                f"{place}: unknown layout: an object with vid, refs, cands and scores was expected"
-            )
-        if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
-            raise InputError(f"{place}: unknown layout: refs, cands and scores must be lists")
-        references = row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
-        references = [text for text in references if isinstance(text, str) and text.strip()]
-        if not references:
-            problems.add(f"{place} ({row['vid']}): no reference: the video is left out")
-            continue
-        kept: list[tuple[str, list[float]]] = []
-        for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
-            numbers = [_number(rating) for rating in ratings] if isinstance(ratings, list) else [None]
-            good = [value for value in numbers if value is not None]
-            if len(good) == len(numbers):
-                raters = raters or len(good)
-            if not isinstance(text, str) or not text.strip():
-                problems.add(f"{place} ({row['vid']}): candidate {i} is empty: left out")
-            elif len(good) != len(numbers) or len(good) != raters:
-                problems.add(f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
-                             "from every rater was expected: left out")  # fmt: skip
-            else:
-                kept.append((text, good))
-        if len(row["cands"]) != len(row["scores"]):
-            problems.add(
-                f"{place} ({row['vid']}): {len(row['cands'])} candidates, ratings of {len(row['scores'])}"
-            )
-        if kept:
-            videos.append(Video(str(row["vid"]), references, [k[0] for k in kept], [k[1] for k in kept]))
-    if not videos:
-        raise InputError(f"{path}: no video with a rated candidate")
-    return videos
+    return by_scene
 
 
 def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[str]]:
-    """Texts by id: JSON `{id: text}` or `[{"id":, "summary"|"reference"|"text":}]`, or such objects as JSONL.
+    """Read texts by id.
 
-    A text may be a list of texts (several references). What is empty, or there twice, is a problem.
+    Parameters
+    ----------
+    path
+        JSON `{id: text}` or `[{"id":, "summary"|"reference"|"text":}]`, or such objects as JSONL. A text may
+        be a list of texts (several references).
+    problems
+        Learns of each text that is empty or has the id of an earlier one.
+
+    Returns
+    -------
+    dict
+        The texts, or lists of texts, by id.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is of another format, or holds no text.
     """
-    found: dict[str, str | list[str]] = {}
+    by_id: dict[str, str | list[str]] = {}
     for number, row in read_jsonl(path) if path.suffix == ".jsonl" else _entries(read_json(path)):
         key = next((k for k in ("reference", "summary", "text") if isinstance(row, dict) and k in row), None)
         if key is None or "id" not in row:
@@ -338,13 +298,13 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
         except TextError as error:
             problems.add(f"{path}: {error}: left out")
             continue
-        if name in found:
+        if name in by_id:
             problems.add(f"{path}: id {name} is there twice: the second is left out")
             continue
-        found[name] = text
-    if not found:
+        by_id[name] = text
+    if not by_id:
         raise InputError(f"{path}: no text with an id in it")
-    return found
+    return by_id
 
 
 def _entries(value: Any) -> Iterator[tuple[int, Any]]:
@@ -354,24 +314,13 @@ def _entries(value: Any) -> Iterator[tuple[int, Any]]:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file. Raises InputError naming it."""
+    """Read a JSON file. Raises InputError that names it."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file, as text. Raises InputError naming it."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not CSV: {error}") from None
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -381,7 +330,8 @@ def _object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
+    """Return a number as a float; None for anything else, NaN and infinity."""
     try:
         number = float(value)
     except (TypeError, ValueError):

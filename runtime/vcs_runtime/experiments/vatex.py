@@ -1,21 +1,23 @@
-"""Does VCS_short follow human ratings of captions? (papers, Table 2: VATEX-EVAL)"""
+"""Measures how well VCS_short follows human ratings of captions (papers, Table 2: VATEX-EVAL)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
+from pathlib import Path
 
 import numpy as np
 
 from vcs_numba import Params
-from vcs_runtime.errors import TextError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets import Problems, Video
+from vcs_runtime.experiments.datasets import Problems, finite_number
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.scorer import Scorer
@@ -23,6 +25,89 @@ from vcs_runtime.scoring.scorer import Scorer
 # The published names of the scores, and ours.
 _COMPONENTS = {"VCS": "vcs", "GAS": "gas", "LAS": "las", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
 REFERENCES = (1, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Video:
+    """A video of VATEX-EVAL.
+
+    Attributes
+    ----------
+    id
+        The name of the video.
+    references
+        Its references.
+    candidates
+        The captions that were rated.
+    ratings
+        For each candidate, a rating from 1 to 5 by each rater.
+    """
+
+    id: str
+    references: list[str]
+    candidates: list[str]
+    ratings: list[list[float]]
+
+
+def read_vatex(path: Path, problems: Problems) -> list[Video]:
+    """Read rated captions.
+
+    Parameters
+    ----------
+    path
+        JSONL with `vid`, `refs`, `cands` and `scores` (candidates x raters).
+    problems
+        Learns of each video without references, and of each candidate with an empty text, a missing or NaN
+        rating, or another number of raters.
+
+    Returns
+    -------
+    list of Video
+        The videos, with the candidates that can be used.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has no video with a rated candidate.
+    """
+    videos = []
+    raters = 0
+    for number, row in read_jsonl(path):
+        place = f"{path} line {number}"
+        if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
+            raise InputError(
+                f"{place}: unknown layout: an object with vid, refs, cands and scores was expected"
+            )
+        if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
+            raise InputError(f"{place}: unknown layout: refs, cands and scores must be lists")
+        references = row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
+        references = [text for text in references if isinstance(text, str) and text.strip()]
+        if not references:
+            problems.add(f"{place} ({row['vid']}): no reference: the video is left out")
+            continue
+        rated: list[tuple[str, list[float]]] = []
+        for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
+            numbers = [finite_number(rating) for rating in ratings] if isinstance(ratings, list) else [None]
+            good = [value for value in numbers if value is not None]
+            if len(good) == len(numbers):
+                raters = raters or len(good)
+            if not isinstance(text, str) or not text.strip():
+                problems.add(f"{place} ({row['vid']}): candidate {i} is empty: left out")
+            elif len(good) != len(numbers) or len(good) != raters:
+                problems.add(f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
+                             "from every rater was expected: left out")  # fmt: skip
+            else:
+                rated.append((text, good))
+        if len(row["cands"]) != len(row["scores"]):
+            problems.add(
+                f"{place} ({row['vid']}): {len(row['cands'])} candidates, ratings of {len(row['scores'])}"
+            )
+        if rated:
+            candidates, ratings = [text for text, _ in rated], [numbers for _, numbers in rated]
+            videos.append(Video(str(row["vid"]), references, candidates, ratings))
+    if not videos:
+        raise InputError(f"{path}: no video with a rated candidate")
+    return videos
 
 
 class ShortMetrics:
@@ -72,7 +157,7 @@ class ShortMetrics:
 
 
 def _first(job: Job, count: int) -> Job:
-    """The job with its first references only."""
+    """Keep the first references of a job."""
     return replace(job, references=job.references[:count])
 
 

@@ -1,1 +1,1 @@
-"""Files of pairs in, files of scores out: reading, resuming, summing up."""
+"""Jobs: reading pairs from files, writing scores to files, continuing after a stop, and statistics."""

@@ -1,7 +1,7 @@
 """Reading pairs from JSONL, CSV and Parquet files, one at a time, with errors that name the line.
 
 A file that cannot be read as pairs (broken JSON, a missing column) is an InputError: the job must not start.
-A pair whose *text* cannot be scored is none of this module's business: its Result says so.
+Whether the *text* of a pair can be scored is decided by the scorer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,25 @@ from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.util.extras import require
 
 _KEYS = ("reference", "generated")
-# csv refuses fields over 128 KiB unless told otherwise; what is too long is for the scorer to say.
+# By default csv refuses fields over 128 KiB. Which texts are too long is decided by the scorer.
 _CSV_FIELD = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class InputPair:
-    """One row of an input file. `place`: "line 7" (or "row 7"); `id`: what the row calls itself, or None."""
+    """One row of an input file.
+
+    Attributes
+    ----------
+    place
+        "line 7", or "row 7" of a Parquet file.
+    id
+        The row's own id; None if it has none.
+    reference
+        The reference, or several.
+    generated
+        The generated text.
+    """
 
     place: str
     id: str | int | None
@@ -32,19 +44,34 @@ class InputPair:
 
     @property
     def name(self) -> str | int:
-        """What the output calls the pair: its id, or its place without one."""
+        """The id of the pair in the output: its own, or its place."""
         return self.id if self.id is not None else self.place
 
     @property
     def texts(self) -> tuple[Any, Any]:
-        """What the scorer takes."""
+        """The pair as the scorer takes it."""
         return self.reference, self.generated
 
 
 def read_pairs(path: Path) -> Iterator[InputPair]:
-    """Yield the pairs of a `.jsonl`, `.csv` or `.parquet` file (any other name: JSONL), in flat memory.
+    """Read the pairs of a file one at a time.
 
-    Raises InputError naming the file and the line.
+    Parameters
+    ----------
+    path
+        A `.csv` or `.parquet` file; any other name is read as JSONL.
+
+    Yields
+    ------
+    InputPair
+        The pairs, in order.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row is not a pair. The message names the file and the line.
+    MissingExtraError
+        A Parquet file needs the extra `parquet`.
     """
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: not a regular file (it is read twice: to check it, and to score it)")
@@ -60,12 +87,12 @@ def read_pairs(path: Path) -> Iterator[InputPair]:
 
 
 def count_pairs(path: Path) -> int:
-    """Read the whole file once: how many pairs it holds. Raises InputError as `read_pairs` would."""
+    """Count the pairs of a file, which is read as a whole. Raises InputError as `read_pairs` does."""
     return sum(1 for _ in read_pairs(path))
 
 
 class _RowError(Exception):
-    """A row that is none: begins with the place."""
+    """A row that is not a pair. The message begins with the place."""
 
 
 def _pair(place: str, row: Any) -> InputPair:
@@ -115,7 +142,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
                     number += 1
                     yield f"row {number}", row
     except pa.ArrowException as error:
-        raise _RowError(f"is no Parquet file: {error}") from None
+        raise _RowError(f"is not a Parquet file: {error}") from None
 
 
 def _check_columns(columns: Sequence[str], place: str) -> None:
