@@ -1,4 +1,4 @@
-"""The layouts of the experiments: ours, the authors', and what is wrong with a folder."""
+"""The dataset formats of the experiments: ours, the authors', and what is wrong with a folder."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ def test_a_case_may_say_itself_whether_it_is_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "make", [lambda p: None, lambda p: p.mkdir(), lambda p: write_json(p / "x" / "1.json", {})]
 )
-def test_an_unknown_layout_is_refused_with_what_was_expected(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_an_unknown_dataset_format_is_refused_with_what_was_expected(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / "data")
-    with pytest.raises(InputError, match="unknown layout: no scene with rewrites|no such folder"):
+    with pytest.raises(InputError, match="unknown dataset format: no scene with rewrites|no such folder"):
         datasets.read_cases(tmp_path / "data", Problems())
 
 
@@ -157,7 +157,7 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
     assert "scene 2: missing author A3: left out" in problems.messages
     assert any(message.startswith("scene 3: A1: the text is empty") for message in problems.messages)
     write_json(tmp_path / "authors.json", {"1": "text"})
-    with pytest.raises(InputError, match="unknown layout"):
+    with pytest.raises(InputError, match="unknown dataset format"):
         datasets.read_authors(tmp_path / "authors.json", Problems())
 
 
@@ -178,7 +178,7 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
     assert len(problems.messages) == 5
     assert "ratings [1, nan, 3] of candidate 0" in problems.messages[0]
     path.write_text('{"id": 1}\n')
-    with pytest.raises(InputError, match="line 1: unknown layout"):
+    with pytest.raises(InputError, match="line 1: unknown dataset format"):
         vatex.read_vatex(path, Problems())
     path.write_text('{"vid": 1, "refs": "text", "cands": [], "scores": []}\n')
     with pytest.raises(InputError, match="must be lists"):

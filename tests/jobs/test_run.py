@@ -9,7 +9,10 @@ import statistics
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +21,9 @@ from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import OutputFile
-from vcs_runtime.jobs.run import score_file
+from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.run import Block, record_of, run_blocks, score_file
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.preparation import Preparation
 
 
 def run(scorer: Scorer, source: Path, output: Path | None, **options: bool) -> Summary:
@@ -91,7 +94,7 @@ def test_an_empty_input_is_refused(scorer: Scorer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12])
 @pytest.mark.parametrize("torn", [b"", b'{"id": 5, "vcs": 0.', b"{"])
-def test_resume_goes_on_behind_the_last_whole_line(
+def test_resume_continues_after_the_last_whole_line(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, cut: int, torn: bytes
 ) -> None:
     whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
@@ -110,13 +113,15 @@ def test_resume_never_scores_a_finished_pair_twice(
     run(scorer, pairs_file, output)
     lines = output.read_bytes().splitlines(keepends=True)
     output.write_bytes(b"".join(lines[:9]))
-    scored: list[object] = []
-    prepare = Preparation._prepare
-    monkeypatch.setattr(
-        Preparation, "_prepare", lambda self, pair, o: (scored.append(pair), prepare(self, pair, o))[1]
-    )
+    scored: list[str | int] = []
+    stream = Scorer.stream
+
+    def observed(self: Scorer, items: Iterator[InputPair], *rest: Any) -> Any:
+        return stream(self, (scored.append(pair.name) or pair for pair in items), *rest)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(Scorer, "stream", observed)
     run(scorer, pairs_file, output, resume=True)
-    assert len(scored) == 3
+    assert scored == [9, 10, 11]
 
 
 def test_an_output_that_exists_is_not_overwritten_unasked(
@@ -159,8 +164,11 @@ def test_a_full_disk_keeps_what_was_finished(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.jsonl"
-    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 4)
     real_write, calls = os.write, []
+
+    def score_in_fours(pairs: Iterator[InputPair]) -> Iterator[Block]:
+        while block := list(islice(pairs, 4)):
+            yield [(pair, record_of(pair, scorer.score(*pair.texts))) for pair in block]
 
     def write(file: int, data: bytes) -> int:
         calls.append(data)
@@ -172,7 +180,7 @@ def test_a_full_disk_keeps_what_was_finished(
     with pytest.raises(
         InputError, match=r"out\.jsonl: No space left on device; what was finished before is kept"
     ):
-        run(scorer, pairs_file, output)
+        run_blocks(score_in_fours, pairs_file, output, scorer.signature, progress=False)
     monkeypatch.setattr(os, "write", real_write)
     assert [line["id"] for line in read_lines(output)] == [0, 1, 2, 3]
     summary = run(scorer, pairs_file, output, resume=True)

@@ -136,7 +136,7 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
                 cases += _usable(_series(path, kind, position, problems), problems)
     if not cases:
         raise InputError(
-            f"{root}: unknown layout: no scene with rewrites in {root / 'comparison'} nor in "
+            f"{root}: unknown dataset format: no scene with rewrites in {root / 'comparison'} nor in "
             f"the folders of the graded series ({', '.join(SERIES)})"
             + (f"; {len(problems.messages)} files or cases were refused" if problems.messages else "")
         )
@@ -258,7 +258,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
             by_scene[scene] = texts
     if not by_scene:
         raise InputError(
-            f"{path}: unknown layout: no scene written by two authors ({{scene: {{author: text}}}})"
+            f"{path}: unknown dataset format: no scene written by two authors ({{scene: {{author: text}}}})"
         )
     return by_scene
 
@@ -289,7 +289,7 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
         key = next((k for k in ("reference", "summary", "text") if isinstance(row, dict) and k in row), None)
         if key is None or "id" not in row:
             raise InputError(
-                f"{path}: entry {number}: unknown layout: 'id' and 'text', 'summary' or 'reference'"
+                f"{path}: entry {number}: unknown dataset format: 'id' and 'text', 'summary' or 'reference'"
             )
         name, text = str(row["id"]), row[key]
         try:
@@ -326,7 +326,9 @@ def read_json(path: Path) -> Any:
 def _object(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
-        raise InputError(f"{path}: unknown layout: an object was expected, not {type(value).__name__}")
+        raise InputError(
+            f"{path}: unknown dataset format: an object was expected, not {type(value).__name__}"
+        )
     return value
 
 

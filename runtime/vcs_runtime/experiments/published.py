@@ -71,7 +71,7 @@ def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str
     scores: dict[str, dict[str, float]] = {}
     for row in _read_csv(path):
         if not {"scene", "Comparison"} <= row.keys():
-            raise InputError(f"{path}: unknown layout: no columns 'scene' and 'Comparison'")
+            raise InputError(f"{path}: unknown dataset format: no columns 'scene' and 'Comparison'")
         name = f"{row.pop('scene')}/{row.pop('Comparison')}"
         for metric, text in row.items():
             if (value := finite_number(text)) is not None:

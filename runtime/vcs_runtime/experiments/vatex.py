@@ -76,10 +76,10 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
         place = f"{path} line {number}"
         if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
             raise InputError(
-                f"{place}: unknown layout: an object with vid, refs, cands and scores was expected"
+                f"{place}: unknown dataset format: an object with vid, refs, cands and scores was expected"
             )
         if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
-            raise InputError(f"{place}: unknown layout: refs, cands and scores must be lists")
+            raise InputError(f"{place}: unknown dataset format: refs, cands and scores must be lists")
         references = row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
         references = [text for text in references if isinstance(text, str) and text.strip()]
         if not references:
