@@ -315,10 +315,10 @@ def test_without_a_gpu_nothing_is_made(bundle: Path) -> None:
         built(bundle)
 
 
-def test_a_shape_that_is_none_is_refused(bundle: Path) -> None:
+def test_a_wrong_shape_is_refused(bundle: Path) -> None:
     done = run("engine", "build", bundle, "--shape", "8 by 64")
     assert done.exit_code == 2
-    assert "is no ROWSxTOKENS" in done.output
+    assert "is not ROWSxTOKENS" in done.output
 
 
 ATTACKS: dict[str, Callable[[Path], None]] = {
