@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import vcs_numba
-from vcs_numba.threads import thread_count
+from vcs_numba.jit.threads import thread_count
 
 KINDS = ("story", "random", "far")
 

@@ -3,7 +3,7 @@
 from vcs_numba.alignment import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
-from vcs_numba.jit import warm_up
+from vcs_numba.jit.kernel import warm_up
 from vcs_numba.params import Params
 from vcs_numba.recombine import recombine
 from vcs_numba.scores import REFERENCE_NAMES, Scores, score_similarity

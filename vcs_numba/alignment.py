@@ -9,32 +9,42 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import checked_gas, not_finite_error, overflow_error
-from vcs_numba.combine import (
+from vcs_numba.kernels.combine import (
     LAS_PRECISION,
     NAS_D_PRECISION,
     NAS_L_PRECISION,
     SCORE_COUNT,
-    combine_alignment,
-    combine_global,
-    regularizer,
 )
-from vcs_numba.distance import distance_score, offset_from_window, tolerance_height
-from vcs_numba.jit import Kernel, array, types
-from vcs_numba.large import Matched, match_matrix
-from vcs_numba.line import (
+from vcs_numba.kernels.intermediate import (
+    ACTUAL,
+    CEILING,
+    COMBINE,
+    COMPLETE,
+    EXPLAIN,
+    FLOOR,
+    HEIGHT,
+    LAS,
+    LIMIT,
+    LIMIT_LCT,
+    MAX_PENALTY,
+    NAS_D,
+    NAS_L,
+    TOTAL_PENALTY,
+)
+from vcs_numba.kernels.large import Matched, match_matrix
+from vcs_numba.kernels.line import (
     FLOOR_STEP,
     NOT_COUNTED,
     STANDARD,
-    actual_length,
-    ideal_band,
-    line_ratio,
-    segment_limits,
 )
-from vcs_numba.matching import Floats, context_band
-from vcs_numba.params import DEFAULT_PARAMS, LCT, Params, checked_params
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.windows import (
+    PRECISION,
+    RECALL,
+    Ints,
+)
+from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, as_matrix
-from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import PRECISION, RECALL, Ints, window_area
 
 Bools = npt.NDArray[np.bool_]
 
@@ -42,11 +52,6 @@ Bools = npt.NDArray[np.bool_]
 MATCH_REASONS: Final = ("max_similarity", "in_mapping_window", "closest_to_mapping_window")
 #: How a segment's length was computed, by code; the reference package's words.
 SEGMENT_METHODS: Final = {NOT_COUNTED: "none", STANDARD: "standard", FLOOR_STEP: "lct_capped"}
-
-#: Positions in the output of `_explain`.
-_TOTAL_PENALTY, _MAX_PENALTY, _NAS_D, _FLOOR, _CEILING, _ACTUAL, _NAS_L, _LIMIT, _LIMIT_LCT, _HEIGHT, _LAS = (
-    range(11)
-)
 
 
 @dataclass(frozen=True)
@@ -213,95 +218,8 @@ class Alignment:
     def scores(self, gas: float) -> Scores:
         """Return the scores of this pair with `gas`, bit for bit as `score_similarity` computes them."""
         out = self._partial.copy()
-        _COMPLETE.call(out, checked_gas(gas))
+        COMPLETE.call(out, checked_gas(gas))
         return Scores._make(out.tolist())
-
-
-def _explain(
-    side: int,
-    x: int,
-    y: int,
-    starts: Ints,
-    ends: Ints,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
-    params: Floats,
-    bands: Floats,
-    distances: Ints,
-    penalties: Floats,
-    kinds: Ints,
-    lengths: Floats,
-    floor_path: Ints,
-    ceiling_path: Ints,
-    out: Floats,
-) -> None:
-    """Compute distance and line of one orientation with all intermediate results.
-
-    Reads `starts` to `values` and writes `bands` to `ceiling_path`, all in row `side`. `out` receives the
-    single numbers.
-    """
-    for i in range(x):
-        bands[side, i] = context_band(tops[side, i], params)
-        distances[side, i] = offset_from_window(matches[side, i], starts[side, i], ends[side, i])
-    out[_LAS] = pairwise_sum(values, side, x) / x
-    out[_HEIGHT] = tolerance_height(y, x)
-    score, total, largest = distance_score(side, matches, starts, ends, x, y, params, penalties)
-    out[_NAS_D] = score
-    out[_TOTAL_PENALTY] = total
-    out[_MAX_PENALTY] = largest
-    costs = np.empty((4, y), dtype=np.float64)
-    came_from = np.empty((2, 3 * max(x, y)), dtype=np.int64)
-    floor, ceiling = ideal_band(side, starts, ends, x, costs, came_from, True, True, floor_path, ceiling_path)
-    limit, limit_lct = segment_limits(y, x, params[LCT])
-    actual = actual_length(side, matches, x, y, params[LCT], floor_path, lengths, kinds, True)
-    out[_FLOOR] = floor
-    out[_CEILING] = ceiling
-    out[_ACTUAL] = actual
-    out[_LIMIT] = limit
-    out[_LIMIT_LCT] = limit_lct
-    out[_NAS_L] = line_ratio(floor, ceiling, actual)
-
-
-_INTS = array(types.int64, 2)
-_FLOATS = array(types.float64, 2)
-_PACKED = array(types.float64, 1)
-_EXPLAIN: Final = Kernel(
-    _explain,
-    types.int64,
-    types.int64,
-    types.int64,
-    _INTS,
-    _INTS,
-    _FLOATS,
-    _INTS,
-    _FLOATS,
-    _PACKED,
-    _FLOATS,
-    _INTS,
-    _FLOATS,
-    _INTS,
-    _FLOATS,
-    _INTS,
-    _INTS,
-    _PACKED,
-)
-
-
-def _combine(n_ref: int, n_gen: int, starts: Ints, ends: Ints, params: Floats, out: Floats) -> int:
-    area = window_area(n_ref, n_gen, starts, ends)
-    combine_alignment(out, regularizer(n_ref, n_gen, area, params))
-    return area
-
-
-_COMBINE: Final = Kernel(_combine, types.int64, types.int64, _INTS, _INTS, _PACKED, _PACKED)
-
-
-def _complete(out: Floats, gas: float) -> None:
-    combine_global(out, gas)
-
-
-_COMPLETE: Final = Kernel(_complete, _PACKED, types.float64)
 
 
 def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignment:
@@ -338,7 +256,7 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
         out[NAS_D_PRECISION + side] = part.nas_d
         out[NAS_L_PRECISION + side] = part.nas_l
     n_ref, n_gen = matched.n_ref, matched.n_gen
-    area = _COMBINE.call(n_ref, n_gen, matched.starts, matched.ends, packed, out)
+    area = COMBINE.call(n_ref, n_gen, matched.starts, matched.ends, packed, out)
     if not np.isfinite(out).all():
         raise overflow_error("similarity")
     named = Scores._make(out.tolist())
@@ -368,7 +286,7 @@ def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: P
     distances, kinds, floor_path, ceiling_path = (np.zeros(shape, dtype=np.int64) for _ in range(4))
     bands, penalties, lengths = (np.zeros(shape) for _ in range(3))
     out = np.zeros(11)
-    _EXPLAIN.call(
+    EXPLAIN.call(
         side,
         x,
         y,
@@ -389,7 +307,7 @@ def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: P
     levels = tops - context
     candidates = _candidates(lines, levels, starts, ends)
     in_window = distance == 0
-    height = int(out[_HEIGHT])
+    height = int(out[HEIGHT])
     reach = params.lct * height
     in_zone = ~in_window & (params.lct > 0) & (starts - reach <= matches) & (matches < ends + reach)
     reasons = np.where(np.diff(candidates.offsets) == 1, 0, np.where(in_window, 1, 2))
@@ -413,21 +331,21 @@ def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: P
         tolerated=~in_window & (penalty == 0.0),
         in_lct_zone=in_zone,
         tolerance_height=height,
-        total_penalty=float(out[_TOTAL_PENALTY]),
-        max_penalty=float(out[_MAX_PENALTY]),
+        total_penalty=float(out[TOTAL_PENALTY]),
+        max_penalty=float(out[MAX_PENALTY]),
         segment_dy=np.diff(matches),
         segment_length=lengths[side, : x - 1],
         segment_method=tuple(SEGMENT_METHODS[kind] for kind in kinds[side, : x - 1].tolist()),
-        segment_limit=int(out[_LIMIT]),
-        segment_limit_lct=float(out[_LIMIT_LCT]),
+        segment_limit=int(out[LIMIT]),
+        segment_limit_lct=float(out[LIMIT_LCT]),
         floor_path=floor_path[side, path],
         ceiling_path=ceiling_path[side, path],
-        floor_length=float(out[_FLOOR]),
-        ceiling_length=float(out[_CEILING]),
-        actual_length=float(out[_ACTUAL]),
-        las=float(out[_LAS]),
-        nas_d=float(out[_NAS_D]),
-        nas_l=float(out[_NAS_L]),
+        floor_length=float(out[FLOOR]),
+        ceiling_length=float(out[CEILING]),
+        actual_length=float(out[ACTUAL]),
+        las=float(out[LAS]),
+        nas_d=float(out[NAS_D]),
+        nas_l=float(out[NAS_L]),
     )
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite_error, overflow_error
-from vcs_numba.combine import SCORE_COUNT
-from vcs_numba.jit import array, by_element, types
-from vcs_numba.matching import Floats, Similarities
+from vcs_numba.jit.kernel import array, by_element, types
+from vcs_numba.jit.threads import for_each, thread_count
+from vcs_numba.kernels.combine import SCORE_COUNT
+from vcs_numba.kernels.matching import Floats, Similarities
+from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, pair_scratch, score_into, score_pair
-from vcs_numba.threads import for_each, thread_count
-from vcs_numba.windows import Ints
 
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import as_float_array
-from vcs_numba.jit import Kernel, array, types
+from vcs_numba.jit.kernel import Kernel, array, types
+from vcs_numba.jit.threads import for_each
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
-from vcs_numba.threads import for_each
 
 #: Rows of the similarity matrix in one piece of work, and components that it takes at a time: few enough for
 #: the data to stay in the core's cache.

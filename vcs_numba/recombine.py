@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from vcs_numba.checks import checked_gas
-from vcs_numba.combine import combine_alignment, combine_global
-from vcs_numba.jit import Kernel, array, types
-from vcs_numba.matching import Floats
+from vcs_numba.jit.kernel import Kernel, array, types
+from vcs_numba.kernels.combine import combine_alignment, combine_global
+from vcs_numba.kernels.matching import Floats
 from vcs_numba.scores import Scores
 
 #: The scores from which all others are computed.

@@ -8,12 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_finite_error, overflow_error
-from vcs_numba.combine import SCORE_COUNT, score_matches
-from vcs_numba.jit import array, by_element, helper, types
-from vcs_numba.large import score_large
-from vcs_numba.matching import Floats, Similarities, keep_column_tops, match_columns, match_rows
+from vcs_numba.jit.kernel import (
+    array,
+    by_element,
+    helper,
+    types,
+)
+from vcs_numba.kernels.combine import SCORE_COUNT, score_matches
+from vcs_numba.kernels.large import score_large
+from vcs_numba.kernels.matching import (
+    Floats,
+    Similarities,
+    keep_column_tops,
+    match_columns,
+    match_rows,
+)
+from vcs_numba.kernels.windows import PRECISION, RECALL, fill_windows
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.windows import PRECISION, RECALL, fill_windows
 
 #: Status of a scored pair.
 OK: Final = 0

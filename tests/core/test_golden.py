@@ -13,7 +13,7 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, flat_alignment, matrix, params
-from vcs_numba.jit import numba_config
+from vcs_numba.jit.kernel import numba_config
 
 TOLERANCE = 1e-12
 #: Without compilation every tenth case has to do.

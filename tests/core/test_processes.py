@@ -17,7 +17,7 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, matrix
-from vcs_numba.jit import KERNELS, numba_config
+from vcs_numba.jit.kernel import KERNELS, numba_config
 
 pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
 
@@ -49,7 +49,7 @@ def test_a_forked_child_scores_after_its_parent_has() -> None:
 import os, signal, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
 import numpy as np, vcs_numba
-from vcs_numba.jit import numba_config
+from vcs_numba.jit.kernel import numba_config
 numba_config.NUMBA_NUM_THREADS = 3
 large = np.random.default_rng(0).random((900, 800))
 small = [large[:20, k : k + 20] for k in range(600)]
@@ -95,13 +95,13 @@ def test_an_error_in_one_share_reaches_the_caller(monkeypatch: pytest.MonkeyPatc
 
     for _ in range(20):
         with pytest.raises(KeyError):
-            vcs_numba.threads.for_each(9, work)
+            vcs_numba.jit.threads.for_each(9, work)
 
 
 def test_a_score_still_works_while_the_interpreter_shuts_down() -> None:
     script = """
 import atexit, numpy as np, vcs_numba
-from vcs_numba.jit import numba_config
+from vcs_numba.jit.kernel import numba_config
 numba_config.NUMBA_NUM_THREADS = 3
 large = np.random.default_rng(0).random((900, 800))
 expected = vcs_numba.score_similarity(large, 0.5)
@@ -127,7 +127,7 @@ def copied_package() -> Iterator[Path]:
 #: Loads the small kernel of `recombine` and says where it came from.
 LOAD = """
 from vcs_numba import Scores, recombine
-from vcs_numba.jit import KERNELS
+from vcs_numba.jit.kernel import KERNELS
 recombine(Scores(*[0.5] * 15))
 [kernel] = [kernel.call for kernel in KERNELS if hasattr(kernel.call, "stats")]
 print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
@@ -189,7 +189,7 @@ def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path)
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
-    helper = copied_package / "vcs_numba" / "line.py"  # not the file the kernel stands in
+    helper = copied_package / "vcs_numba/kernels/line.py"  # not the file the kernel stands in
     helper.write_text(helper.read_text() + "\n# changed\n")
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
 

@@ -16,8 +16,8 @@ import vcs_numba
 from support.core_cases import drawn_case, matrix, noise, params
 from vcs_numba import Params, Scores, align, score_batch, score_embeddings, score_similarity
 from vcs_numba import scores as scores_module
-from vcs_numba.jit import numba_config
-from vcs_numba.sums import pairwise_sum
+from vcs_numba.jit.kernel import numba_config
+from vcs_numba.kernels.sums import pairwise_sum
 
 cases = st.integers(0, 10**6).map(drawn_case)
 PAIRS = [name for name in Scores._fields if name.endswith("_precision")]

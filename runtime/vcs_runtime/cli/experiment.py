@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vcs_numba.threads import thread_count
+from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.options import (

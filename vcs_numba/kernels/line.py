@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from vcs_numba.distance import is_slightly_above_integer, tolerance_height
-from vcs_numba.jit import helper, rare
-from vcs_numba.matching import Floats
+from vcs_numba.jit.kernel import helper, rare
+from vcs_numba.kernels.distance import is_slightly_above_integer, tolerance_height
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.sums import pairwise_sum
+from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import LCT
-from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import Ints
 
 #: How a segment's length was computed.
 NOT_COUNTED = 0

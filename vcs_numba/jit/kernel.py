@@ -2,7 +2,7 @@
 
 Helpers are plain functions that are compiled into the kernels that call them. Kernels are what Python calls.
 A kernel has one explicit signature and is never compiled for other types. Its first call compiles it, or
-reads it from the cache (see `vcs_numba.cache`). Kernels release the GIL. `fastmath` is off, so every result
+reads it from the cache (`jit.cache`). Kernels release the GIL. `fastmath` is off, so every result
 is bit-reproducible.
 """
 
@@ -76,7 +76,7 @@ class Kernel:
         dispatcher = numba.njit(**_OPTIONS)(self._function)
         try:
             # The cache uses private classes of Numba: a release that moves them must cost time, not results.
-            from vcs_numba.cache import KernelCache
+            from vcs_numba.jit.cache import KernelCache
 
             dispatcher._cache = KernelCache(self._function)
         except Exception as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from vcs_numba.jit import helper
-from vcs_numba.matching import Floats
+from vcs_numba.jit.kernel import helper
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.sums import pairwise_sum
+from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import EXCESS_PENALTY, LCT, REFERENCE_SMALL_TEXT
-from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import Ints
 
 
 @helper

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from vcs_numba.jit import numba_config
+from vcs_numba.jit.kernel import numba_config
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()

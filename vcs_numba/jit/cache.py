@@ -22,8 +22,10 @@ from numba.core import caching, config
 def source_stamp() -> bytes:
     """Return a digest of every source file of the package, from which the cached machine code was made."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from vcs_numba.distance import distance_score
-from vcs_numba.jit import helper, rare
-from vcs_numba.line import line_score
-from vcs_numba.matching import Floats
+from vcs_numba.jit.kernel import helper, rare
+from vcs_numba.kernels.distance import distance_score
+from vcs_numba.kernels.line import line_score
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.sums import pairwise_sum
+from vcs_numba.kernels.windows import PRECISION, Ints, window_area
 from vcs_numba.params import (
     LENGTH_REGULARIZER,
     NAS_BLEND_FACTOR,
     NAS_COVERAGE_CUTOFF,
     REFERENCE_SMALL_TEXT,
 )
-from vcs_numba.sums import pairwise_sum
-from vcs_numba.windows import PRECISION, Ints, window_area
 
 #: Positions of the scores in a kernel's output: the order of section 12.
 VCS, GAS, LAS, LAS_PRECISION, LAS_RECALL, SAS, NAS, NAS_F1 = range(8)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.jit import helper, rare
+from vcs_numba.jit.kernel import helper, rare
+from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import CONTEXT_CUTOFF, CONTEXT_WINDOW
-from vcs_numba.windows import Ints
 
 Floats = npt.NDArray[np.float64]
 #: A similarity matrix, or values of its type: float32 or float64.

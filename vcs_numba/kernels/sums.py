@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcs_numba.jit import helper, rare
-from vcs_numba.matching import Floats
+from vcs_numba.jit.kernel import helper, rare
+from vcs_numba.kernels.matching import Floats
 
 
 @helper

@@ -7,11 +7,27 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.combine import score_matches
-from vcs_numba.jit import Kernel, array, by_element, types
-from vcs_numba.matching import Floats, Similarities, larger, match_columns, match_rows
-from vcs_numba.threads import for_each, thread_count
-from vcs_numba.windows import PRECISION, RECALL, Ints, fill_windows
+from vcs_numba.jit.kernel import (
+    Kernel,
+    array,
+    by_element,
+    types,
+)
+from vcs_numba.jit.threads import for_each, thread_count
+from vcs_numba.kernels.combine import score_matches
+from vcs_numba.kernels.matching import (
+    Floats,
+    Similarities,
+    larger,
+    match_columns,
+    match_rows,
+)
+from vcs_numba.kernels.windows import (
+    PRECISION,
+    RECALL,
+    Ints,
+    fill_windows,
+)
 
 #: Least number of values in a piece of work: some tens of microseconds, several times the cost of handing
 #: the piece to another thread.

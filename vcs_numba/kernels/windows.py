@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.jit import helper
+from vcs_numba.jit.kernel import helper
 
 Ints = npt.NDArray[np.int64]
 
