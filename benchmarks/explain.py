@@ -27,7 +27,7 @@ import numpy as np
 
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
-from vcs_runtime.experiments.datasets import Problems, read_cases
+from vcs_runtime.experiments.datasets.texts import Problems, read_cases
 from vcs_runtime.experiments.vatex import read_vatex
 from vcs_runtime.scoring.explanation import (
     MISSING,

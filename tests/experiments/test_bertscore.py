@@ -18,8 +18,8 @@ from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.experiments.bertscore import States, TokenStates, bertscore
-from vcs_runtime.experiments.scoring import Job, KnownMetrics
+from vcs_runtime.experiments.metrics.bertscore import States, TokenStates, bertscore
+from vcs_runtime.experiments.metrics.scoring import Job, KnownMetrics
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.tokenizer import cut_windows, load_tokenizer
 

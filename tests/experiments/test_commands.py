@@ -19,8 +19,8 @@ from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, MissingExtraError
-from vcs_runtime.experiments import corruptions
-from vcs_runtime.experiments.datasets import POSITIONS, SERIES
+from vcs_runtime.experiments.datasets import corruptions
+from vcs_runtime.experiments.datasets.texts import POSITIONS, SERIES
 
 METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
            "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip

@@ -11,8 +11,9 @@ import pytest
 from support.experiments import CASES, comparison, sentences, write_json
 from support.stories import story, write_pairs
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments import datasets, published, vatex
-from vcs_runtime.experiments.datasets import Problems
+from vcs_runtime.experiments import vatex
+from vcs_runtime.experiments.datasets import published
+from vcs_runtime.experiments.datasets.texts import Problems, read_authors, read_cases, read_descriptions
 
 
 def edit(path: Path, change) -> None:  # type: ignore[no-untyped-def]
@@ -24,7 +25,7 @@ def edit(path: Path, change) -> None:  # type: ignore[no-untyped-def]
 def test_scenes_come_in_the_order_of_their_numbers_with_what_is_valid(tmp_path: Path) -> None:
     comparison(tmp_path, 11)
     problems = Problems()
-    cases = datasets.read_cases(tmp_path, problems)
+    cases = read_cases(tmp_path, problems)
     assert list(dict.fromkeys(case.scene for case in cases)) == [str(i) for i in range(11)]
     assert [case.name for case in cases[:4]] == CASES
     assert [case.valid for case in cases[:4]] == [True, False, False, False]
@@ -44,7 +45,7 @@ def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, re
     ours, theirs = comparison(tmp_path / "ours"), tmp_path / "theirs"
     shutil.copytree(ours / "comparison", theirs / data)
     shutil.copytree(ours / "comparison-published", theirs / results)
-    assert datasets.read_cases(theirs, Problems()) == datasets.read_cases(ours, Problems())
+    assert read_cases(theirs, Problems()) == read_cases(ours, Problems())
     found = published.find_published(theirs, "comparison")
     assert found == theirs / results
     assert published.read_published(found, Problems())[f"2/{CASES[1]}"] == {"BLEU-1": 0.5, "VCS_LCT0": 0.5}
@@ -52,7 +53,7 @@ def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, re
 
 def test_a_folder_of_scenes_alone_is_accepted(tmp_path: Path) -> None:
     comparison(tmp_path)
-    assert len(datasets.read_cases(tmp_path / "comparison", Problems())) == 12
+    assert len(read_cases(tmp_path / "comparison", Problems())) == 12
 
 
 def test_graded_series_are_cases_by_kind_position_and_level(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_graded_series_are_cases_by_kind_position_and_level(tmp_path: Path) -> N
     value = {"ground_truth": story(1), "iterations": texts}
     write_json(tmp_path / "deletion" / "end" / "7.json", value)
     write_json(tmp_path / "exp/data/mpii/chronology/aug_dataset_100/end/8.json", value)
-    names = [case.id for case in datasets.read_cases(tmp_path, Problems())]
+    names = [case.id for case in read_cases(tmp_path, Problems())]
     assert names == [f"{kind}/end/{level}" for kind in ("7/deletion", "8/chronology") for level in (1, 2, 10)]
 
 
@@ -71,7 +72,7 @@ def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_p
         tmp_path / "comparison/0.json", lambda v: v["categories"][0]["test_cases"][0].update(name="add/end/2")
     )
     problems = Problems()
-    cases = datasets.read_cases(tmp_path, problems)
+    cases = read_cases(tmp_path, problems)
     assert [case.series for case in cases] == [None] * 4 + [("addition", "end", 1)]
     assert "iteration 'x' is no whole number" in problems.messages[0]
 
@@ -89,7 +90,7 @@ def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> No
     )
     heard: list[str] = []
     problems = Problems(heard.append)
-    cases = datasets.read_cases(tmp_path, problems)
+    cases = read_cases(tmp_path, problems)
     assert [case.scene for case in cases] == ["0"] * 3 + ["4"] * 4
     assert heard == problems.messages
     for message, parts in zip(
@@ -111,7 +112,7 @@ def test_a_case_may_say_itself_whether_it_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "comparison" / "0.json"
     edit(path, lambda v: v["categories"][0]["test_cases"][3].update(valid=True))
     edit(path, lambda v: v["categories"][0]["test_cases"][0].pop("id"))
-    assert [case.valid for case in datasets.read_cases(tmp_path, Problems())] == [None, False, False, True]
+    assert [case.valid for case in read_cases(tmp_path, Problems())] == [None, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_case_may_say_itself_whether_it_is_valid(tmp_path: Path) -> None:
 def test_an_unknown_dataset_format_is_refused_with_what_was_expected(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / "data")
     with pytest.raises(InputError, match="unknown dataset format: no scene with rewrites|no such folder"):
-        datasets.read_cases(tmp_path / "data", Problems())
+        read_cases(tmp_path / "data", Problems())
 
 
 def test_published_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
@@ -139,9 +140,9 @@ def test_authors_in_one_file_or_in_the_authors_own(tmp_path: Path) -> None:
     for author in ("1", "2"):
         texts = {scene: by[f"A{author}"] for scene, by in table.items()}
         write_json(tmp_path / "own" / f"author{author}.json", texts)
-    found = datasets.read_authors(tmp_path / "authors.json", Problems())
+    found = read_authors(tmp_path / "authors.json", Problems())
     assert list(found) == ["2", "10"]
-    assert found == table == datasets.read_authors(tmp_path / "own", Problems())
+    assert found == table == read_authors(tmp_path / "own", Problems())
 
 
 def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None:
@@ -152,13 +153,13 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
     }
     write_json(tmp_path / "authors.json", table)
     problems = Problems()
-    found = datasets.read_authors(tmp_path / "authors.json", problems)
+    found = read_authors(tmp_path / "authors.json", problems)
     assert {scene: list(by) for scene, by in found.items()} == {"1": ["A1", "A2", "A3"], "2": ["A1", "A2"]}
     assert "scene 2: missing author A3: left out" in problems.messages
     assert any(message.startswith("scene 3: A1: the text is empty") for message in problems.messages)
     write_json(tmp_path / "authors.json", {"1": "text"})
     with pytest.raises(InputError, match="unknown dataset format"):
-        datasets.read_authors(tmp_path / "authors.json", Problems())
+        read_authors(tmp_path / "authors.json", Problems())
 
 
 def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) -> None:
@@ -191,16 +192,16 @@ def test_descriptions_come_as_object_list_or_lines(tmp_path: Path) -> None:
     write_json(tmp_path / "l.json", [{"id": name, "summary": text} for name, text in texts.items()])
     write_pairs(tmp_path / "p.jsonl", [{"id": name, "reference": text} for name, text in texts.items()])
     for name in ("o.json", "l.json", "p.jsonl"):
-        assert datasets.read_descriptions(tmp_path / name, Problems()) == texts
+        assert read_descriptions(tmp_path / name, Problems()) == texts
     write_pairs(
         tmp_path / "bad.jsonl", [{"id": 1, "text": ""}, {"id": 2, "text": "b"}, {"id": 2, "text": "c"}]
     )
     problems = Problems()
-    assert datasets.read_descriptions(tmp_path / "bad.jsonl", problems) == {"2": "b"}
+    assert read_descriptions(tmp_path / "bad.jsonl", problems) == {"2": "b"}
     assert len(problems.messages) == 2
     (tmp_path / "bad.jsonl").write_text('{"id": 1, "text": "a"}\n{oops\n')
     with pytest.raises(InputError, match=r"bad\.jsonl line 2: not JSON"):
-        datasets.read_descriptions(tmp_path / "bad.jsonl", Problems())
+        read_descriptions(tmp_path / "bad.jsonl", Problems())
 
 
 def test_sentences_of_the_stories_are_what_the_other_tests_take_them_for() -> None:

@@ -20,8 +20,13 @@ from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.errors import TextError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.lexical import lexical_scores
-from vcs_runtime.experiments.scoring import Job, KnownMetrics, LongMetrics, realign
+from vcs_runtime.experiments.metrics.lexical import lexical_scores
+from vcs_runtime.experiments.metrics.scoring import (
+    Job,
+    KnownMetrics,
+    LongMetrics,
+    realign,
+)
 from vcs_runtime.scoring.options import Options
 
 
@@ -72,7 +77,7 @@ def meteor(data: Path) -> Any:
     script = (
         "import nltk\n"
         "del nltk.data.path[1:]\n"
-        "from vcs_runtime.experiments import lexical\n"
+        "from vcs_runtime.experiments.metrics import lexical\n"
         "there = lexical.has_meteor()\n"
         "pairs = ('The dogs ran. Rain fell.', 'the dog ran'), (\"'the dogs\", 'the dogs')\n"
         "print([lexical.lexical_scores([a], b, meteor=there).get('METEOR') for a, b in pairs])"

@@ -33,15 +33,16 @@ from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
-from vcs_runtime.experiments import corruptions, datasets
 from vcs_runtime.experiments import parameters as parameters_study
-from vcs_runtime.experiments import published as published_scores
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import vatex as vatex_study
-from vcs_runtime.experiments.bertscore import TokenStates
+from vcs_runtime.experiments.datasets import corruptions
+from vcs_runtime.experiments.datasets import published as published_scores
+from vcs_runtime.experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
+from vcs_runtime.experiments.metrics.bertscore import TokenStates
+from vcs_runtime.experiments.metrics.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.results import Results, shown
 from vcs_runtime.experiments.running import Output
-from vcs_runtime.experiments.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import ScorerConfig
@@ -183,7 +184,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
       vcs-runtime experiment authors --data authors.json -o results
     """
     problems = _problems()
-    texts = datasets.read_authors(data, problems)
+    texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
     with run.opened() as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
@@ -240,7 +241,7 @@ def rank(
       vcs-runtime experiment rank --references refs.json --predictions models -o results
     """
     problems = _problems()
-    references = datasets.read_descriptions(source, problems)
+    references = read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     with run.opened() as (scorer, known):
@@ -305,7 +306,7 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
       vcs-runtime experiment make-corruptions --references refs.json -o corrupted
     """
     problems = _problems()
-    texts = datasets.read_descriptions(source, problems)
+    texts = read_descriptions(source, problems)
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
@@ -320,14 +321,14 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
     _exit(problems.messages)
 
 
-def _read(data: Path, problems: datasets.Problems) -> tuple[list[datasets.Case], dict[str, dict[str, float]]]:
-    cases = datasets.read_cases(data, problems)
+def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[str, float]]]:
+    cases = read_cases(data, problems)
     folder = published_scores.find_published(data, "comparison")
     return cases, published_scores.read_published(folder, problems) if folder else {}
 
 
-def _problems() -> datasets.Problems:
-    return datasets.Problems(warn)
+def _problems() -> Problems:
+    return Problems(warn)
 
 
 def _finish(results: Results, out: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments.metrics.scoring import Metrics, ScoresById
 from vcs_runtime.experiments.results import Cell, Table
-from vcs_runtime.experiments.scoring import Metrics, ScoresById
 
 
 def agreement(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import permutations
 
 from vcs_runtime.experiments.agreement import agreement
-from vcs_runtime.experiments.datasets import Problems
+from vcs_runtime.experiments.datasets.texts import Problems
+from vcs_runtime.experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_runtime.experiments.results import Cell, Results, means_table
 from vcs_runtime.experiments.running import Output, run_jobs
-from vcs_runtime.experiments.scoring import Job, Metrics, ScoresById
 
 
 def run(

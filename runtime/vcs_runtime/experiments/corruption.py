@@ -8,11 +8,11 @@ import numpy as np
 
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.agreement import agreement
-from vcs_runtime.experiments.datasets import TABLE_1_INVALID, Case, Problems
+from vcs_runtime.experiments.datasets.texts import TABLE_1_INVALID, Case, Problems
+from vcs_runtime.experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_runtime.experiments.plots import plot_all
 from vcs_runtime.experiments.results import Cell, Results, Table, means_table
 from vcs_runtime.experiments.running import Output, run_jobs
-from vcs_runtime.experiments.scoring import Job, Metrics, ScoresById
 
 
 def run(

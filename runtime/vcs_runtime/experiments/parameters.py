@@ -13,9 +13,9 @@ import numpy as np
 
 from vcs_numba import Params
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets import Case, Problems
+from vcs_runtime.experiments.datasets.texts import Case, Problems
+from vcs_runtime.experiments.metrics.scoring import ScoresById, realign
 from vcs_runtime.experiments.results import Cell, Results, Table
-from vcs_runtime.experiments.scoring import ScoresById, realign
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.scorer import Scorer

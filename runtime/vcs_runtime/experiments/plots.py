@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vcs_runtime.experiments.datasets import Case
-from vcs_runtime.experiments.scoring import ScoresById
+from vcs_runtime.experiments.datasets.texts import Case
+from vcs_runtime.experiments.metrics.scoring import ScoresById
 from vcs_runtime.util.figures import new_figure, save_figure
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets import Problems, read_descriptions
+from vcs_runtime.experiments.datasets.texts import Problems, read_descriptions
+from vcs_runtime.experiments.metrics.scoring import Job, Metrics
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
-from vcs_runtime.experiments.scoring import Job, Metrics
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 
 Texts = Mapping[str, str | list[str]]

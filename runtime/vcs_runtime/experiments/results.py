@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.experiments.scoring import Metrics, ScoresById
+from vcs_runtime.experiments.metrics.scoring import Metrics, ScoresById
 from vcs_runtime.util.atomic import write_whole
 
 Cell = str | int | float | bool | None

@@ -10,9 +10,9 @@ from operator import attrgetter
 from pathlib import Path
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.experiments.datasets import Problems
+from vcs_runtime.experiments.datasets.texts import Problems
+from vcs_runtime.experiments.metrics.scoring import Job, Metrics, Scored
 from vcs_runtime.experiments.results import write_pairs
-from vcs_runtime.experiments.scoring import Job, Metrics, Scored
 from vcs_runtime.jobs.jsonl import Record, run_resumable
 from vcs_runtime.util.progress import progress_bar
 

@@ -12,10 +12,15 @@ import numpy as np
 from vcs_numba import Params
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets import Problems, finite_number
+from vcs_runtime.experiments.datasets.texts import Problems, finite_number
+from vcs_runtime.experiments.metrics.scoring import (
+    Job,
+    KnownMetrics,
+    Scored,
+    merge,
+)
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
-from vcs_runtime.experiments.scoring import Job, KnownMetrics, Scored, merge
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.scoring.options import Options

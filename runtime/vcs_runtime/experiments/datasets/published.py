@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.datasets import Problems, finite_number, scene_key
+from vcs_runtime.experiments.datasets.texts import Problems, finite_number, scene_key
 
 _RESULTS = "results/mpii/{}/individual_results"
 _PUBLISHED = ("{}-published", _RESULTS, f"exp/{_RESULTS}")

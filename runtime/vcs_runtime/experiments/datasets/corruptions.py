@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.datasets import POSITIONS, Problems, scene_key
+from vcs_runtime.experiments.datasets.texts import POSITIONS, Problems, scene_key
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
 

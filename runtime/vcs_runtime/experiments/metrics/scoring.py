@@ -12,8 +12,14 @@ import numpy.typing as npt
 
 from vcs_numba import Params, score_batch
 from vcs_runtime.errors import TextError
-from vcs_runtime.experiments import bertscore
-from vcs_runtime.experiments.lexical import METEOR, METRICS, has_meteor, identity, lexical_scores
+from vcs_runtime.experiments.metrics import bertscore
+from vcs_runtime.experiments.metrics.lexical import (
+    METEOR,
+    METRICS,
+    has_meteor,
+    identity,
+    lexical_scores,
+)
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer

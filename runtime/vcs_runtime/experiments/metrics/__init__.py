@@ -1,0 +1,1 @@
+"""The metrics of the experiments: VCS and its components, lexical metrics, BERTScore."""
