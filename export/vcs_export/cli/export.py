@@ -26,7 +26,7 @@ def export() -> None:
 @checkpoint
 @output
 @click.option("--tokenizer", type=PATH, metavar="FILE",
-              help="Tokenizer of xlm-roberta-base (tokenizer.json). [default: the one in the folder]")  # fmt: skip
+              help="Tokenizer of xlm-roberta-base. [default: tokenizer.json in the folder]")  # fmt: skip
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]),
               help="Precision of weights and arithmetic. [default: that of a ready-made graph, or fp32]"
               )  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+import msgspec
 
 from vcs_runtime.bundle import archive
 from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
@@ -42,7 +42,7 @@ def info(name: str, as_json: bool) -> None:
     root = bundle_folder(name)
     manifest = read_manifest(root / MANIFEST)
     if as_json:
-        click.echo(json.dumps(asdict(manifest)))
+        click.echo(json.dumps(msgspec.to_builtins(manifest)))
         return
     out = console()
     for key, value in _facts(Bundle(root, manifest)):
