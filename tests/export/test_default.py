@@ -295,7 +295,7 @@ def test_an_outdated_bundle_is_built_again(
         for seed in range(2)
     )
     without = (build(checkpoint) / "bundle.json").read_bytes()
-    built = build(checkpoint, boundary=first)  # the bundle that is there has no boundary model
+    built = build(checkpoint, boundary=first)  # the bundle that is there has no learned segmenter
     one = (built / "bundle.json").read_bytes()
     assert one != without
     assert build(tmp_path / "not even looked at", boundary=first) == built

@@ -1,4 +1,4 @@
-"""The project's own boundary model: updates merged into a checkpoint, and a graph with capitals."""
+"""The project's own learned segmenter: updates merged into a checkpoint, and a graph with capitals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random updates for the tiny BERT: a boundary model of the kind "words" that nobody trained."""
+"""Random updates for the tiny BERT: a learned segmenter of the kind "words" that nobody trained."""
 
 from __future__ import annotations
 

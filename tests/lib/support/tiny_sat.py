@@ -197,7 +197,7 @@ def build_tiny_sat_bundle(
 
 
 def boundary(bundle: Path) -> LearnedSegmenterSpec:
-    """How the boundary model of a bundle is run."""
+    """How the learned segmenter of a bundle is run."""
     segmenter = open_bundle(bundle).manifest.segmenter
     assert segmenter is not None
     assert segmenter.model is not None
