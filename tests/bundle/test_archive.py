@@ -84,7 +84,7 @@ def test_any_tar_reads_it(tiny: Path, packed: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_of_more_than_8_gb_has_a_plain_header() -> None:
-    header = archive._header("embedder/model.onnx.data", 15_702_032_384)
+    header = archive.tar_header("embedder/model.onnx.data", 15_702_032_384)
     assert len(header) == 512
     assert tarfile.TarInfo.frombuf(header, "utf-8", "strict").size == 15_702_032_384
 

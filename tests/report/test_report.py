@@ -158,11 +158,11 @@ def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_pat
 
 def test_a_chunk_stays_on_one_page() -> None:
     rows: figure_tables.Rows = [(str(i) if i % 3 == 0 else "", "", f"line {i}") for i in range(100)]
-    starts = figure_tables._starts(rows)
+    starts = figure_tables.page_starts(rows)
     assert starts == [0, 45, 90]
     assert figure_tables.pages(rows) == 3
-    assert figure_tables._starts([("1", "", "")] * 92) == [0, 46]
-    assert figure_tables._starts([]) == [0]
+    assert figure_tables.page_starts([("1", "", "")] * 92) == [0, 46]
+    assert figure_tables.page_starts([]) == [0]
 
 
 def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
         raise InputError(f"{output} exists already (--overwrite replaces it)")
     with replaced(output) as file:
         content = (root / MANIFEST).read_bytes()
-        file.write(_header(MANIFEST, len(content)) + content + _padding(len(content)))
+        file.write(tar_header(MANIFEST, len(content)) + content + _padding(len(content)))
         for entry in manifest.files:
-            file.write(_header(entry.path, entry.size))
+            file.write(tar_header(entry.path, entry.size))
             with (root / entry.path).open("rb") as source:
                 copy_checked(source, file, entry, f"bundle {root}", advance)
             file.write(_padding(entry.size))
@@ -121,7 +121,7 @@ def _unpack_manifest(file: BinaryIO, path: Path, name: str) -> Manifest:
         size = tarfile.TarInfo.frombuf(header, "utf-8", "strict").size
     except (tarfile.HeaderError, ValueError):
         size = -1
-    if not 0 <= size <= MAX_MANIFEST_BYTES or header != _header(MANIFEST, size):
+    if not 0 <= size <= MAX_MANIFEST_BYTES or header != tar_header(MANIFEST, size):
         raise BundleError(f"{name}: this is no packed bundle: it does not begin with {MANIFEST}")
     content = file.read(size)
     path.write_bytes(content)
@@ -130,7 +130,7 @@ def _unpack_manifest(file: BinaryIO, path: Path, name: str) -> Manifest:
 
 
 def _expect_header(file: BinaryIO, path: str, size: int, name: str) -> None:
-    expected = _header(path, size)
+    expected = tar_header(path, size)
     header = file.read(len(expected))
     if header != expected:
         raise BundleError(f"{name}: {path} of {size} bytes should come next, not {_described(header)}")
@@ -157,7 +157,7 @@ def _expect(file: BinaryIO, content: bytes, name: str) -> None:
         raise BundleError(f"{name}: it is cut short, or not what `vcs-runtime bundle pack` writes")
 
 
-def _header(path: str, size: int) -> bytes:
+def tar_header(path: str, size: int) -> bytes:
     """Return the tar header of a file, which has 512 bytes for paths up to 100 characters."""
     info = tarfile.TarInfo(path)
     info.size = size

@@ -71,10 +71,10 @@ PAGED: Final[dict[str, tuple[Callable[..., Figure], Callable[[Explanation], Rows
 
 def pages(rows: Rows) -> int:
     """Return the number of pages that the rows fill, at least one."""
-    return len(_starts(rows))
+    return len(page_starts(rows))
 
 
-def _starts(rows: Rows) -> list[int]:
+def page_starts(rows: Rows) -> list[int]:
     """Return the first row of each page; lines of one chunk (first column empty) stay on one page."""
     starts = [0]
     for i in range(len(rows)):
@@ -140,7 +140,7 @@ def _segments(title: str, side: Orientation, page: int) -> Figure:
 
 
 def _page(title: str, head: Sequence[str], rows: Rows, at: Sequence[float], page: int) -> Figure:
-    starts = [*_starts(rows), len(rows)]
+    starts = [*page_starts(rows), len(rows)]
     count = len(starts) - 1
     if not 0 <= page < count:
         raise ValueError(f"page must be between 0 and {count - 1}, not {page}")
