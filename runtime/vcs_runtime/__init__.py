@@ -10,7 +10,15 @@ Example::
 
 from vcs_numba import Params, Scores
 from vcs_runtime._version import __version__
-from vcs_runtime.errors import BundleError, CacheError, DeviceError, TextError
+from vcs_runtime.errors import (
+    BundleError,
+    CacheError,
+    DeviceError,
+    InputError,
+    MissingExtraError,
+    TextError,
+    VcsError,
+)
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Result
@@ -22,6 +30,8 @@ __all__ = [
     "CacheError",
     "DeviceError",
     "Embedder",
+    "InputError",
+    "MissingExtraError",
     "Options",
     "Params",
     "Result",
@@ -30,5 +40,6 @@ __all__ = [
     "Scores",
     "Segmenter",
     "TextError",
+    "VcsError",
     "__version__",
 ]
