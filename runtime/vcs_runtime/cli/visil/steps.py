@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.visil_model import (
+from vcs_runtime.cli.visil.model import (
     exclusive,
     exit_with,
     frames_option,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vcs_runtime.cli.tables import console
-from vcs_runtime.cli.visil_model import (
+from vcs_runtime.cli.visil.model import (
     exclusive,
     exit_with,
     frames_option,
@@ -25,7 +25,7 @@ from vcs_runtime.cli.visil_model import (
     tolerance_option,
     warn,
 )
-from vcs_runtime.cli.visil_steps import answer, caption, correspond, keyframes, keywords, summarize
+from vcs_runtime.cli.visil.steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
