@@ -19,19 +19,36 @@ import click
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
 
-# The commands under the headings of `vcs-runtime --help`, each with the package of its module. A module is
-# imported when its command is asked for, so that `score` starts without what the others need. The commands of
-# `vcs_export` are found by name only: this package never imports that one.
+# The commands under the headings of `vcs-runtime --help`: the package of each module, and the summary. A module
+# is imported when its command is asked for, so that neither this help nor `score` waits for what the others
+# need. The commands of `vcs_export` are found by name only: this package never imports that one.
 _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
 _SECTIONS = {
-    "Scoring": {"score": _HERE, "explain": _HERE, "report": _HERE, "compare": _HERE},
-    "Set-up": {"demo": _HERE, "fetch": _EXPORT, "doctor": _HERE, "warm-up": _HERE},
-    "Bundles for other models": {"bundle": _HERE, "export": _EXPORT, "engine": _EXPORT},
-    "Experiments, servers and other languages": {
-        "experiment": _HERE, "visil": _HERE, "triton": _HERE, "capi": _HERE
+    "Scoring": {
+        "score": (_HERE, "Score a file of pairs, or one pair of text files."),
+        "explain": (_HERE, "Show what is missing, invented or moved in a text."),
+        "report": (_HERE, "Write an HTML or PDF report about pairs or scores."),
+        "compare": (_HERE, "Compare two score files over the same pairs."),
     },
-}  # fmt: skip
-_PACKAGES = {name: package for commands in _SECTIONS.values() for name, package in commands.items()}
+    "Set-up": {
+        "demo": (_HERE, "Score a small built-in story, told well and badly."),
+        "fetch": (_EXPORT, "Download the default model and build its bundle."),
+        "doctor": (_HERE, "Check this machine: packages, devices, caches, bundle."),
+        "warm-up": (_HERE, "Compile the alignment core for a faster first score."),
+    },
+    "Bundles for other models": {
+        "bundle": (_HERE, "Inspect, verify, pack and combine bundles (docs/bundle.md)."),
+        "export": (_EXPORT, "Build a bundle from a model's files."),
+        "engine": (_EXPORT, "Build and check TensorRT engines of a bundle."),
+    },
+    "Experiments, servers and other languages": {
+        "experiment": (_HERE, "Run the authors' experiments on your data."),
+        "visil": (_HERE, "Score how much information a summary of a video loses."),
+        "triton": (_HERE, "Serve scores from NVIDIA's Triton server (docs/triton.md)."),
+        "capi": (_HERE, "Build the library for C, C++, Rust and Go (docs/capi.md)."),
+    },
+}
+_PACKAGES = {name: package for section in _SECTIONS.values() for name, (package, _) in section.items()}
 
 
 class _Commands(click.Group):
@@ -47,13 +64,9 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, _PACKAGES))
-        for title, names in _SECTIONS.items():
-            commands = [self.get_command(ctx, name) for name in names]
+        for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([
-                    (name.ljust(width), command.get_short_help_str(formatter.width - width - 6))
-                    for name, command in zip(names, commands, strict=True) if command
-                ])  # fmt: skip
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
 
 @click.group(
