@@ -19,7 +19,7 @@ import click
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
 
-# The commands under the headings of `vcs-runtime --help`, each with the package of its module and its summary.
+# The commands under the headings of `vcs-runtime --help`, with the package of their modules and summaries.
 # A module is imported when its command is asked for, so that neither this help nor `score` waits for what the
 # others need. The commands of `vcs_export` are found by name only: this package never imports that one.
 _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
