@@ -39,12 +39,13 @@ def test_another_model_finds_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_vector_is_not_used(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
-    for text, damaged in (("a", bytes(32)), ("b", b"short")):
+    longer = np.eye(16, dtype="<f4")[0].tobytes()  # of unit length, but of another model's
+    for text, damaged in (("a", bytes(32)), ("b", b"short"), ("d", longer)):
         cache.store({text: unit(0)})
         with sqlite3.connect(cache.path) as db:
             db.execute("UPDATE vectors SET vector = ? WHERE vector = ?", (damaged, unit(0).tobytes()))
     cache.store({"c": unit(2)})
-    assert list(cache.load(["a", "b", "c"])) == ["c"]
+    assert list(cache.load(["a", "b", "c", "d"])) == ["c"]
 
 
 def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
