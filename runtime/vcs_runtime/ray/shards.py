@@ -14,7 +14,7 @@ from vcs_runtime.jobs.jsonl import check_signature, read_records
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.run import Block
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
-from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.atomic import unwritable, write_whole
 
 
 class Part(NamedTuple):
@@ -143,11 +143,9 @@ class ShardFolder:
 
 def write_shard(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write JSON lines whole or not at all. Raises InputError naming the file."""
-    try:
+    with unwritable(path):
         # The temporary name is unique: two actors may have the same pairs, if one was believed dead.
         write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def _size(texts: Any) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final
@@ -12,7 +11,6 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from vcs_numba import Orientation
-from vcs_runtime.errors import InputError
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring.explanation import (
@@ -23,7 +21,7 @@ from vcs_runtime.scoring.explanation import (
     describe_thresholds,
     verdict_counts,
 )
-from vcs_runtime.util.atomic import replaced
+from vcs_runtime.util.atomic import replaced, unwritable
 
 #: Maximum number of characters that are shown of a chunk.
 MAX_CHARACTERS: Final = 4000
@@ -96,15 +94,6 @@ class HtmlReport:
         assert self._file is not None
         with unwritable(self.path):
             self._file.write(text.encode())
-
-
-@contextmanager
-def unwritable(path: Path) -> Iterator[None]:
-    """Raise InputError naming `path` in place of an OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:

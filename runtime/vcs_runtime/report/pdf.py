@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcs_runtime.report import figure_tables, figures
-from vcs_runtime.report.html import shortened, unwritable
+from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
 from vcs_runtime.scoring.explanation import LABELS, Explanation
-from vcs_runtime.util.atomic import replaced
+from vcs_runtime.util.atomic import replaced, unwritable
 from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:

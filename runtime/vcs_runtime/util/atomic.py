@@ -37,6 +37,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Raise InputError naming `path` in place of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
 

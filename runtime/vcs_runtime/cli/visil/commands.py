@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.options import PATH, check_resume, overwrite, resume
+from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.cli.visil.model import (
-    exclusive,
     exit_with,
     frames_option,
     items_argument,
@@ -18,12 +18,9 @@ from vcs_runtime.cli.visil.model import (
     model_options,
     open_model,
     output_option,
-    overwrite_option,
     prompts_option,
     recording,
-    resume_option,
     tolerance_option,
-    warn,
 )
 from vcs_runtime.cli.visil.steps import answer, caption, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
@@ -40,8 +37,6 @@ from vcs_runtime.visil.models.recorded import Recorded
 from vcs_runtime.visil.prompts import Prompts
 from vcs_runtime.visil.score import METHODS, VisilOptions
 from vcs_runtime.visil.selection import frontier, select_summary
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.group()
@@ -84,14 +79,14 @@ def visil() -> None:
 @click.option("--builtin-keywords", is_flag=True, help="Choose keywords for videos without them.")
 @click.option(
     "--record",
-    type=_PATH,
+    type=PATH,
     metavar="FILE",
     help="File that stores every answer of the model; none is asked for twice.",
 )
 @prompts_option
 @tolerance_option
-@resume_option
-@overwrite_option
+@resume
+@overwrite
 @json_option
 def score(
     items: Path, output: Path, frames: int, samples: int, method: str, count: str, drop_missing: bool,
@@ -102,7 +97,7 @@ def score(
 
     ITEMS is a JSONL file with one video per line (docs/visil.md). The model is probed first.
     """
-    exclusive(resume, overwrite)
+    check_resume(resume, overwrite)
     options = VisilOptions(samples, method, count, Prompts.read(folder) if folder else None)
     for _ in read_items(items):  # errors of the file are reported before a model is loaded and probed
         pass
@@ -144,8 +139,8 @@ def probe(no_images: bool, tolerance: float, **model: Any) -> None:
 
 
 @visil.command()
-@click.argument("video", type=_PATH)
-@click.option("-o", "--output", type=_PATH, required=True, metavar="DIR", help="Folder for the PNG files.")
+@click.argument("video", type=PATH)
+@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder for the PNG files.")
 @click.option(
     "--at",
     "timecodes",
@@ -169,7 +164,7 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
 
 
 @visil.command()
-@click.argument("scores", type=_PATH)
+@click.argument("scores", type=PATH)
 @click.option(
     "--alpha",
     type=click.FloatRange(min=0),
@@ -178,7 +173,7 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
     required=True,
     help="Price of a token in nats; may be repeated.",
 )
-@click.option("--plot", type=_PATH, metavar="FILE", help="PNG file with a plot of summaries and choices.")
+@click.option("--plot", type=PATH, metavar="FILE", help="PNG file with a plot of summaries and choices.")
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: bool) -> None:
     """Choose a summary of each video in SCORES.
@@ -207,10 +202,10 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
 
 
 @visil.command("correlate")
-@click.argument("scores", type=_PATH)
+@click.argument("scores", type=PATH)
 @click.option(
     "--answers",
-    type=_PATH,
+    type=PATH,
     required=True,
     metavar="FILE",
     help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1).",
@@ -227,7 +222,7 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
 )
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Seed of the shuffles.")
 @click.option(
-    "--plot", type=_PATH, metavar="FILE", help="PNG file with a plot of answers and the logistic curve."
+    "--plot", type=PATH, metavar="FILE", help="PNG file with a plot of answers and the logistic curve."
 )
 @json_option
 def correlate_command(

@@ -1,14 +1,15 @@
-"""VisilOptions that the commands of `vcs-runtime visil` share, and the model that they name."""
+"""Options that the commands of `vcs-runtime visil` share, and the model that they name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from vcs_runtime.cli.options import PATH, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.visil.frames import FRAMES
 from vcs_runtime.visil.models.genai import DEVICES, GenAI
@@ -17,23 +18,8 @@ from vcs_runtime.visil.models.probing import TOLERANCE
 from vcs_runtime.visil.models.recorded import Recorded, Recorder
 from vcs_runtime.visil.models.servers import TIMEOUT, TOP, VLLM, SGLang, Stepping
 
-_PATH = click.Path(path_type=Path)
-_Decorated = Callable[..., Any]
-
-
-def together(*options: Any) -> Callable[[_Decorated], _Decorated]:
-    """Return one decorator for several options, which the help lists in this order."""
-
-    def decorate(function: _Decorated) -> _Decorated:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 writer_options = together(
-    click.option("--genai", type=_PATH, metavar="DIR", help="Folder of a model for onnxruntime-genai."),
+    click.option("--genai", type=PATH, metavar="DIR", help="Folder of a model for onnxruntime-genai."),
     click.option("--vllm", metavar="URL", help="Address of a vLLM server, such as http://gpu7:8000."),
     click.option("--sglang", metavar="URL", help="Address of an SGLang server; needs --template."),
     click.option("--stepping", metavar="URL",
@@ -41,7 +27,7 @@ writer_options = together(
     click.option("--model", metavar="NAME", help="Name of the model on the server. [default: its only one]"),
     click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
                  help="Device for --genai; auto is what the model's configuration says."),
-    click.option("--template", type=_PATH, metavar="FILE",
+    click.option("--template", type=PATH, metavar="FILE",
                  help="Chat template of one user's turn with {prompt}, for --sglang."),
     click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
                  help="Text that stands for an image in the prompt, for --sglang."),
@@ -50,7 +36,7 @@ writer_options = together(
 )  # fmt: skip
 model_options = together(
     writer_options,
-    click.option("--recorded", type=_PATH, metavar="FILE",
+    click.option("--recorded", type=PATH, metavar="FILE",
                  help="File of answers from an earlier run with --record, instead of a model."),
     click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, metavar="N",
                  help="Number of likeliest tokens to request per step, for --stepping."),
@@ -60,7 +46,7 @@ frames_option = click.option(
     help="Number of frames of a video file, uniformly sampled.",
 )  # fmt: skip
 prompts_option = click.option(
-    "--prompts", "folder", type=_PATH, metavar="DIR",
+    "--prompts", "folder", type=PATH, metavar="DIR",
     help="Folder with prompts of your own (docs/visil.md). [default: built-in prompts]",
 )  # fmt: skip
 tolerance_option = click.option(
@@ -68,30 +54,15 @@ tolerance_option = click.option(
     metavar="NATS", help="Largest difference in the probe between two ways to the same number.",
 )  # fmt: skip
 output_option = click.option(
-    "-o", "--output", type=_PATH, required=True, metavar="FILE", help="JSONL file to write."
+    "-o", "--output", type=PATH, required=True, metavar="FILE", help="JSONL file to write."
 )
-resume_option = click.option(
-    "--resume", is_flag=True, help="Continue an interrupted job after the last complete output line."
-)
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-items_argument = click.argument("items", type=_PATH)
+items_argument = click.argument("items", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
-def warn(message: str) -> None:
-    """Print a message on standard error."""
-    click.echo(f"vcs-runtime: {message}", err=True)
 
 
 def named(options: Mapping[str, Any]) -> list[str]:
     """Return the kinds of model that the options name."""
     return [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
-
-
-def exclusive(resume: bool, overwrite: bool) -> None:
-    """Raise UsageError if both flags are set."""
-    if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other")
 
 
 def open_model(options: Mapping[str, Any]) -> Any:
@@ -102,7 +73,7 @@ def open_model(options: Mapping[str, Any]) -> Any:
         raise click.UsageError(f"give one of --genai, --vllm, --sglang, --stepping{recorded}")
     [kind] = kinds
     source, name, timeout = options[kind], options["model"], options["timeout"]
-    try:
+    with usage_errors():
         if kind == "genai":
             return GenAI(source, options["device"])
         if kind == "vllm":
@@ -114,10 +85,6 @@ def open_model(options: Mapping[str, Any]) -> Any:
         if options["template"] is None:
             raise click.UsageError("--sglang needs --template")
         return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)
-    except ValueError as error:
-        if type(error) is not ValueError:
-            raise
-        raise click.UsageError(str(error)) from None
 
 
 def _read(path: Path) -> str:

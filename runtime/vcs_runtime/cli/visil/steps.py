@@ -8,19 +8,16 @@ from typing import Any
 
 import click
 
+from vcs_runtime.cli.options import check_resume, overwrite, resume, together
+from vcs_runtime.cli.tables import warn
 from vcs_runtime.cli.visil.model import (
-    exclusive,
     exit_with,
     frames_option,
     items_argument,
     named,
     open_model,
     output_option,
-    overwrite_option,
     prompts_option,
-    resume_option,
-    together,
-    warn,
     writer_options,
 )
 from vcs_runtime.visil import writing
@@ -30,9 +27,7 @@ from vcs_runtime.visil.jobs.steps import Step, run_step
 from vcs_runtime.visil.masking import builtin_keywords
 from vcs_runtime.visil.prompts import Prompts, builtin
 
-_step = together(
-    items_argument, output_option, resume_option, overwrite_option, writer_options, prompts_option
-)
+_step = together(items_argument, output_option, resume, overwrite, writer_options, prompts_option)
 
 
 def _write(
@@ -53,7 +48,7 @@ def _run(options: dict[str, Any], step: Step) -> None:
         raise click.UsageError(
             "the output must be in the folder of the input, because the paths in it are relative to it"
         )
-    exclusive(resume, overwrite)
+    check_resume(resume, overwrite)
     exit_with(run_step(step, items, output, resume=resume, overwrite=overwrite, report=warn))
 
 
