@@ -6,7 +6,8 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +19,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file that takes the place of `path` when the block ends well, synced to the disk.
 
     Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path` stays as it
-    was. Raises OSError.
+    was. Raises OSError, which names `path`.
     """
     partial = _beside(path)
     try:
@@ -26,6 +27,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
             yield file
             flush(file)
         partial.replace(path)
+    except OSError as error:
+        raise _naming(error, partial, path) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -49,24 +52,62 @@ def unwritable(path: Path) -> Iterator[None]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
 
-    Raises InputError if `target` exists; OSError.
+    So are the parents of `target` that were missing. Raises InputError if `target` exists; OSError, which
+    names files by their path in `target`.
     """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    missing = list(takewhile(lambda parent: not parent.exists(), target.parents))
     folder = _beside(target)
-    folder.mkdir()
     try:
+        folder.mkdir(parents=True)
         yield folder
         folder.rename(target)
+    except OSError as error:
+        raise _naming(error, folder, target) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in missing:
+            with suppress(OSError):  # it is not empty: the target is there
+                parent.rmdir()
+
+
+def same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths lead to one file or folder, by whatever links; False if one is missing."""
+    try:
+        return first.samefile(second)
+    except OSError:
+        return False
+
+
+def lies_in(path: Path, source: Path) -> bool:
+    """Return whether `path`, or what it links to, is `source` or lies inside it, by whatever names."""
+    # A link lies in one folder and leads to another: a writer may change either.
+    ways = (path, path.parent) if path.is_symlink() else (path,)
+    places = [Path(os.path.realpath(way)) for way in ways]
+    return any(same_file(parent, source) for place in places for parent in (place, *place.parents))
+
+
+def refuse_input_as_output(output: Path, *sources: Path) -> None:
+    """Raise InputError if `output` is one of the files or folders that are read, or lies inside one."""
+    for source in sources:
+        if same_file(output, source):
+            raise InputError(f"{output}: it is the input {source}: choose another output")
+        if lies_in(output, source):
+            raise InputError(f"{output}: it lies in the input {source}: choose another output")
 
 
 def flush(file: BinaryIO) -> None:
     """Flush a file to the disk, through the buffers of Python and of the system."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def _naming(error: OSError, partial: Path, path: Path) -> OSError:
+    """Name `path` in an error that names nothing, or that names its partial file or folder."""
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else os.fspath(partial)
+    error.filename = name.replace(os.fspath(partial), os.fspath(path))
+    return error
 
 
 def _beside(path: Path) -> Path:
