@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,12 +23,15 @@ from vcs_export.errors import ExportError, os_reason
 from vcs_runtime.bundle.integrity import ends_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     SCHEMA,
     EmbedderSpec,
     FileEntry,
     Manifest,
     SegmenterSpec,
 )
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.atomic import lies_in, refuse_input_as_output
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
@@ -64,7 +68,7 @@ class BundleInfo:
     extra_files
         Contents of further files by their path in the bundle: licence texts, notices.
     replace
-        Whether an existing bundle may be replaced.
+        Whether an existing bundle may be replaced. Nothing but a bundle or an empty folder ever is.
     """
 
     name: str
@@ -81,6 +85,60 @@ class BundleInfo:
 def plain_name(folder: Path) -> str:
     """Return the name of a folder in the letters that a bundle's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name)
+
+
+def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
+    """Check that a bundle may be written to a path, before the work begins.
+
+    Parameters
+    ----------
+    target
+        The folder that is to become the bundle.
+    replace
+        Whether an existing bundle may be replaced.
+    *sources
+        Files and folders that the bundle is made from.
+
+    Raises
+    ------
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        The target holds something else than a bundle.
+    InputError
+        The target is a source, lies in one, or contains one.
+    """
+    for source in filter(None, sources):
+        refuse_input_as_output(target, source)
+        if lies_in(source, target):
+            raise InputError(f"{target}: it contains the input {source}: choose another output")
+    if os.path.lexists(target):
+        if not replace:
+            raise BundleExistsError(f"{target} exists already (--overwrite replaces it)")
+        if (kind := _other_than_bundle(target)) is not None:
+            raise ExportError(
+                f"{target}: it is {kind}, and is not replaced: move it, or choose another output"
+            )
+
+
+def _other_than_bundle(target: Path) -> str | None:
+    """Describe what is in the place of a bundle; None for a bundle, or an empty folder."""
+    manifest = target / MANIFEST
+    try:
+        names = os.listdir(target)
+        if not names:
+            return None
+        if MANIFEST not in names or not stat.S_ISREG(manifest.lstat().st_mode):
+            return f"a folder without {MANIFEST}"
+        with manifest.open("rb") as file:
+            content = file.read(MAX_MANIFEST_BYTES)
+    except NotADirectoryError:
+        return "no folder"
+    except FileNotFoundError:  # unless it is a link, another process has moved it
+        return "a broken link" if target.is_symlink() else None
+    # A damaged bundle, or one of another version, is what people replace: its fields are enough to know it.
+    known = all(f'"{name}"'.encode() in content for name in ("files", "licence", "schema"))
+    return None if known else f"a folder whose {MANIFEST} is no bundle's"
 
 
 class BundleWriter:
@@ -112,9 +170,8 @@ class BundleWriter:
         self._committed = False
 
     def __enter__(self) -> BundleWriter:
-        if not self.info.replace and os.path.lexists(self.target):
-            raise BundleExistsError(f"{self.target} exists already; it is replaced only when asked to")
         try:
+            check_target(self.target, self.info.replace)
             self.target.parent.mkdir(parents=True, exist_ok=True)
             self._remove_stale()
             self.folder.mkdir()
@@ -192,7 +249,7 @@ class BundleWriter:
         BundleExistsError
             Another process wrote the bundle meanwhile.
         ExportError
-            Other processes keep replacing the bundle.
+            Other processes keep replacing the bundle, or put something else in its place.
         """
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
@@ -230,6 +287,7 @@ class BundleWriter:
             aside = self.target.parent / f"{self._prefix}{secrets.token_hex(8)}"
             if self.info.replace:
                 with suppress(FileNotFoundError):
+                    check_target(self.target, replace=True)  # something else may be there by now
                     self.target.rename(aside)
             try:
                 self.folder.rename(self.target)

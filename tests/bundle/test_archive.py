@@ -6,8 +6,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.command_line import vcs
 from support.stories import story
 from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import BundleError, Embedder, Scorer
@@ -105,6 +104,56 @@ def test_nothing_is_replaced_unasked(tiny: Path, packed: Path, tmp_path: Path) -
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="there exists already"):
         unpack(packed, tmp_path / "there")
+
+
+@pytest.mark.parametrize("kind", ["text", "folder", "link to a text", "broken link"])
+def test_only_a_packed_bundle_is_replaced(tiny: Path, tmp_path: Path, kind: str) -> None:
+    output, text = tmp_path / "output", tmp_path / "thesis"
+    if kind == "folder":
+        output.mkdir()
+    elif kind == "text":
+        output.write_text("a thesis")
+    else:
+        output.symlink_to(text)
+        if kind == "link to a text":
+            text.write_text("a thesis")
+    before = content(tmp_path)
+    finished = vcs("bundle", "pack", tiny, "-o", output, "--overwrite")
+    assert (finished.code, finished.stderr) == (
+        2, f"vcs-runtime: {output}: it is no packed bundle, and is not replaced: choose another output\n",
+    )  # fmt: skip
+    assert content(tmp_path) == before
+    assert os.path.lexists(output)
+
+
+def test_a_cut_packed_bundle_and_an_empty_file_are_replaced(packed: Path, tiny: Path) -> None:
+    whole = packed.read_bytes()
+    for rest in (whole[:700], b""):
+        packed.write_bytes(rest)
+        assert vcs("bundle", "pack", tiny, "-o", packed, "--overwrite").code == 0
+        assert packed.read_bytes() == whole
+
+
+@pytest.mark.parametrize("command", ["pack", "pack manifest", "pack link", "unpack", "make"])
+def test_no_bundle_is_written_over_or_into_its_source(
+    tiny: Path, packed: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "link").symlink_to(tiny)
+    (tmp_path / "manifest").symlink_to(tiny / MANIFEST)
+    before = content(tiny), packed.read_bytes()
+    arguments = {
+        "pack": ("pack", tiny, "-o", tmp_path / "link/x.tar"),
+        "pack manifest": ("pack", tiny, "-o", tiny / "embedder/.." / MANIFEST, "--overwrite"),
+        "pack link": ("pack", tmp_path / "link", "-o", tmp_path / "manifest", "--overwrite"),
+        "unpack": ("unpack", packed, "-o", packed / "x"),
+        "make": ("make", "--embedder", tiny, "--segmenter", tiny, "-o", tmp_path / "link/x"),
+    }[command]
+    finished = vcs("bundle", *arguments)
+    assert finished.code == 2
+    assert "lies in the input" in finished.stderr
+    assert "choose another output" in finished.stderr
+    assert (content(tiny), packed.read_bytes()) == before
+    assert sorted(os.listdir(tmp_path)) == ["link", "manifest", "packed.vcs"]
 
 
 def test_a_damaged_bundle_is_not_packed(packed: Path, tmp_path: Path) -> None:
@@ -227,8 +276,7 @@ def test_a_file_that_is_not_what_pack_writes_leaves_nothing_behind(
         unpack(packed, tmp_path / "in/there")
     assert str(packed) in str(error.value)
     assert ".partial" not in str(error.value)
-    assert os.listdir(tmp_path / "in") == []
-    assert sorted(os.listdir(tmp_path)) == ["in", "packed.vcs"]
+    assert os.listdir(tmp_path) == ["packed.vcs"]
 
 
 def test_two_bundles_make_one_that_scores_as_they_do(sat: Path, tiny: Path, tmp_path: Path) -> None:
@@ -288,24 +336,19 @@ def test_rules_and_the_rest_come_along_and_other_engines_do_not(
     assert not any(e.path.startswith("segmenter/") for e in open_bundle(tmp_path / "again").manifest.files)
 
 
-def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vcs_runtime", "bundle", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_the_commands(tiny: Path, sat: Path, tmp_path: Path) -> None:
-    told = vcs("info", tiny)
-    assert told.returncode == 0
+    told = vcs("bundle", "info", tiny)
+    assert told.code == 0
     assert "tiny-bert@" in told.stdout
     assert "rules: sentencex, en" in told.stdout
-    assert json.loads(vcs("info", tiny, "--json").stdout)["name"] == "tiny-bert"
-    assert "all as bundle.json lists them" in vcs("verify", tiny).stdout
-    assert vcs("pack", tiny, "-o", tmp_path / "p").returncode == 0
-    assert vcs("unpack", tmp_path / "p", "-o", tmp_path / "u").returncode == 0
-    made = vcs("make", "--embedder", tmp_path / "u", "--segmenter", sat, "-o", tmp_path / "m")
-    assert (made.returncode, made.stdout.strip()) == (0, str(tmp_path / "m"))
+    assert json.loads(vcs("bundle", "info", tiny, "--json").stdout)["name"] == "tiny-bert"
+    assert "all as bundle.json lists them" in vcs("bundle", "verify", tiny).stdout
+    assert vcs("bundle", "pack", tiny, "-o", tmp_path / "p").code == 0
+    assert vcs("bundle", "unpack", tmp_path / "p", "-o", tmp_path / "u").code == 0
+    made = vcs("bundle", "make", "--embedder", tmp_path / "u", "--segmenter", sat, "-o", tmp_path / "m")
+    assert (made.code, made.stdout.strip()) == (0, str(tmp_path / "m"))
     (tmp_path / "u/extra").write_text("x")
     for arguments in (("verify", tmp_path / "u"), ("unpack", tmp_path / "none", "-o", tmp_path / "n")):
-        done = vcs(*arguments)
-        assert done.returncode == 2
+        done = vcs("bundle", *arguments)
+        assert done.code == 2
         assert len(done.stderr.strip().splitlines()) == 1

@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from vcs_export.errors import ExportError
 from vcs_export.write import BundleExistsError, BundleInfo, BundleWriter
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.errors import BundleError
 
 INFO, REPLACING = BundleInfo("n", "l", "s"), BundleInfo("n", "l", "s", replace=True)
 
@@ -48,16 +50,87 @@ def test_an_existing_bundle_is_kept_unless_asked(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["bundle"]
 
 
-def test_a_link_or_file_in_the_way_is_not_written_through(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "mine").write_text("keep")
+def test_a_link_to_a_bundle_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path / "elsewhere", "keep")
     (tmp_path / "bundle").symlink_to(elsewhere)
     with pytest.raises(BundleExistsError):
         write(tmp_path / "bundle")
     write(tmp_path / "bundle", replace=True)
     assert not (tmp_path / "bundle").is_symlink()
-    assert (elsewhere / "mine").read_text() == "keep"
+    assert (elsewhere / "a/b.txt").read_text() == "keep"
+
+
+def put(target: Path, kind: str) -> None:
+    """Put something in the place of a bundle."""
+    bundle = target.parent / "another"
+    if kind == "file":
+        target.write_text("thesis")
+    elif kind == "broken link":
+        target.symlink_to("nowhere")
+    elif kind == "link to a folder":
+        bundle.mkdir()
+        (bundle / "thesis").write_text("thesis")
+        target.symlink_to(bundle)
+    else:
+        target.mkdir()
+        (target / "thesis").write_text("thesis")
+    if kind == "another bundle.json":
+        (target / "bundle.json").write_text('{"files": [], "version": 2}')
+    elif kind == "link to a manifest":
+        (target / "bundle.json").symlink_to(write(bundle) / "bundle.json")
+    elif kind == "folder of that name":
+        (target / "bundle.json").mkdir()
+
+
+FOREIGN = {
+    "file": "no folder",
+    "broken link": "a broken link",
+    "link to a folder": "a folder without bundle.json",
+    "folder": "a folder without bundle.json",
+    "another bundle.json": "a folder whose bundle.json is no bundle's",
+    "link to a manifest": "a folder without bundle.json",
+    "folder of that name": "a folder without bundle.json",
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_only_a_bundle_is_replaced(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "bundle"
+    put(target, kind)
+    before = sorted(os.listdir(tmp_path)), os.path.islink(target)
+    with pytest.raises(ExportError, match=f"{target}: it is {FOREIGN[kind]}, and is not replaced"):
+        write(target, replace=True)
+    assert (sorted(os.listdir(tmp_path)), os.path.islink(target)) == before
+    if kind == "file":
+        assert target.read_text() == "thesis"
+    elif kind != "broken link":
+        assert (target / "thesis").read_text() == "thesis"
+
+
+def test_what_appears_during_the_work_is_not_replaced(tmp_path: Path) -> None:
+    target = write(tmp_path / "bundle")
+    with BundleWriter(target, REPLACING) as bundle:
+        bundle.file("a").write_text("x")
+        target.rename(tmp_path / "old")
+        put(target, "folder")
+        with pytest.raises(ExportError, match="without bundle.json"):
+            bundle.commit()
+    assert os.listdir(target) == ["thesis"]
+    assert sorted(os.listdir(tmp_path)) == ["bundle", "old"]
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-20], lambda text: text.replace(": 3", ": 99")])
+def test_a_damaged_bundle_and_an_empty_folder_are_replaced(
+    tmp_path: Path, damage: Callable[[str], str]
+) -> None:
+    target = write(tmp_path / "bundle", "old")
+    manifest = target / "bundle.json"
+    manifest.write_text(damage(manifest.read_text("utf-8")), "utf-8")
+    with pytest.raises(BundleError):
+        open_bundle(target)
+    assert open_bundle(write(target, "new", replace=True)).manifest.name == "n"
+    (tmp_path / "empty").mkdir()
+    assert open_bundle(write(tmp_path / "empty", replace=True)).manifest.name == "n"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError, MemoryError])

@@ -62,8 +62,9 @@ def sat(
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import SatRecipe, load_recipe
     from vcs_export.families.sat import build_from_recipe, build_sat_bundle
-    from vcs_export.write import BundleInfo, plain_name
+    from vcs_export.write import BundleInfo, check_target, plain_name
 
+    check_target(output, overwrite, checkpoint, tokenizer, text)
     texts = _lines(text) if text else []
     if recipe is not None:
         named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SatRecipe)
@@ -121,8 +122,9 @@ def encoder(
     """
     require_builders("export", "exporting")
     from vcs_export.families.sentence_encoder import build_sentence_bundle
-    from vcs_export.write import BundleInfo, plain_name
+    from vcs_export.write import BundleInfo, check_target, plain_name
 
+    check_target(output, overwrite, checkpoint)
     info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
     build_sentence_bundle(checkpoint, output, info, long_text=long_text, optimum_python=optimum_python)
     click.echo(output)
@@ -174,7 +176,9 @@ def nv_embed_v2(
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
     from vcs_export.families.nv_embed import Quantization, build_from_recipe
+    from vcs_export.write import check_target
 
+    check_target(output, overwrite, checkpoint, text, calibration)
     recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
     log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
     with step_bars() as progress:

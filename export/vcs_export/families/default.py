@@ -8,6 +8,7 @@ itself is downloaded: its dependencies are not needed, and nothing is installed.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe
 from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.families.bert import build_bert_bundle
-from vcs_export.write import LICENCES, BundleExistsError, BundleInfo
+from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
@@ -67,6 +68,8 @@ def fetch_default(
     """
     recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
+    if os.path.lexists(target):
+        check_target(target, True, source)
     if not replace and target.exists():
         if _is_current(target, recipe, log):
             return target

@@ -19,7 +19,7 @@ from vcs_runtime.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, 
 from vcs_runtime.bundle.opening import Bundle, check_graphs
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError, InputError
-from vcs_runtime.util.atomic import flush, new_folder, replaced
+from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, replaced
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
@@ -35,7 +35,7 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
     output
         The file to write. It is there whole, or not at all.
     force
-        Replace an existing file.
+        Replace an existing file, if it is a packed bundle, or empty.
     advance
         Called with the number of bytes written since its last call.
 
@@ -44,16 +44,17 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
     BundleError
         The bundle is missing or damaged.
     InputError
-        `output` exists, and `force` is False.
+        `output` lies in the bundle; it exists, and `force` is False; or it is no packed bundle.
     OSError
         The file cannot be written.
     """
     root = bundle_folder(bundle)
+    refuse_input_as_output(output, root)
+    if os.path.lexists(output):
+        _check_replaceable(output, force)
     manifest = read_manifest(root / MANIFEST)
     check_listing(root, manifest)
     check_graphs(Bundle(root, manifest))
-    if output.exists() and not force:
-        raise InputError(f"{output} exists already (--overwrite replaces it)")
     with replaced(output) as file:
         content = (root / MANIFEST).read_bytes()
         file.write(tar_header(MANIFEST, len(content)) + content + _padding(len(content)))
@@ -63,6 +64,20 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
                 copy_checked(source, file, entry, f"bundle {root}", advance)
             file.write(_padding(entry.size))
         file.write(_END)
+
+
+def _check_replaceable(output: Path, force: bool) -> None:
+    if not output.is_file() or (output.stat().st_size and not _is_packed(output)):
+        raise InputError(f"{output}: it is no packed bundle, and is not replaced: choose another output")
+    if not force:
+        raise InputError(f"{output} exists already (--overwrite replaces it)")
+
+
+def _is_packed(path: Path) -> bool:
+    """Return whether a file begins as packed bundles do, whole or damaged."""
+    name = f"{MANIFEST}\0".encode()
+    with path.open("rb") as file:
+        return file.read(len(name)) == name
 
 
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:
@@ -84,11 +99,12 @@ def unpack(source: Path, target: Path, *, advance: Advance) -> None:
     BundleError
         The file differs from what `pack` writes.
     InputError
-        `target` exists, or the disk is too small.
+        `target` exists or lies in the source, or the disk is too small.
     OSError
         A file cannot be read or written.
     """
     name = os.fspath(source)
+    refuse_input_as_output(target, source)
     with source.open("rb") as file, new_folder(target) as folder:
         try:
             _unpack(file, folder, name, advance)

@@ -21,8 +21,9 @@ from vcs_runtime.bundle.manifest import (
 )
 from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError
-from vcs_runtime.util.atomic import flush, new_folder
+from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output
 
 _LICENCES = "LICENSES"
 
@@ -57,10 +58,11 @@ def merge(
     BundleError
         A bundle is damaged, or lacks the model.
     InputError
-        `target` exists.
+        `target` exists, or lies in one of the bundles.
     OSError
         A file cannot be read or written.
     """
+    refuse_input_as_output(target, bundle_folder(embedder), bundle_folder(segmenter))
     first, second = open_bundle(embedder), open_bundle(segmenter)
     if first.manifest.embedder is None:
         raise BundleError(f"bundle {first.root}: it holds no embedder")

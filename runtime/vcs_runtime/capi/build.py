@@ -24,7 +24,7 @@ from pathlib import Path
 from vcs_runtime._version import __version__
 from vcs_runtime.capi.binding import PROTOTYPES, VCS_ABI_VERSION
 from vcs_runtime.errors import BuildError
-from vcs_runtime.util.atomic import replaced
+from vcs_runtime.util.atomic import flush, made_folder, replaced
 from vcs_runtime.util.extras import require
 
 _HERE = Path(__file__).parent
@@ -102,7 +102,7 @@ def build(folder: Path) -> Built:
     Parameters
     ----------
     folder
-        Where the files are written. It is created if necessary.
+        Where the files are written: all of them, or none. It is created if necessary.
 
     Returns
     -------
@@ -137,13 +137,20 @@ def build(folder: Path) -> Built:
             "-Wl,-z,nodelete",  # Python cannot be unloaded, so its callbacks must stay
             "-pthread", "-ldl",
         )  # fmt: skip
-        folder.mkdir(parents=True, exist_ok=True)
-        with replaced(folder / SONAME) as file:  # a program may have the old library open
-            file.write((work / SONAME).read_bytes())
-        shutil.copymode(work / SONAME, folder / SONAME)
+        files = {
+            SONAME: (work / SONAME).read_bytes(),
+            HEADER: (source("include") / HEADER).read_bytes(),
+            "vcs_runtime.pc": _PKG_CONFIG.format(version=__version__).encode(),
+        }
+        with made_folder(folder), contextlib.ExitStack() as stack:
+            # A program may have the old library open. No file is replaced until all are on the disk.
+            for name, content in files.items():
+                file = stack.enter_context(replaced(folder / name))
+                file.write(content)
+                flush(file)
+                if name == SONAME:
+                    shutil.copymode(work / name, file.name)
     _link(folder / LIBRARY, SONAME)
-    shutil.copyfile(source("include") / HEADER, folder / HEADER)
-    (folder / "vcs_runtime.pc").write_text(_PKG_CONFIG.format(version=__version__))
     return Built(folder / LIBRARY, sys.executable, python, packages)
 
 
@@ -195,8 +202,9 @@ def _generate(target: Path, packages: list[str]) -> None:
 
 
 def _link(link: Path, target: str) -> None:
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)
+    if not link.is_symlink() or os.readlink(link) != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
 
 
 _PKG_CONFIG = """\

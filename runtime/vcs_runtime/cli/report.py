@@ -23,6 +23,7 @@ from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.scoring.explanation import Thresholds
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
@@ -83,6 +84,8 @@ def report(
         raise click.UsageError("--pairs must be given once for each of SCORES, in the same order")
     if texts and in_pdf:
         raise click.UsageError("--pairs adds pages to HTML; a PDF holds the overview alone")
+    inputs = (*sources, *texts, *references, *([generated] if generated else []))
+    refuse_input_as_output(output, *inputs)
     title = title or (sources[0].name if len(sources) == 1 else "VCS")
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if texts or not of_scores else None

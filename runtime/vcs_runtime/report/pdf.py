@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from vcs_runtime.report import figure_tables, figures
 from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
 from vcs_runtime.scoring.explanation import LABELS, Explanation
-from vcs_runtime.util.atomic import replaced, unwritable
+from vcs_runtime.util.atomic import unwritable, write_whole
 from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
@@ -146,5 +147,9 @@ def _pages_of(path: Path, title: str) -> Iterator[Any]:
 
     # The file holds no date: the same pair gives the same bytes.
     metadata = {"Title": title, "CreationDate": None}
-    with unwritable(path), replaced(path) as file, PdfPages(file, metadata=metadata) as pdf:
+    # In memory first: after an error of the disk, PdfPages fails once more, with an error of its own.
+    pages = io.BytesIO()
+    with PdfPages(pages, metadata=metadata) as pdf:
         yield pdf
+    with unwritable(path):
+        write_whole(path, pages.getvalue())

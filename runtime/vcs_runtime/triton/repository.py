@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import struct
 import textwrap
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.integrity import copy_checked
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
+from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, write_whole
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
 
@@ -114,7 +116,9 @@ class Deployment:
 
 
 def write_repository(folder: Path, deployment: Deployment) -> Path:
-    """Write a model repository. The device is not checked, because the server may be another machine.
+    """Write a model repository, whole or not at all.
+
+    The device is not checked, because the server may be another machine.
 
     Parameters
     ----------
@@ -131,28 +135,46 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     Raises
     ------
     InputError
-        The folder cannot be used; the message names it.
+        The folder cannot be used, or lies in the bundle; the message names it.
     BundleError
         A bundle is missing or damaged.
+    OSError
+        A file cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
+    read = [bundle.root]
     if config.segmenter not in CHOICES:
-        config = replace(config, segmenter=str(open_bundle(str(config.segmenter)).root))
-    model = folder / deployment.name
-    (model / "1").mkdir(parents=True)
-    (model / "1" / "model.py").write_text(_MODEL, "utf-8")
-    if deployment.copy_bundle:
-        shutil.copytree(bundle.root, model / "1" / _COPY)
+        segmenter = open_bundle(str(config.segmenter)).root
+        read.append(segmenter)
+        config = replace(config, segmenter=str(segmenter))
+    refuse_input_as_output(folder, *read)
     config = replace(config, bundle=_COPY if deployment.copy_bundle else str(bundle.root))
-    (model / "config.pbtxt").write_text(_config(deployment, config), "utf-8")
-    (model / "warmup").mkdir()
-    for name, text in _WARM_UP.items():
-        (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
-    (folder / "README.md").write_text(_readme(folder, deployment, str(config.bundle)), "utf-8")
-    return model
+    with new_folder(folder / deployment.name) as model:
+        (model / "1").mkdir()
+        (model / "1" / "model.py").write_text(_MODEL, "utf-8")
+        if deployment.copy_bundle:
+            _copy(bundle, model / "1" / _COPY)
+        (model / "config.pbtxt").write_text(_config(deployment, config), "utf-8")
+        (model / "warmup").mkdir()
+        for name, text in _WARM_UP.items():
+            (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
+        # Last, so that a failure leaves no README without a model.
+        write_whole(folder / "README.md", _readme(folder, deployment, str(config.bundle)))
+    return folder / deployment.name
+
+
+def _copy(bundle: Bundle, target: Path) -> None:
+    target.mkdir()
+    (target / MANIFEST).write_bytes(bundle.path(MANIFEST).read_bytes())
+    for entry in bundle.manifest.files:
+        path = target / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with bundle.path(entry.path).open("rb") as source, path.open("xb") as copy:
+            copy_checked(source, copy, entry, f"bundle {bundle.root}", lambda _: None)
+            flush(copy)
 
 
 def _config(deployment: Deployment, config: ScorerConfig) -> str:

@@ -52,24 +52,34 @@ def unwritable(path: Path) -> Iterator[None]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
 
-    So are the parents of `target` that were missing. Raises InputError if `target` exists; OSError, which
+    So are parents of `target` that were missing. Raises InputError if `target` exists; OSError, which
     names files by their path in `target`.
     """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
-    missing = list(takewhile(lambda parent: not parent.exists(), target.parents))
     folder = _beside(target)
+    with made_folder(target.parent):
+        try:
+            folder.mkdir()
+            yield folder
+            folder.rename(target)
+        except OSError as error:
+            raise _naming(error, folder, target) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; those that were missing are deleted again if they stay empty."""
+    missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
     try:
-        folder.mkdir(parents=True)
-        yield folder
-        folder.rename(target)
-    except OSError as error:
-        raise _naming(error, folder, target) from None
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for parent in missing:
-            with suppress(OSError):  # it is not empty: the target is there
-                parent.rmdir()
+        for path in missing:
+            with suppress(OSError):  # it is not empty
+                path.rmdir()
 
 
 def same_file(first: Path, second: Path) -> bool:
