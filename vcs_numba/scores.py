@@ -1,4 +1,4 @@
-"""`Scores` and `score_similarity`: the similarity matrix of a pair in, fifteen numbers out."""
+"""`Scores` and `score_similarity`: the similarity matrix of a pair in, sixteen numbers out."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ class Scores(NamedTuple):
         Narrative alignment by the length of the line through the matches.
     window_regularizer
         The part of NAS that a narrative in random order would reach.
+    margin
+        SAS + NAS - 1, in [-1, 1]: VCS before it is cut off at 0 and scaled. It orders pairs whose VCS is 0.
     """
 
     vcs: float
@@ -73,17 +75,18 @@ class Scores(NamedTuple):
     nas_l_precision: float
     nas_l_recall: float
     window_regularizer: float
+    margin: float
 
     def to_dict(self) -> dict[str, float]:
         """Return the scores by name, in the order of the fields."""
         return self._asdict()
 
     def to_reference_dict(self) -> dict[str, float]:
-        """Return the scores under the names of the reference package."""
-        return {REFERENCE_NAMES[name]: value for name, value in self._asdict().items()}
+        """Return the scores that the reference package 1.0.0 has, under its names: all but the margin."""
+        return {theirs: getattr(self, name) for name, theirs in REFERENCE_NAMES.items()}
 
 
-#: The name of each score here -> its name in the reference package.
+#: The name of a score here -> its name in the reference package, which has no margin.
 REFERENCE_NAMES: Final = {
     "vcs": "VCS",
     "gas": "GAS",
@@ -146,7 +149,7 @@ def score_pair(
     column_tops
         (2, >= columns) of the matrix's type, scratch.
     out
-        float64 (15,), written: the fields of `Scores`.
+        float64 (16,), written: the fields of `Scores`.
 
     Returns
     -------
@@ -236,7 +239,7 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
 
 
 def score_into(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
-    """Score a matrix from `as_matrix`, write the scores to `out` (15,) and return the status."""
+    """Score a matrix from `as_matrix`, write the scores to `out` (16,) and return the status."""
     if matrix.size >= LARGE:
         if not score_large(matrix, transposed, gas, packed, out):
             return NOT_FINITE

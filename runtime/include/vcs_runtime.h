@@ -80,7 +80,7 @@ typedef struct {
     int32_t status;
     int32_t n_ref, n_gen; /* chunks of the two texts; 0 without scores */
     double vcs, gas, las, las_precision, las_recall, sas, nas, nas_f1, nas_d, nas_d_precision, nas_d_recall,
-        nas_l, nas_l_precision, nas_l_recall, window_regularizer;
+        nas_l, nas_l_precision, nas_l_recall, window_regularizer, margin;
 } vcs_result;
 
 /* Fills in the defaults and struct_size; struct_size is 0 if Python cannot be started. */

@@ -26,6 +26,11 @@ def golden() -> dict[str, npt.NDArray[np.float64]]:
         return {name: stored[name] for name in stored.files}
 
 
+def published(scores: vcs_numba.Scores) -> list[float]:
+    """The scores that the reference package has."""
+    return list(scores.to_reference_dict().values())
+
+
 def detailed_case(
     golden: dict[str, npt.NDArray[np.float64]], number: int
 ) -> dict[str, npt.NDArray[np.float64]]:
@@ -54,7 +59,8 @@ def test_scores_equal_the_reference_where_it_is_copied(golden: dict[str, npt.NDA
     for seed in range(0, len(golden["scores"]), STEP):
         case = drawn_case(seed)
         ours = vcs_numba.score_similarity(matrix(case), float(golden["gas"][seed]), params(case))
-        np.testing.assert_allclose(ours, golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case))
+        theirs = golden["scores"][seed]
+        np.testing.assert_allclose(published(ours), theirs, rtol=0, atol=TOLERANCE, err_msg=str(case))
 
 
 def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
@@ -67,10 +73,10 @@ def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
             matrix(case), float(golden["gas"][seed]), params(case, small_text="paper")
         )
         if golden["breakdown"][seed]:
-            differing += not np.allclose(ours, golden["scores"][seed], rtol=0, atol=TOLERANCE)
+            differing += not np.allclose(published(ours), golden["scores"][seed], rtol=0, atol=TOLERANCE)
         else:
             np.testing.assert_allclose(
-                ours, golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case)
+                published(ours), golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case)
             )
     assert differing > 0
 

@@ -218,4 +218,4 @@ def test_the_given_arrays_are_left_alone() -> None:
     score_batch([similarity], [0.5])
     align(similarity)
     assert np.array_equal(similarity, before)
-    assert vcs_numba.SCORE_DTYPE.itemsize == 15 * 8
+    assert vcs_numba.SCORE_DTYPE.itemsize == 16 * 8

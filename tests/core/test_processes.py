@@ -128,7 +128,7 @@ def copied_package() -> Iterator[Path]:
 LOAD = """
 from vcs_numba import Scores, recombine
 from vcs_numba.jit.kernel import KERNELS
-recombine(Scores(*[0.5] * 15))
+recombine(Scores(*[0.5] * 16))
 [kernel] = [kernel.call for kernel in KERNELS if hasattr(kernel.call, "stats")]
 print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
       kernel.stats.cache_path)
@@ -136,7 +136,7 @@ print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_miss
 
 
 def test_a_kernel_is_loaded_once() -> None:
-    vcs_numba.recombine(vcs_numba.Scores(*[0.5] * 15))
+    vcs_numba.recombine(vcs_numba.Scores(*[0.5] * 16))
     loaded = [kernel for kernel in KERNELS if hasattr(kernel.call, "stats")]
     assert loaded
     for kernel in loaded:

@@ -164,6 +164,33 @@ def test_alignment_gives_the_same_scores_bit_for_bit(
     assert 0 <= scores.window_regularizer <= 1
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [Params(), Params(lct=1.0), Params(small_text="reference"), Params(regularizer="length")],
+    ids=["default", "lct", "reference", "length"],
+)
+def test_vcs_is_the_margin_cut_off_at_zero_and_scaled(chosen: Params) -> None:
+    """Section 8: VCS > 0 exactly where the margin is, and VCS = margin / max(SAS, NAS) there."""
+    draw = np.random.default_rng(0)
+    count = 25_000
+    shapes = draw.integers(1, 13, (count, 2)).tolist()
+    # From noise to near copies, so that all branches occur.
+    level = draw.uniform(0, 1, count)
+    similarities = [
+        np.clip(k * np.eye(*shape) + draw.uniform(-0.3, 1 - 0.5 * k, shape), -1, 1)
+        for k, shape in zip(level, shapes, strict=True)
+    ]
+    scores = score_batch(similarities, np.clip(level + draw.uniform(-0.5, 0.5, count), -1, 1), chosen)
+    positive = scores["vcs"] > 0
+    assert 0.02 < positive.mean() < 0.9
+    assert np.array_equal(positive, scores["margin"] > 0)
+    larger = np.maximum(scores["sas"], scores["nas"])
+    assert np.array_equal(scores["vcs"][positive], (scores["margin"] / np.maximum(larger, 1e-300))[positive])
+    np.testing.assert_allclose(scores["margin"], scores["sas"] + scores["nas"] - 1, rtol=0, atol=2.3e-16)
+    assert scores["margin"].min() == -1
+    assert scores["margin"].max() <= 1
+
+
 @given(cases)
 @settings(max_examples=200, deadline=None)
 def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_narrative(case: Any) -> None:
@@ -311,12 +338,13 @@ def test_embeddings_are_normalised_and_independent_of_each_other(
 def test_scores_carry_names_in_the_order_of_the_specification() -> None:
     expected = (
         "vcs, gas, las, las_precision, las_recall, sas, nas, nas_f1, nas_d, nas_d_precision, nas_d_recall, "
-        "nas_l, nas_l_precision, nas_l_recall, window_regularizer"
+        "nas_l, nas_l_precision, nas_l_recall, window_regularizer, margin"
     ).split(", ")
     scores = score_similarity([[0.9, 0.2], [0.1, 0.8]], 0.9)
     assert list(Scores._fields) == expected == list(vcs_numba.SCORE_DTYPE.names or ())
     assert scores.to_dict() == dict(zip(expected, scores, strict=True))
     assert scores.to_reference_dict()["GAS-LAS-Scaled"] == scores.sas
+    assert list(scores.to_reference_dict()) == list(vcs_numba.REFERENCE_NAMES.values())
     assert all(type(value) is float for value in scores)
 
 

@@ -21,6 +21,8 @@ def test_dependent_scores_are_recomputed_and_the_others_stay() -> None:
     changed = recombine(scores, las_precision=1.0, las_recall=1.0)
     assert changed.las == 1.0
     assert changed.sas == scores.gas
+    assert changed.margin == pytest.approx(changed.sas + changed.nas - 1, rel=0, abs=1e-15)
+    assert changed.margin != scores.margin
     assert (changed.nas, changed.nas_d, changed.nas_l) == (scores.nas, scores.nas_d, scores.nas_l)
 
 

@@ -30,12 +30,12 @@ def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> No
         context_cutoff=chosen.context_cutoff,
         context_window=chosen.context_window,
     )
-    expected = [theirs[name] for name in REFERENCE_NAMES.values()]
+    expected = {name: theirs[name] for name in REFERENCE_NAMES.values()}
     modes = ("reference",) if divides_by_zero(theirs) else ("reference", "paper")
     for small_text in modes:
         mode = Params(chosen.lct, chosen.context_cutoff, chosen.context_window, small_text=small_text)  # type: ignore[arg-type]
         scores = score_similarity(similarity, theirs["GAS"], mode)
-        np.testing.assert_allclose(scores, expected, rtol=0, atol=TOLERANCE)
+        assert scores.to_reference_dict() == pytest.approx(expected, rel=0, abs=TOLERANCE)
         alignment = align(similarity, mode)
         assert alignment.scores(theirs["GAS"]) == scores
         assert tuple(score_batch([similarity], [theirs["GAS"]], mode)[0]) == scores

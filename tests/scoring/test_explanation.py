@@ -122,7 +122,7 @@ def test_sentences_say_the_amounts() -> None:
     for name, cost in e.costs.items():
         assert f"cost {cost:.3f}" in e.sentences[name]
     assert f"{e.count(UNSUPPORTED)} of 14 generated chunks weakly supported" in e.sentences["las"]
-    assert "nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
+    assert "Nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
 
 
 def test_positions_count_from_one() -> None:

@@ -7,7 +7,7 @@ import random
 import string
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, permutations
 from operator import itemgetter
 from pathlib import Path
 
@@ -279,6 +279,37 @@ def test_chunk_size_joins_sentences(scorer: Scorer) -> None:
     result = scorer.score(story(1, 7), story(2, 4), chunk_size=3)
     assert (result.n_ref, result.n_gen) == (3, 2)
     assert "|chunk:3|" in result.signature
+
+
+@pytest.mark.parametrize("aggregate", ["max", "mean"])
+def test_the_order_of_references_changes_no_number(scorer: Scorer, aggregate: str) -> None:
+    zeros = 0
+    for i in range(12):
+        # Two chunks against another number of chunks are 0 by definition.
+        references = [story(3 * i + k, (1, 3, 4, 5)[k] + i % 2 * k) for k in range(4)]
+        results = [
+            scorer.score(list(order), story(70 + i, 2 + i % 2 * 3), aggregate=aggregate)
+            for order in permutations(references)
+        ]
+        expected = results[0].to_dict() | {"reference_index": None}
+        assert all(result.to_dict() | {"reference_index": None} == expected for result in results)
+        if aggregate == "max":
+            winners = {order[result.reference_index] for order, result in
+                       zip(permutations(references), results, strict=True)}  # fmt: skip
+            assert len(winners) == 1
+        zeros += results[0].vcs == 0
+    assert zeros >= 5  # ties at 0 are what is tested
+
+
+def test_among_references_with_vcs_zero_the_margin_decides_then_gas(scorer: Scorer) -> None:
+    generated = story(0, 2)
+    references = [story(9, 3), f"{generated} {story(9, 1)}", story(5, 1)]
+    alone = [scorer.score(reference, generated).scores for reference in references]
+    margins = [scores.margin for scores in alone if scores]
+    assert [scores.vcs for scores in alone if scores] == [0, 0, 0]
+    assert max(margins) == margins[1] > max(margins[0], margins[2])
+    best = scorer.score(references, generated)
+    assert (best.reference_index, best.scores) == (1, alone[1])
 
 
 def test_several_references_take_the_best_and_say_which(scorer: Scorer) -> None:

@@ -1,4 +1,4 @@
-"""From the parts of both orientations to the fifteen scores (docs/vcs.md, sections 5 to 9)."""
+"""From the parts of both orientations to the sixteen scores (docs/vcs.md, sections 5 to 9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from vcs_numba.params import (
 #: Positions of the scores in a kernel's output: the order of section 12.
 VCS, GAS, LAS, LAS_PRECISION, LAS_RECALL, SAS, NAS, NAS_F1 = range(8)
 NAS_D, NAS_D_PRECISION, NAS_D_RECALL, NAS_L, NAS_L_PRECISION, NAS_L_RECALL, REGULARIZER = range(8, 15)
-SCORE_COUNT = 15
+MARGIN = 15
+SCORE_COUNT = 16
 
 _TINY = 1e-12
 
@@ -104,7 +105,7 @@ def combine_alignment(out: Floats, regularization: float) -> None:
 
 @helper
 def combine_global(out: Floats, gas: float) -> None:
-    """Compute GAS, SAS and VCS from LAS and NAS in `out`."""
+    """Compute GAS, SAS, the margin and VCS from LAS and NAS in `out`."""
     out[GAS] = gas
     las = out[LAS]
     sas = 0.0
@@ -116,8 +117,9 @@ def combine_global(out: Floats, gas: float) -> None:
     nas = out[NAS]
     low = min(sas, nas)
     high = max(sas, nas)
-    above = low - (1.0 - high)
-    out[VCS] = above / high if above > 0.0 and high != 0.0 else 0.0
+    margin = low - (1.0 - high)  # as the reference rounds it, so that VCS > 0 exactly where margin > 0
+    out[MARGIN] = margin
+    out[VCS] = margin / high if margin > 0.0 and high != 0.0 else 0.0
 
 
 @helper
@@ -167,7 +169,7 @@ def score_matches(
     came_from
         int64 (1, 3 L), scratch.
     out
-        float64 (15,), written: the fields of `Scores`.
+        float64 (16,), written: the fields of `Scores`.
     """
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref

@@ -240,7 +240,7 @@ _FINISH: Final = Kernel(
 
 
 def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> bool:
-    """Write all scores of a matrix to `out` (15,); False if the matrix holds NaN or infinity."""
+    """Write all scores of a matrix to `out` (16,); False if the matrix holds NaN or infinity."""
     matched = match_matrix(matrix, transposed, packed)
     if matched is None:
         return False

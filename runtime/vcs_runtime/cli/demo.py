@@ -12,10 +12,11 @@ from rich.table import Table
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.options import device
-from vcs_runtime.cli.tables import MEANINGS, console, warn
+from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.scoring.score_table import HEADLINE, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer
 
-_SHOWN = ("vcs", "gas", "las", "las_precision", "las_recall", "nas")
+_SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
 
 
 @click.command()
@@ -48,5 +49,5 @@ def demo(device: str) -> None:
     out.print(table)
     out.print()
     for name in _SHOWN:
-        out.print(f"{name:14} {MEANINGS[name]}")
+        out.print(f"{name:14} {SCORES[name].meaning}")
     out.print(f"\n{signature}", soft_wrap=True)

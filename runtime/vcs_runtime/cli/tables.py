@@ -7,22 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.scoring.flags import describe
 from vcs_runtime.scoring.result import Result
-
-# Meanings of the scores, in the order of the table; names as in the result.
-MEANINGS = {
-    "vcs": "the whole: theme, content and order together",
-    "gas": "global theme: cosine of the two whole texts",
-    "las": "local content: F1 of the next two",
-    "las_precision": "how well the generated chunks are found in the reference",
-    "las_recall": "how well the reference's chunks are found in the generated text",
-    "sas": "theme, scaled down by missing local content",
-    "nas": "order of events, regularised",
-    "nas_f1": "order before regularisation: F1 of the next two",
-    "nas_d": "order by distance from where chunks belong",
-    "nas_l": "order by the length of the matches' path",
-    "window_regularizer": "what a chance order would earn; 0 for texts of many chunks",
-}
+from vcs_runtime.scoring.score_table import PART, SCORES, up_to
 
 
 def console() -> Console:
@@ -41,9 +28,11 @@ def print_result(result: Result) -> None:
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for name, meaning in MEANINGS.items():
-        table.add_row(name, f"{getattr(result.scores, name):.4f}", meaning)
+    for name in up_to(PART):
+        table.add_row(name, f"{getattr(result.scores, name):.4f}", SCORES[name].meaning)
     out = console()
+    if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
+        out.print(f"{reason}\n")
     out.print(table)
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
@@ -55,13 +44,22 @@ def print_result(result: Result) -> None:
 
 def print_summary(summary: Summary) -> None:
     """Print the mean, standard deviation and interval of every score of a job."""
-    table = Table("score", "mean", "sd", "95 % interval of the mean", box=None, pad_edge=False)
+    statistics, judged = summary.statistics(), {}
+    headings = ["score", "mean", "sd", "95 % interval of the mean"]
+    if 0 < summary.counts.not_judged < summary.scored:
+        judged = summary.statistics(judged=True)
+        headings.append("mean of the judged")
+    table = Table(*headings, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, s in summary.statistics().items():
-        table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}")
+    for name in SCORES if statistics else ():
+        s = statistics[name]
+        more = [f"{judged[name].mean:.4f}"] if judged else []
+        table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}", *more)
     out = console()
     out.print(table)
+    for sentence in summary.counts.sentences():
+        out.print(f"\n{sentence}")
     fresh = summary.scored + summary.failed - summary.resumed
     rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
     resumed = f", {summary.resumed} of them before" if summary.resumed else ""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vcs_numba import Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
+from vcs_runtime.scoring import score_table
 
 
 def is_scores(path: Path) -> bool:
@@ -19,7 +19,7 @@ def is_scores(path: Path) -> bool:
     return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
 
 
-def read_scores(path: Path, names: Sequence[str] = Scores._fields) -> Iterator[tuple[str, Record]]:
+def read_scores(path: Path, names: Sequence[str] = score_table.NAMES) -> Iterator[tuple[str, Record]]:
     """Read the lines of a score file one at a time.
 
     Parameters
@@ -46,10 +46,25 @@ def read_scores(path: Path, names: Sequence[str] = Scores._fields) -> Iterator[t
         if signature is not None and row["signature"] != signature:
             raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
         signature = row["signature"]
-        for name in names if "error" not in row else ():
-            value = row.get(name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+        if "error" not in row:
+            if "margin" not in row and "margin" in names:  # a file of an earlier version
+                row["margin"] = _number(row, "sas", place) + _number(row, "nas", place) - 1.0
+            for name in names:
+                _number(row, name, place)
+            for name in ("n_ref", "n_gen"):
+                if type(row.get(name)) is not int:
+                    raise InputError(f"{place}: {name!r} is {row.get(name)!r}, not a whole number")
         yield place, row
     if signature is None:
         raise InputError(f"{path}: it holds no scores")
+
+
+def _number(row: Record, name: str, place: str) -> float:
+    """Return a number of a line. Raises InputError if it is not finite."""
+    value = row.get(name)
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        raise InputError(f"{place}: {name!r} is too large") from None

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vcs_numba import Scores
 from vcs_runtime.jobs.bootstrap import mean_interval
+from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Summary:
         How long the run took.
     segmenters
         Number of pairs that each segmenter has split.
+    counts
+        Number of pairs whose VCS is 0, and of pairs that could not be judged.
     """
 
     signature: str
@@ -57,9 +60,11 @@ class Summary:
     resumed: int = 0
     seconds: float = 0.0
     segmenters: Counter[str] = field(default_factory=Counter)
+    counts: FlagCounts = field(default_factory=FlagCounts)
     _columns: dict[str, array[float]] = field(
-        default_factory=lambda: {name: array("d") for name in Scores._fields}
+        default_factory=lambda: {name: array("d") for name in score_table.NAMES}
     )
+    _judged: bytearray = field(default_factory=bytearray)
 
     @property
     def scored(self) -> int:
@@ -75,14 +80,28 @@ class Summary:
             self.segmenters[name] += 1
         for name, column in self._columns.items():
             column.append(float(record[name]))
+        self._judged.append(self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
 
-    def statistics(self) -> dict[str, Statistic]:
-        """Compute the statistics of every score, by its name; none if no pair was scored."""
-        if not self.scored:
-            return {}
+    def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
+        """Compute the statistics of every score, by its name; empty if there are no pairs.
+
+        Parameters
+        ----------
+        judged
+            Leave out the pairs whose order could not be judged.
+
+        Returns
+        -------
+        dict
+            The statistics, in the order of files.
+        """
         values = np.array([np.frombuffer(column) for column in self._columns.values()])
+        if judged:
+            values = values[:, np.frombuffer(self._judged, bool)]
+        if not values.size:
+            return {}
         low, high = mean_interval(values)
-        sd = values.std(axis=1, ddof=1) if self.scored > 1 else np.zeros(len(values))
+        sd = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
         return {
             name: Statistic(float(values[i].mean()), float(sd[i]), float(low[i]), float(high[i]))
             for i, name in enumerate(self._columns)
@@ -95,12 +114,24 @@ class Summary:
             "failed": self.failed,
             "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
-            "scores": {
-                name: {"mean": s.mean, "sd": s.sd, "ci95": [s.low, s.high]}
-                for name, s in self.statistics().items()
-            },
+            "scores": _plain(self.statistics()),
+            "zeros": {"pairs": self.counts.zeros, **{name: self.counts.flags[name] for name in ZEROS}},
+            "not_judged": self._not_judged(),
             "signature": self.signature,
         }
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result
+
+    def _not_judged(self) -> dict[str, Any]:
+        """Count the pairs whose order could not be judged; with them, the statistics of the others."""
+        counts = self.counts
+        result: dict[str, Any] = {"pairs": counts.not_judged}
+        result |= {name: counts.flags[name] for name in NOT_JUDGED}
+        if counts.not_judged:
+            result["scores_without"] = _plain(self.statistics(judged=True))
+        return result
+
+
+def _plain(statistics: Mapping[str, Statistic]) -> dict[str, Any]:
+    return {name: {"mean": s.mean, "sd": s.sd, "ci95": [s.low, s.high]} for name, s in statistics.items()}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from vcs_numba import Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import check_signature
 from vcs_runtime.jobs.score_files import read_scores
@@ -21,6 +20,7 @@ from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import write_shard
+from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.columns import Columns, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
 
@@ -146,7 +146,7 @@ def score_shards(
     scored = _through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
         for row in range(len(batch["error"])):
-            record = {name: batch[name][row] for name in (*Scores._fields, "segmenter")}
+            record = {name: batch[name][row] for name in (*score_table.NAMES, "n_ref", "n_gen", "segmenter")}
             summary.add({"error": batch["error"][row]} if batch["error"][row] else record)
             summary.signature = batch["signature"][row]
     summary.seconds = monotonic() - started

@@ -18,7 +18,6 @@ from vcs_runtime.report.figure_tables import table
 from vcs_runtime.scoring.explanation import (
     COVERED,
     IN_PLACE,
-    LABELS,
     MISSING,
     MOVED,
     SHIFTED,
@@ -27,6 +26,7 @@ from vcs_runtime.scoring.explanation import (
     Explanation,
     describe_thresholds,
 )
+from vcs_runtime.scoring.score_table import LABELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,13 +14,13 @@ from vcs_numba import Orientation
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring.explanation import (
-    LABELS,
     VERDICTS,
     Chunk,
     Explanation,
     describe_thresholds,
     verdict_counts,
 )
+from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.util.atomic import replaced, unwritable
 
 #: Maximum number of characters that are shown of a chunk.

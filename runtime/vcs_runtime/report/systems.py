@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.jobs.summary import Statistic, Summary
-from vcs_runtime.scoring.explanation import LABELS, VERDICTS
+from vcs_runtime.scoring.explanation import VERDICTS
+from vcs_runtime.scoring.score_table import LABELS
 
 #: The scores that the table of pairs shows.
 SHOWN: Final = (

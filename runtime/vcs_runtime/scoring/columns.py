@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Scores
+from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.result import Pair, Result
 
 Columns = dict[str, npt.NDArray[Any]]
 
 COUNTS = ("n_ref", "n_gen", "reference_index", "n_references")
-TEXTS = ("segmenter", "error", "signature")
-NAMES = (*Scores._fields, *COUNTS, *TEXTS)
+TEXTS = ("flags", "segmenter", "error", "signature")
+NAMES = (*score_table.NAMES, *COUNTS, *TEXTS)
 
 
 def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pair]:
@@ -50,18 +50,23 @@ def to_columns(results: Sequence[Result]) -> Columns:
     Returns
     -------
     dict
-        Scores are float64, NaN in a row with an `error`. COUNTS are int64 and TEXTS str. A missing text is
-        "". A column of nulls alone would have no type, and its file would not fit the other files.
+        Scores are float64, NaN in a row with an `error`. COUNTS are int64 and TEXTS str; `flags` are
+        separated by commas. A missing text is "". A column of nulls alone would have no type, and its file
+        would not fit the other files.
     """
     columns: Columns = {
         name: np.array([getattr(result.scores, name, np.nan) for result in results], np.float64)
-        for name in Scores._fields
+        for name in score_table.NAMES
     }
     for name in COUNTS:
         columns[name] = np.array([getattr(result, name) for result in results], np.int64)
     for name in TEXTS:
-        columns[name] = np.array([getattr(result, name) or "" for result in results], object)
+        columns[name] = np.array([_text(getattr(result, name)) for result in results], object)
     return columns
+
+
+def _text(value: str | tuple[str, ...] | None) -> str:
+    return ",".join(value) if isinstance(value, tuple) else value or ""
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
+from vcs_runtime.scoring.flags import describe
 from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.scoring.score_table import LABELS
 
 #: Verdicts on generated chunks, and on chunks of the reference.
 IN_PLACE, SHIFTED, MOVED, UNSUPPORTED = "in place", "shifted", "moved", "weakly supported"
@@ -288,14 +290,15 @@ def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) ->
 def _sentences(e: Explanation) -> dict[str, str]:
     s, a, cost = e.scores, e.alignment, e.costs
     most = max(cost, key=lambda name: cost[name])
-    total = f"VCS is {s.vcs:.3f}: "
+    total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
+    total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
     if s.vcs >= 1.0 - 5e-4:
-        total += "nothing was lost."
+        total.append("Nothing was lost.")
     else:
         parts = ", ".join(f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
-        total += f"of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts})."
+        total.append(f"Of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts}).")
     return {
-        "vcs": total,
+        "vcs": " ".join(total),
         "gas": f"GAS cost {cost['gas']:.3f}: the cosine of the two whole texts is {s.gas:.3f}.",
         "las": (
             f"LAS cost {cost['las']:.3f}: generated chunks are found in the reference with a mean similarity "
@@ -347,15 +350,6 @@ def _lines(a: Alignment) -> str:
 
 def _of(count: int, total: int, side: str) -> str:
     return f"{count} of {total} {side} chunk{'s' if total > 1 else ''}"
-
-
-#: The names of the scores in texts and figures.
-LABELS: Final = {
-    "vcs": "VCS", "gas": "GAS", "las": "LAS", "las_precision": "LAS precision", "las_recall": "LAS recall",
-    "sas": "SAS", "nas": "NAS", "nas_f1": "NAS F1", "nas_d": "NAS-D", "nas_d_precision": "NAS-D precision",
-    "nas_d_recall": "NAS-D recall", "nas_l": "NAS-L", "nas_l_precision": "NAS-L precision",
-    "nas_l_recall": "NAS-L recall", "window_regularizer": "regulariser",
-}  # fmt: skip
 
 
 def position(chunk: Chunk) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Scores
+from vcs_runtime.scoring.flags import flags_of
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
@@ -31,8 +32,9 @@ class Result:
     signature
         How the score came about.
     reference_index
-        Index of the reference with the highest VCS. With `aggregate="mean"` the scores are means over all
-        references.
+        Index of the best reference: the one with the highest VCS, then margin, then GAS, then the other
+        scores, so that the order of the references changes no score. With `aggregate="mean"` the scores are
+        means over all references.
     n_references
         Number of references.
     error
@@ -55,12 +57,17 @@ class Result:
         """The Video Comprehension Score, in [0, 1]; NaN if the pair could not be scored."""
         return math.nan if self.scores is None else self.scores.vcs
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What the scores cannot tell by themselves: keys of `scoring.flags.FLAGS`, such as "below_gate"."""
+        return () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return a flat dictionary for JSON: scores by name and counts, or `error`; always the signature."""
+        """Return a flat dictionary for JSON: scores, counts and flags, or `error`; always the signature."""
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
         result: dict[str, Any] = {**self.scores._asdict(), "n_ref": self.n_ref, "n_gen": self.n_gen}
-        result["segmenter"] = self.segmenter
+        result |= {"flags": list(self.flags), "segmenter": self.segmenter}
         if self.n_references > 1:
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}
         return {**result, "signature": self.signature}

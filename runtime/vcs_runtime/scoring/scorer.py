@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -338,13 +339,21 @@ def _cosines(
 
 
 def _result(pair: PreparedPair, rows: npt.NDArray[Any], options: Options, signature: str) -> Result:
-    best = int(np.argmax(rows["vcs"]))
+    scores = [Scores._make(row) for row in rows.tolist()]
+    best = 0
+    if len(scores) > 1:
+        # All other numbers come last, so that references that tie give the same result in any order.
+        keys = [
+            (s.vcs, s.margin, s.gas, *s, len(chunks)) for s, chunks in zip(scores, pair.chunks, strict=False)
+        ]
+        best = keys.index(max(keys))
     if options.aggregate == "mean":
-        values = [float(rows[name].mean()) for name in Scores._fields]
+        # Exactly rounded sums do not depend on the order of the references either.
+        winner = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
     else:
-        values = rows[best].tolist()
+        winner = scores[best]
     return Result(
-        Scores._make(values),
+        winner,
         len(pair.chunks[best]),
         len(pair.chunks[-1]),
         signature,

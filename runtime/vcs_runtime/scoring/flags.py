@@ -1,0 +1,150 @@
+"""What scores cannot tell by themselves: why a VCS is 0, whether order was judged (docs/vcs.md, 13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+ORDER_UNDEFINED: Final = "order_undefined"
+SINGLE_CHUNKS: Final = "single_chunks"
+ZERO_CONTENT: Final = "zero_content"
+ZERO_ORDER: Final = "zero_order"
+BELOW_GATE: Final = "below_gate"
+
+#: The meaning of each flag.
+FLAGS: Final = {
+    ORDER_UNDEFINED: "VCS is 0 by definition: with so few or such unequal chunks any order earns all of NAS",
+    SINGLE_CHUNKS: "one chunk against one has no order; VCS restates the cosine of the two texts",
+    ZERO_CONTENT: "VCS is 0 because content earns nothing: SAS is 0",
+    ZERO_ORDER: "VCS is 0 because order earns no more than chance would: NAS is 0",
+    BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
+}
+#: The flags of pairs whose order could not be judged.
+NOT_JUDGED: Final = (ORDER_UNDEFINED, SINGLE_CHUNKS)
+#: The reasons for a VCS of 0.
+ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
+
+
+def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
+    """Name what the scores of a pair cannot tell by themselves.
+
+    Parameters
+    ----------
+    scores
+        At least `vcs`, `sas`, `nas` and `window_regularizer` of the pair.
+    n_ref
+        Number of chunks of the reference.
+    n_gen
+        Number of chunks of the generated text.
+
+    Returns
+    -------
+    tuple of str
+        Keys of `FLAGS`, in their order. A VCS of 0 has at least one of `ZEROS`.
+    """
+    undefined = scores["window_regularizer"] >= 1.0
+    zero = scores["vcs"] <= 0.0
+    content, order = scores["sas"] > 0.0, scores["nas"] > 0.0
+    holds = {
+        ORDER_UNDEFINED: undefined,
+        SINGLE_CHUNKS: n_ref == n_gen == 1,
+        ZERO_CONTENT: zero and not content,
+        ZERO_ORDER: zero and not order and not undefined,
+        BELOW_GATE: zero and content and order,
+    }
+    return tuple(name for name in FLAGS if holds[name])
+
+
+def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
+    """Explain the flags of a pair in one sentence; "" if it has none. Parameters as for `flags_of`."""
+    flags = flags_of(scores, n_ref, n_gen)
+    sas, nas, margin = scores["sas"], scores["nas"], scores["margin"]
+    if ORDER_UNDEFINED in flags:
+        return (
+            f"VCS is 0 by definition: with {n_ref} and {n_gen} chunks order cannot be judged. "
+            "This 0 says nothing about the text; read GAS and LAS."
+        )
+    if ZERO_CONTENT in flags and ZERO_ORDER in flags:
+        text = "VCS is 0 because neither content (SAS) nor order (NAS) earns anything"
+    elif ZERO_CONTENT in flags:
+        text = f"VCS is 0 because content earns nothing (SAS 0, NAS {nas:.3f})"
+    elif ZERO_ORDER in flags:
+        text = f"VCS is 0 because order earns no more than chance would (NAS 0, SAS {sas:.3f})"
+    elif BELOW_GATE in flags:
+        text = f"VCS is 0 because content (SAS {sas:.3f}) and order (NAS {nas:.3f}) together stay below 1"
+    elif SINGLE_CHUNKS in flags:
+        return "One chunk against one has no order: VCS restates the cosine of the two texts."
+    else:
+        return ""
+    return f"{text}: margin {margin:.3f}."
+
+
+@dataclass
+class FlagCounts:
+    """How many pairs of a job have a VCS of 0, and why; and how many could not be judged.
+
+    Attributes
+    ----------
+    scored
+        Number of pairs with scores.
+    zeros
+        Number of pairs whose VCS is 0.
+    not_judged
+        Number of pairs with a flag of `NOT_JUDGED`.
+    flags
+        Number of pairs with each flag. A pair may have several.
+    """
+
+    scored: int = 0
+    zeros: int = 0
+    not_judged: int = 0
+    flags: Counter[str] = field(default_factory=Counter)
+
+    def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:
+        """Count a pair, and return whether it could be judged. Parameters as for `flags_of`."""
+        flags = flags_of(scores, n_ref, n_gen)
+        judged = not any(name in NOT_JUDGED for name in flags)
+        self.scored += 1
+        self.zeros += scores["vcs"] <= 0.0
+        self.not_judged += not judged
+        self.flags.update(flags)
+        return judged
+
+    @property
+    def mostly_zero(self) -> bool:
+        """Whether VCS is 0 for more than half of the pairs, so that another score has to order them."""
+        return 2 * self.zeros > self.scored
+
+    def sentences(self) -> list[str]:
+        """Describe the zeros, and the pairs that could not be judged: at most one sentence each."""
+        sentences = []
+        if self.zeros:
+            reasons = [f"{_REASONS[name]} in {self.flags[name]}" for name in ZEROS if self.flags[name]]
+            twice = sum(self.flags[name] for name in ZEROS) - self.zeros
+            overlap = f" (two reasons in {twice})" if twice else ""
+            sentences.append(
+                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {', '.join(reasons)}{overlap}. "
+                "Rank them by margin."
+            )
+        if self.not_judged:
+            single, undefined = self.flags[SINGLE_CHUNKS], self.flags[ORDER_UNDEFINED]
+            why = [f"{single} with one chunk against one"] * bool(single)
+            why += [f"{undefined} with too few or too unequal chunks"] * bool(undefined)
+            sentences.append(
+                f"Order could not be judged in {self.not_judged} of {_pairs(self.scored)}: {', '.join(why)}."
+            )
+        return sentences
+
+
+_REASONS: Final = {
+    BELOW_GATE: "content and order together stay below 1",
+    ZERO_ORDER: "order earns no more than chance would",
+    ZERO_CONTENT: "content earns nothing",
+    ORDER_UNDEFINED: "order cannot be judged",
+}
+
+
+def _pairs(count: int) -> str:
+    return f"{count} pair{'s' if count != 1 else ''}"

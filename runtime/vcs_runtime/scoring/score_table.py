@@ -1,0 +1,76 @@
+"""Every score that users see: its label, range, meaning and place in tables.
+
+Tables, reports, commands, the C structure and Triton's outputs read the scores here. A new score is declared
+here, and documented in docs/vcs.md, section 12.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from vcs_numba import Scores
+
+#: How prominent a score is: always shown, shown where the parts of a score are, or only in files.
+HEADLINE: Final = 1
+PART: Final = 2
+DETAIL: Final = 3
+
+
+class ScoreInfo(NamedTuple):
+    """What is known of a score before anything is scored.
+
+    Attributes
+    ----------
+    label
+        The name of the score in texts and figures.
+    low, high
+        The smallest and the largest value.
+    level
+        HEADLINE, PART or DETAIL.
+    meaning
+        What the score says, as a phrase.
+    """
+
+    label: str
+    low: float
+    high: float
+    level: int
+    meaning: str
+
+
+#: Every score by its name in files, in the order of tables.
+SCORES: Final[dict[str, ScoreInfo]] = {
+    "vcs": ScoreInfo("VCS", 0, 1, HEADLINE, "the whole: theme, content and order together"),
+    "margin": ScoreInfo("margin", -1, 1, HEADLINE, "SAS + NAS - 1: VCS is above 0 exactly where this is"),
+    "gas": ScoreInfo("GAS", -1, 1, HEADLINE, "global theme: cosine of the two whole texts"),
+    "las": ScoreInfo("LAS", -1, 1, HEADLINE, "local content: F1 of the next two"),
+    "las_precision": ScoreInfo(
+        "LAS precision", -1, 1, PART, "how well the generated chunks are found in the reference"
+    ),
+    "las_recall": ScoreInfo(
+        "LAS recall", -1, 1, PART, "how well the reference's chunks are found in the generated text"
+    ),
+    "sas": ScoreInfo("SAS", 0, 1, PART, "theme, scaled down by missing local content"),
+    "nas": ScoreInfo("NAS", 0, 1, HEADLINE, "order of events, regularised"),
+    "nas_f1": ScoreInfo("NAS F1", 0, 1, PART, "order before regularisation: F1 of NAS-D and NAS-L"),
+    "nas_d": ScoreInfo("NAS-D", 0, 1, PART, "order by distance from where chunks belong"),
+    "nas_d_precision": ScoreInfo("NAS-D precision", 0, 1, DETAIL, "NAS-D of the generated chunks"),
+    "nas_d_recall": ScoreInfo("NAS-D recall", 0, 1, DETAIL, "NAS-D of the reference's chunks"),
+    "nas_l": ScoreInfo("NAS-L", 0, 1, PART, "order by the length of the matches' path"),
+    "nas_l_precision": ScoreInfo("NAS-L precision", 0, 1, DETAIL, "NAS-L of the generated chunks"),
+    "nas_l_recall": ScoreInfo("NAS-L recall", 0, 1, DETAIL, "NAS-L of the reference's chunks"),
+    "window_regularizer": ScoreInfo(
+        "regulariser", 0, 1, PART, "what a chance order would earn; 0 for texts of many chunks"
+    ),
+}
+
+#: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
+NAMES: Final = Scores._fields
+
+#: The name of each score in texts and figures.
+LABELS: Final = {name: info.label for name, info in SCORES.items()}
+
+
+def up_to(level: int) -> tuple[str, ...]:
+    """Return the names of the scores of this level and the more prominent ones, in the order of tables."""
+    return tuple(name for name, info in SCORES.items() if info.level <= level)

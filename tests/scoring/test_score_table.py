@@ -1,0 +1,57 @@
+"""The table of scores: complete, and true of what is computed and documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from support.core_cases import drawn_case, matrix
+from vcs_numba import Scores, score_similarity
+from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.scoring.score_table import DETAIL, HEADLINE, LABELS, NAMES, PART, SCORES, up_to
+
+DEFINITION = Path(__file__).parents[2] / "docs/vcs.md"
+
+
+def test_it_declares_every_score_once() -> None:
+    assert set(SCORES) == set(Scores._fields) == set(NAMES) == set(LABELS)
+    assert Scores._fields == NAMES
+    assert up_to(DETAIL) == tuple(SCORES)
+    assert up_to(HEADLINE) == ("vcs", "margin", "gas", "las", "nas")
+    assert set(up_to(HEADLINE)) < set(up_to(PART)) < set(SCORES)
+    assert len(set(LABELS.values())) == len(LABELS)
+
+
+def test_scores_lie_in_their_ranges() -> None:
+    for seed in range(2000):
+        case = drawn_case(seed)
+        similarity = np.clip(matrix(case), 0, 1)  # LAS of cosines of both signs has no bounds
+        scores = score_similarity(similarity, min(case.gas, 1.0)).to_dict()
+        for name, info in SCORES.items():
+            assert info.low <= scores[name] <= info.high + 1e-12, (seed, name)
+
+
+def test_the_definition_lists_them_with_range_and_meaning() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", DEFINITION.read_text("utf-8"), re.M
+    )
+    expected = [
+        (name, info.label, f"{info.low:g} to {info.high:g}", info.meaning) for name, info in SCORES.items()
+    ]
+    assert [tuple(cell.strip() for cell in row) for row in rows] == expected
+
+
+def test_the_definition_lists_every_flag() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", DEFINITION.read_text("utf-8"), re.M)
+    assert {name: meaning.strip() for name, meaning in rows} == FLAGS
+
+
+def test_the_definition_has_the_regularisers_of_small_counts() -> None:
+    rows = re.findall(r"^\| \*\*(\d)\*\* \| (.+) \|$", DEFINITION.read_text("utf-8"), re.M)
+    assert [int(n_ref) for n_ref, _ in rows] == list(range(1, 9))
+    for n_ref, cells in rows:
+        for n_gen, cell in enumerate(cells.split(" | "), 1):
+            regularizer = score_similarity(np.full((int(n_ref), n_gen), 0.5), 0.5).window_regularizer
+            assert abs(float(cell) - regularizer) <= 0.005, (n_ref, n_gen)
