@@ -13,9 +13,9 @@ import numpy as np
 from vcs_runtime.report import figure_tables, figures
 from vcs_runtime.report.html import shortened
 from vcs_runtime.report.systems import SHOWN, Systems
-from vcs_runtime.util.atomic import unwritable, write_whole
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.atomic import unwritable, write_whole
 from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
