@@ -14,7 +14,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from vcs_runtime.bundle.manifest import (
     SegmenterSpec,
 )
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.atomic import lies_in, refuse_input_as_output
+from vcs_runtime.util.atomic import lies_in, made_folder, refuse_input_as_output
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
@@ -168,13 +168,16 @@ class BundleWriter:
         self.info = info
         self.folder = target.parent / f"{self._prefix}{secrets.token_hex(8)}"
         self._committed = False
+        self._parents = ExitStack()
 
     def __enter__(self) -> BundleWriter:
         try:
             check_target(self.target, self.info.replace)
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            self._remove_stale()
-            self.folder.mkdir()
+            with ExitStack() as stack:
+                stack.enter_context(made_folder(self.target.parent))
+                self._remove_stale()
+                self.folder.mkdir()
+                self._parents = stack.pop_all()
         except OSError as error:
             raise self._failed(error) from None
         return self
@@ -184,6 +187,7 @@ class BundleWriter:
     ) -> None:
         if not self._committed:
             shutil.rmtree(self.folder, ignore_errors=True)
+        self._parents.close()
         if isinstance(error, OSError):
             raise self._failed(error) from None
 

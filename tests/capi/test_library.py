@@ -220,6 +220,22 @@ def test_the_command_builds_checks_and_says_what_it_is_bound_to(
         assert flags.split() == [f"-I{folder}", f"-L{folder}", "-lvcs_runtime"]
 
 
+def test_building_writes_through_no_link(built: build.Built, tmp_path: Path) -> None:
+    folder, thesis = tmp_path / "lib", tmp_path / "thesis"
+    folder.mkdir()
+    thesis.write_text("thesis")
+    names = (build.SONAME, build.HEADER, "vcs_runtime.pc", build.LIBRARY)
+    for name in names:
+        (folder / name).symlink_to(thesis)
+    build.build(folder)
+    assert thesis.read_text() == "thesis"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert [path.name for path in folder.iterdir() if path.is_symlink()] == [build.LIBRARY]
+    assert (folder / build.SONAME).stat().st_mode == (built.file.parent / build.SONAME).stat().st_mode
+    for name in (build.HEADER, "vcs_runtime.pc"):
+        assert (folder / name).read_bytes() == (built.file.parent / name).read_bytes()
+
+
 def test_what_building_lacks_is_said(
     built: build.Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

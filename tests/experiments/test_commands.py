@@ -245,6 +245,36 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
     assert rows[0]["LAS"] == pytest.approx(rows[2]["LAS"])  # LAS does not care which is the reference
 
 
+@pytest.mark.parametrize("name", ["pairs.jsonl", "results.json", "table.csv"])
+def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / "out").mkdir()
+    data, result = tmp_path / "data", tmp_path / "out" / name
+    write_pairs(data, [{"vid": "v", "refs": [["one"] * 9], "cands": ["two"] * 3, "scores": [[1, 2, 3]] * 3}])
+    result.symlink_to(data)
+    before = data.read_bytes()
+    done = experiment("vatex", "--data", data, "--overwrite")
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == f"{result}: it is the input {data}: choose another output"
+    assert data.read_bytes() == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+
+
+def test_rank_does_not_replace_a_model_called_results(experiment: Any, tmp_path: Path) -> None:
+    write_json(tmp_path / "refs.json", {"a": story(1)})
+    write_json(tmp_path / "models/results.json", {"a": story(2)})
+    arguments = ("--references", tmp_path / "refs.json", "--predictions", tmp_path / "models")
+    done = experiment("rank", *arguments, out=tmp_path / "models")
+    assert "results.json: it is the input" in str(done.exception)
+
+
+def test_authors_do_not_replace_the_published_scores(experiment: Any, tmp_path: Path) -> None:
+    data, published = tmp_path / "authors.json", tmp_path / "pairs.csv"
+    write_json(data, {"1": {"A": story(1), "B": story(2)}})
+    published.write_text("scene,Comparison,VCS\n1,A vs B,0.5\n")
+    done = experiment("authors", "--data", data, "--published", published, out=tmp_path)
+    assert "pairs.csv: it is the input" in str(done.exception)
+
+
 def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
     videos = [
         {

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from support.command_line import vcs
 from support.tiny_sat import WORDS, boundary, write_tiny_sat
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.settings import read_json
@@ -64,6 +65,36 @@ def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Pat
     for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
         with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
             invoke("--from", sat, "-o", tmp_path / "mine", "--recipe", recipe)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("checkpoint", "is the input"),
+        ("checkpoint/new", "lies in the input"),
+        ("link/new", "lies in the input"),
+        (".", "contains the input"),
+        ("text", "it is no folder"),
+        ("precious", "a folder without bundle.json"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sat", "encoder", "nv-embed-v2"])
+def test_an_export_deletes_nothing_but_a_bundle(
+    tmp_path: Path, command: str, output: str, reason: str
+) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/model.safetensors").write_text("no model, but nobody looks")
+    (tmp_path / "link").symlink_to("checkpoint")
+    (tmp_path / "text").write_text("thesis")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/thesis").write_text("thesis")
+    (tmp_path / "bundle.json").write_text('{"files": [], "licence": "", "schema": 3}')
+    before = sorted(tmp_path.rglob("*"))
+    done = vcs("export", command, "--from", tmp_path / "checkpoint", "-o", tmp_path / output, "--overwrite")
+    assert done.code == 2
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("content", [b"\n \n", b"\xff"])

@@ -154,6 +154,12 @@ def test_an_interrupted_write_leaves_all_as_it_was(
         assert (open_bundle(target).root / "a/b.txt").read_text() == "old"
 
 
+def test_a_failed_bundle_leaves_no_parents(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "a/b/bundle", INFO) as bundle:
+        bundle.file("a").write_text("x")
+    assert os.listdir(tmp_path) == []
+
+
 def test_leaving_without_commit_writes_nothing(tmp_path: Path) -> None:
     with BundleWriter(tmp_path / "bundle", INFO) as bundle:
         bundle.file("a").write_text("x")

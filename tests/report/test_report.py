@@ -135,6 +135,58 @@ def test_a_pair_of_fifty_chunks_is_small_and_the_same_bytes_each_time(tmp_path: 
     assert b"default-src 'none'" in first
 
 
+@pytest.mark.parametrize("kind", ["pairs", "scores", "--pairs", "--generated"])
+def test_a_report_does_not_replace_what_it_reads(
+    tiny_bundle: Path, pairs_file: Path, tmp_path: Path, kind: str
+) -> None:
+    scores, output = tmp_path / "scores.jsonl", tmp_path / "x.html"
+    assert vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu").code == 0
+    read = {"scores": scores}.get(kind, pairs_file)
+    output.symlink_to(read)
+    arguments = {
+        "pairs": (pairs_file,),
+        "scores": (scores,),
+        "--pairs": (scores, "--pairs", pairs_file),
+        "--generated": ("--reference", scores, "--generated", pairs_file),
+    }[kind]
+    done = vcs("report", *arguments, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
+    assert (done.code, done.stderr) == (
+        2, f"vcs-runtime: {output}: it is the input {read}: choose another output\n",
+    )  # fmt: skip
+    assert output.is_symlink()
+
+
+def test_two_reports_to_one_name_do_not_mix(tmp_path: Path) -> None:
+    path, alone = tmp_path / "x.html", single(tmp_path / "alone.html", drawn(3, 3))
+    with HtmlReport(path, "slow") as slow:
+        slow.add(drawn(40, 40))
+        assert single(path, drawn(3, 3)).read_bytes() == alone.read_bytes()
+        slow.finish()
+    assert path.read_bytes() == long_alone(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["alone.html", "long.html", "x.html"]
+
+
+def long_alone(folder: Path) -> bytes:
+    with HtmlReport(folder / "long.html", "slow") as report:
+        report.add(drawn(40, 40))
+        report.finish()
+    return (folder / "long.html").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["html", "pdf"])
+def test_a_report_follows_no_link(tmp_path: Path, suffix: str) -> None:
+    path, thesis = tmp_path / f"x.{suffix}", tmp_path / "thesis"
+    thesis.write_text("thesis")
+    for name in (path, path.with_name(f"{path.name}.unfinished"), path.with_name(f"{path.name}.tmp")):
+        name.symlink_to(thesis)
+    if suffix == "html":
+        single(path, drawn(3, 3))
+    else:
+        write_pdf(drawn(3, 3), path)
+    assert thesis.read_text() == "thesis"
+    assert not path.is_symlink()
+
+
 def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), HtmlReport(tmp_path / "r.html", "t"):
         raise ZeroDivisionError

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from support.command_line import vcs
 from support.stories import story
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.cli import cli
@@ -191,6 +192,14 @@ def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwis
     assert bound(repository) == [(port, "127.0.0.1") for port in ("http", "grpc", "metrics")]
     write_repository(tmp_path / "open", Deployment(config=ScorerConfig(tiny_bundle), address="10.0.0.7"))
     assert bound(tmp_path / "open") == [(port, "10.0.0.7") for port in ("http", "grpc", "metrics")]
+
+
+def test_a_repository_is_not_written_into_its_bundle(tiny_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tiny_bundle)
+    before = sorted(tiny_bundle.rglob("*"))
+    done = vcs("triton", "export", tmp_path / "link/models", "--bundle", tiny_bundle)
+    assert (done.code, "models: it lies in the input" in done.stderr) == (2, True)
+    assert sorted(tiny_bundle.rglob("*")) == before
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path: Path) -> None:

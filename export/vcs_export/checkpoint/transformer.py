@@ -151,11 +151,12 @@ def open_checkpoint(
             for name in sorted(names):
                 if name.startswith(prefix + stored("encoder.layer.")) and name not in prefixed:
                     raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
-        yield Checkpoint(folder, config, _mapped(path), prefix, stored)
+        opened = Checkpoint(folder, config, _mapped(path), prefix, stored)
     except SafetensorError as error:
         raise CheckpointError(f"{path}: damaged, or not a safetensors file: {error}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+    yield opened
 
 
 def _mapped(path: Path) -> dict[str, NDArray[Any]]:

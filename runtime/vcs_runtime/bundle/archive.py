@@ -116,7 +116,7 @@ def _unpack(file: BinaryIO, folder: Path, name: str, advance: Advance) -> None:
     manifest = _unpack_manifest(file, folder / MANIFEST, name)
     total = sum(entry.size for entry in manifest.files)
     if total > (free := shutil.disk_usage(folder).free):
-        raise InputError(f"{name}: {total / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
+        raise InputError(f"{name}: {total / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free")
     for entry in manifest.files:
         _expect_header(file, entry.path, entry.size, name)
         path = folder / entry.path

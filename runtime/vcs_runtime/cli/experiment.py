@@ -41,7 +41,7 @@ from vcs_runtime.experiments.datasets import published as published_scores
 from vcs_runtime.experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
 from vcs_runtime.experiments.metrics.bertscore import TokenStates
 from vcs_runtime.experiments.metrics.scoring import KnownMetrics, LongMetrics
-from vcs_runtime.experiments.results import Results, shown
+from vcs_runtime.experiments.results import Results, check_output, shown
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
@@ -94,8 +94,12 @@ class _Run:
     workers: int
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Scorer, KnownMetrics]]:
-        """Yield the scorer and the metrics of other packages; the output folder exists from then on."""
+    def opened(self, *sources: Path | None) -> Iterator[tuple[Scorer, KnownMetrics]]:
+        """Yield the scorer and the metrics of other packages; the output folder exists from then on.
+
+        Raises InputError if the output would replace one of the files `sources`.
+        """
+        check_output(self.output.folder, *sources)
         require("scipy", "experiments", "this experiment")
         bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
         with open_scorer(replace(self.config, bundle=bundle)) as scorer:
@@ -186,7 +190,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
     problems = _problems()
     texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
-    with run.opened() as (scorer, known):
+    with run.opened(data, source) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
     _finish(results, run.output.folder)
@@ -210,7 +214,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
     """
     problems = _problems()
     videos = vatex_study.read_vatex(data, problems)
-    with run.opened() as (scorer, known):
+    with run.opened(data) as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
     _finish(results, run.output.folder)
@@ -244,7 +248,7 @@ def rank(
     references = read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
-    with run.opened() as (scorer, known):
+    with run.opened(source, ranking, predictions / "results.json") as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         by = by or f"VCS_LCT{lcts[0]:g}"
         if by not in metrics.columns:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.experiments.metrics.scoring import Metrics, ScoresById
-from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 
 Cell = str | int | float | bool | None
 
@@ -111,6 +111,13 @@ class Results:
             parts.append(f"## Left out: {len(self.problems)}")
             parts.append("\n".join(f"- {problem}" for problem in self.problems))
         return "\n\n".join(parts) + "\n"
+
+
+def check_output(folder: Path, *sources: Path | None) -> None:
+    """Raise InputError if one of the files that are read would be replaced by results in a folder."""
+    own = (*folder.glob("*.csv"), *(folder / name for name in ("pairs.jsonl", "results.json", "results.md")))
+    for path in own:
+        refuse_input_as_output(path, *filter(None, sources))
 
 
 def write_pairs(folder: Path, scores: ScoresById, columns: Sequence[str]) -> None:
