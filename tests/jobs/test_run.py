@@ -10,19 +10,23 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command_line import vcs
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import OutputFile
+from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.run import Block, record_of, run_blocks, score_file
+from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
 
 
@@ -39,7 +43,9 @@ def test_one_line_a_pair_in_order_with_scores_and_signature(
     assert [line["id"] for line in lines] == [pair["id"] for pair in pairs]
     for line, pair in zip(lines, pairs, strict=True):
         expected = scorer.score(pair["reference"], pair["generated"])
-        assert line == {"id": pair["id"], **expected.to_dict()}
+        texts = hash_texts(pair["reference"], pair["generated"])
+        assert line == {"id": pair["id"], **expected.to_dict(), "texts": texts}
+        assert (list(line)[:1], list(line)[-2:]) == (["id"], ["signature", "texts"])
     assert (summary.scored, summary.failed, summary.resumed) == (12, 0, 0)
     mean = sum(line["vcs"] for line in lines) / 12
     statistic = summary.statistics()["vcs"]
@@ -160,6 +166,88 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     assert output.read_bytes() == before
 
 
+@pytest.mark.parametrize("option", ["--overwrite", "--resume", None])
+@pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
+def test_an_output_that_is_the_input_is_refused(
+    tiny_bundle: Path, pairs_file: Path, tmp_path: Path, option: str | None, link: Any
+) -> None:
+    content = pairs_file.read_bytes().rstrip(b"\n")
+    pairs_file.write_bytes(content)
+    output = tmp_path / "o.jsonl" if link else tmp_path / "." / ".." / tmp_path.name / "pairs.jsonl"
+    if link:
+        link(output, pairs_file)
+    done = vcs(
+        "score", pairs_file, "-o", output, *filter(None, [option]), "--bundle", tiny_bundle, "--device", "cpu"
+    )
+    assert done.code == 2
+    assert done.stderr == (
+        f"vcs-runtime: {output}: this output is the same file as the input {pairs_file}: use another output\n"
+    )
+    assert pairs_file.read_bytes() == content
+
+
+def test_resume_refuses_texts_that_have_changed_under_their_ids(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    pairs = [*read_lines(pairs_file)[:4], {"id": 4, "reference": story(1), "generated": None}]
+    write_pairs(pairs_file, pairs)
+    run(scorer, pairs_file, output)
+    before = output.read_bytes() + b'{"id": 5'
+    output.write_bytes(before)
+    for number, changed in (
+        (2, {"generated": story(7)}),
+        (3, {"reference": [story(1)]}),
+        (5, {"reference": 5}),
+    ):
+        write_pairs(pairs_file, [*pairs[: number - 1], pairs[number - 1] | changed, *pairs[number:]])
+        with pytest.raises(InputError) as refusal:
+            run(scorer, pairs_file, output, resume=True)
+        assert str(refusal.value) == (
+            f"{output} line {number}: the texts of id {number - 1} have changed since this line was written: "
+            "resume with the same input, or use another output"
+        )
+        assert output.read_bytes() == before
+
+
+def test_resume_refuses_the_lines_of_an_earlier_version(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    run(scorer, pairs_file, output)
+    write_pairs(output, [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)])
+    before = output.read_bytes()
+    with pytest.raises(
+        InputError, match=r"out\.jsonl line 1: an earlier version of vcs-runtime wrote this line"
+    ):
+        run(scorer, pairs_file, output, resume=True)
+    assert output.read_bytes() == before
+    assert [row["id"] for _, row in read_scores(output)] == list(range(12))
+
+
+def test_a_pairs_file_that_grows_or_shrinks_meanwhile_is_told(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path
+) -> None:
+    output, rows = tmp_path / "out.jsonl", read_lines(pairs_file)
+
+    def score_and_change(pairs: Iterator[InputPair], *, rows: list[Any]) -> Iterator[Block]:
+        for pair in pairs:
+            yield [(pair, record_of(pair.name, pair.texts, scorer.score(*pair.texts)))]
+            write_pairs(pairs_file, rows)
+
+    long = [
+        {**row, "reference": row["reference"] * 100} for row in rows
+    ]  # longer than a buffer of the reader
+    for changed, now in ((long[:5], "5 now"), ([*long, *long], "more now")):
+        write_pairs(pairs_file, long)
+        with pytest.raises(InputError, match=f"it had 12 items when the job began, and has {now}"):
+            run_blocks(
+                partial(score_and_change, rows=changed), pairs_file, output, scorer.signature,
+                progress=False, overwrite=True,
+            )  # fmt: skip
+    assert [line["id"] for line in read_lines(output)] == [*range(12), 0]
+
+
 def test_a_full_disk_keeps_what_was_finished(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +256,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
     def score_in_fours(pairs: Iterator[InputPair]) -> Iterator[Block]:
         while block := list(islice(pairs, 4)):
-            yield [(pair, record_of(pair, scorer.score(*pair.texts))) for pair in block]
+            yield [(pair, record_of(pair.name, pair.texts, scorer.score(*pair.texts))) for pair in block]
 
     def write(file: int, data: bytes) -> int:
         calls.append(data)

@@ -13,6 +13,7 @@ from support.ray_processes import kill_one
 from support.stories import read_lines, story
 from vcs_runtime import DeviceError, Options, Scorer, ScorerConfig, Scores
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.ray import Needs, ScoreBatch, connected, score_dataset, score_shards
 from vcs_runtime.scoring.columns import NAMES, TEXTS
 
@@ -123,6 +124,8 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     assert not list(folder.glob(".*"))
     results = scorer.score_many((pair["reference"], pair["generated"]) for pair in pairs)
     expected = {pair["id"]: {"id": pair["id"], **r.to_dict()} for pair, r in zip(pairs, results, strict=True)}
+    for pair in pairs:
+        expected[pair["id"]]["texts"] = hash_texts(pair["reference"], pair["generated"])
     assert lines(folder) == expected
     third = score_shards(dataset, folder, **pool)
     assert (third.resumed, third.to_dict()["scores"].keys()) == (
@@ -132,6 +135,9 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     assert third.signature == scorer.signature
     with pytest.raises(Exception, match="its signature is vcs.*chunk:1.*, and this run's is vcs.*chunk:2"):
         score_shards(dataset, folder, options=Options(chunk_size=2), **pool)
+    changed = dataset.map(lambda row: {**row, "generated": row["generated"] and f"{row['generated']} More."})
+    with pytest.raises(Exception, match=r"the texts of id 'pair 0' have changed since this line was written"):
+        score_shards(changed, folder, **pool)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
     with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
         score_shards(dataset, folder, **pool)

@@ -233,6 +233,13 @@ def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Pat
         InputError, match=r"line-4\.jsonl line 1: its signature is .*chunk:1.* this run's is .*chunk:2"
     ):
         run(output, resume=True, options=Options(chunk_size=2))
+    line = json.loads((folder / "line-4.jsonl").read_text().splitlines()[1])
+    (folder / "line-4.jsonl").write_text(
+        (folder / "line-4.jsonl").read_text().replace(line["texts"], "0" * 16)
+    )
+    with pytest.raises(InputError, match=r"line-4\.jsonl line 2: the texts of id .* have changed"):
+        run(output, resume=True)
+    (folder / "line-4.jsonl").unlink()
     (folder / "line-9.jsonl").write_text('{"other": 1}\n')
     with pytest.raises(InputError, match=r"line-9\.jsonl line 1: this is no line of an earlier run"):
         run(output, resume=True)

@@ -191,10 +191,28 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
         "score", source, "-o", folder / "part.jsonl", "--genai", vision_model, "--frames", "3", "--resume"
     )
     assert "|frames:3|" in str(refused.exception)
-    write_pairs(source, read_lines(source)[::-1])
+    rows = read_lines(source)
+    write_pairs(source, rows[::-1])
     refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume")
     assert "line 1: id 0, where the input has 1" in str(refused.exception)
+    write_pairs(source, [rows[0], rows[1] | {"caption": CAPTION + " It rains."}])
+    refused = run("score", source, "-o", folder / "part.jsonl", *model, "--resume")
+    assert "line 2: the texts of id 1 have changed since this line was written" in str(refused.exception)
     assert (folder / "part.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("option", ["--overwrite", "--resume"])
+def test_an_output_that_the_job_reads_is_refused(
+    folder: Path, tmp_path: Path, text_model: Path, option: str
+) -> None:
+    source, answers = items(tmp_path, "items.jsonl"), tmp_path / "answers.jsonl"
+    Recorder(GenAI(text_model), answers).close()
+    (tmp_path / "link").symlink_to(source)
+    for output in (source, answers, tmp_path / "link"):
+        before = output.read_bytes()
+        refused = run("score", source, "-o", output, "--recorded", answers, option)
+        assert "this output is the same file as the input" in str(refused.exception)
+        assert output.read_bytes() == before
 
 
 def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, vision_model: Path) -> None:

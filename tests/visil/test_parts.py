@@ -386,6 +386,31 @@ def test_no_score_is_made_of_numbers_that_are_none(pictures: list[Image], method
         visil(Video(pictures), "A man.", ["man"], [Summary("A.", tokens=1)], Nan(), method=method)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"file without a newline", b'{"id": 1, "caption": "A man."}', b'{"id": 1}\n', b"[1]",
+     b'{"visil": "answers", "model": "another"}\n{"key'],
+)  # fmt: skip
+def test_a_file_of_something_else_is_no_record_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"r\.jsonl"):
+        Recorder(Counting(), path)
+    assert path.read_bytes() == content
+    path.write_bytes(b'{"visil": "ans')  # what a run leaves that was stopped at its first line
+    Recorder(Counting(), path).close()
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_a_record_that_is_removed_while_the_job_is_running_ends_it(tmp_path: Path) -> None:
+    recorder = Recorder(Counting(), tmp_path / "r.jsonl")
+    (tmp_path / "r.jsonl").unlink()
+    with pytest.raises(CacheError, match="it was removed or renamed while the job was running"):
+        recorder.force(["x"], "man")
+    with pytest.raises(InputError, match="it was removed or renamed while the job was running"):
+        recorder.close()
+
+
 def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
     recorder = Recorder(Nan(), tmp_path / "r.jsonl")
     with pytest.raises(ModelError, match="nan is not a log-probability"):

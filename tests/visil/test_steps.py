@@ -246,10 +246,54 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert len(log) == asked
         other = visil(name, source, "-o", part, "--stepping", url, "--resume")
     assert "line 1: its signature is visil|step:" in str(other.exception)
-    write_pairs(source, read_lines(source)[::-1])
+    rows = read_lines(source)
+    write_pairs(source, rows[::-1])
     with fake.serve(Writing) as (url, log):
         other = visil(name, source, "-o", part, "--vllm", url, "--resume")
     assert "line 1: id 0, where the input has 4" in str(other.exception)
+    for number, changed in ((1, {"caption": "A dog."}), (2, {"summaries": []})):
+        write_pairs(source, [*rows[: number - 1], rows[number - 1] | changed, *rows[number:]])
+        with fake.serve(Writing) as (url, log):
+            other = visil(name, source, "-o", part, "--vllm", url, "--resume")
+        assert f": the texts of id {number - 1} have changed since this line" in str(other.exception)
+        assert not log
+    assert part.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("option", ["--overwrite", "--resume"])
+def test_a_step_refuses_to_write_into_what_it_reads(tmp_path: Path, option: str) -> None:
+    source, template = a_job(tmp_path), tmp_path / "template.txt"
+    template.write_text("{prompt}")
+    before = source.read_bytes()
+    refused = visil("keywords", source, "-o", source, "--builtin", option)
+    assert "this output is the same file as the input" in str(refused.exception)
+    assert source.read_bytes() == before
+    with fake.serve(Writing) as (url, _):
+        refused = visil("caption", source, "-o", template, "--vllm", url, "--template", template, option)
+    assert f"{template}: this output is the same file as the input" in str(refused.exception)
+    assert template.read_text() == "{prompt}"
+
+
+def test_a_field_that_was_there_is_compared_when_a_step_resumes(tmp_path: Path) -> None:
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [
+        {"video": "a.mp4", "id": 0, "caption": CAPTION},
+        {"id": 1, "caption": CAPTION, "keywords": ["man"]},
+    ]
+    write_pairs(source, rows)
+    assert visil("keywords", source, "-o", output, "--builtin").exit_code == 0
+    whole = output.read_bytes()
+    for torn in (0, 1, 5, 12, 30, len(whole) - 1):
+        output.write_bytes(whole[:torn])
+        assert visil("keywords", source, "-o", output, "--builtin", "--resume").exit_code == 0
+        assert output.read_bytes() == whole
+    write_pairs(source, [rows[0], rows[1] | {"keywords": ["dog"]}])
+    refused = visil("keywords", source, "-o", output, "--builtin", "--resume")
+    assert "line 2: the texts of id 1 have changed" in str(refused.exception)
+    output.write_bytes(b'{"id": ')  # the first item begins otherwise
+    refused = visil("keywords", source, "-o", output, "--builtin", "--resume")
+    assert "this is not the output of an earlier run" in str(refused.exception)
+    assert output.read_bytes() == b'{"id": '
 
 
 def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:

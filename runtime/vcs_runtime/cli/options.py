@@ -105,8 +105,9 @@ def usage_errors() -> Iterator[None]:
 output_file = click.option("-o", "--output", type=PATH, required=True, metavar="FILE", help="File to write.")
 output_folder = functools.partial(click.option, "-o", "--output", type=PATH, required=True, metavar="DIR")
 resume = click.option(
-    "--resume", is_flag=True, help="Continue an interrupted job after the last complete output line."
-)
+    "--resume", is_flag=True,
+    help="Continue an interrupted job, with the same input and options, after the last complete output line.",
+)  # fmt: skip
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 bundle = click.option(

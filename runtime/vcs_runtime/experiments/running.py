@@ -13,7 +13,8 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.experiments.datasets.texts import Problems
 from vcs_runtime.experiments.metrics.scoring import Job, Metrics, Scored
 from vcs_runtime.experiments.results import write_pairs
-from vcs_runtime.jobs.jsonl import Record, run_resumable
+from vcs_runtime.jobs.jsonl import Record
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
@@ -63,7 +64,7 @@ def run_jobs(
     Raises
     ------
     InputError
-        The output cannot be used, or was written for other jobs or with another signature.
+        The output cannot be used, or was written for other jobs, from other texts or with another signature.
     """
     scores: dict[str, dict[str, float]] = {}
 
@@ -73,10 +74,13 @@ def run_jobs(
         else:
             scores[job.id] = {name: record[name] for name in metrics.columns}
 
+    def check(place: str, job: Job, record: Record) -> None:
+        check_signature(place, record.get("signature"), metrics.signature)
+        check_texts(place, record, hash_texts(job.references, job.generated))
+
     run_resumable(
         out.folder / "pairs.jsonl", iter(jobs), len(jobs), partial(_score_blocks, metrics), collect,
-        identify=attrgetter("id"), resume=out.resume, overwrite=out.overwrite,
-        signatures=lambda _, record: (record.get("signature"), metrics.signature),
+        identify=attrgetter("id"), check=check, resume=out.resume, overwrite=out.overwrite,
         bar=partial(progress_bar, unit="texts"),
     )  # fmt: skip
     write_pairs(out.folder, scores, metrics.columns)
@@ -90,4 +94,5 @@ def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[
 
 def _record(job: Job, scores: Scored, signature: str) -> Record:
     columns = {"error": str(scores)} if isinstance(scores, TextError) else scores
-    return {"id": job.id, "signature": signature, **columns}
+    texts = hash_texts(job.references, job.generated)
+    return {"id": job.id, "signature": signature, **columns, "texts": texts}

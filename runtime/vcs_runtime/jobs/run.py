@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import run_resumable
 from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import progress_bar
 
@@ -65,7 +65,8 @@ def score_file(
     Raises
     ------
     InputError
-        The input or the output cannot be used. The message names the file and the line.
+        The input or the output cannot be used, or has changed while it was used. The message names the file
+        and the line.
     DeviceError, CacheError, BundleError
         As the scorer raises them.
     """
@@ -127,8 +128,8 @@ def run_blocks(
     started = time.monotonic()
     run_resumable(
         output, read_pairs(source), total, score, count,
-        identify=attrgetter("name"), signatures=lambda _, record: (record.get("signature"), signature),
-        resume=resume, overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
+        identify=attrgetter("name"), check=partial(check_line, signature), inputs=[source], resume=resume,
+        overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
     )  # fmt: skip
     summary.seconds = time.monotonic() - started
     return summary
@@ -137,9 +138,15 @@ def run_blocks(
 def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
     """Pairs with their lines, in the blocks in which the scorer finishes them."""
     for block in scorer.stream(pairs, attrgetter("texts"), options):
-        yield [(pair, record_of(pair, result)) for pair, result, _ in block]
+        yield [(pair, record_of(pair.name, pair.texts, result)) for pair, result, _ in block]
 
 
-def record_of(pair: InputPair, result: Result) -> dict[str, Any]:
+def record_of(name: str | int, texts: Pair, result: Result) -> dict[str, Any]:
     """Make the output's line of a pair."""
-    return {"id": pair.name, **result.to_dict()}
+    return {"id": name, **result.to_dict(), "texts": hash_texts(*texts)}
+
+
+def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:
+    """Raise InputError unless an existing line of a pair has the signature, and was made from its texts."""
+    check_signature(place, record.get("signature"), signature)
+    check_texts(place, record, hash_texts(*pair.texts))

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import check_signature
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, written_texts
+from vcs_runtime.jobs.run import record_of
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
@@ -87,7 +88,7 @@ def score_shards(
 
     Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, which is there as a whole or not
     at all. The files are in no order. Rows whose id is in a file are skipped, so that the same call continues
-    an interrupted run. These ids are in the memory of every actor.
+    an interrupted run. These ids, and the hashes of their texts, are in the memory of every actor.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def score_shards(
     Raises
     ------
     InputError
-        The folder holds files with another signature.
+        The folder holds files with another signature, or was written from other texts under the same ids.
     DeviceError
         The cluster can never run these actors.
     """
@@ -126,13 +127,13 @@ def score_shards(
     folder.mkdir(parents=True, exist_ok=True)
     summary = Summary("")
     started = monotonic()
-    finished: set[str | int] = set()
+    finished: dict[str | int, str] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for place, record in read_scores(path):
             check_signature(place, record["signature"], summary.signature or record["signature"])
             if record["id"] not in finished:
                 summary.add(record)
-                finished.add(record["id"])
+                finished[record["id"]] = written_texts(place, record)
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
     arguments = {
@@ -171,13 +172,17 @@ class _ShardWriter(ScoreBatch):
             raise InputError(f"no column {self._id!r} (there is {', '.join(map(repr, batch)) or 'nothing'})")
         ids = batch[self._id].tolist()
         rows = [row for row, id in enumerate(ids) if id not in self._finished]
-        results = self.score(self.pairs({name: column[rows] for name, column in batch.items()}))
+        pairs = self.pairs(batch)
+        for id, pair in zip(ids, pairs, strict=True):
+            if id in self._finished:
+                check_texts(self._folder, {"id": id, "texts": self._finished[id]}, hash_texts(*pair))
+        results = self.score([pairs[row] for row in rows])
         if rows:
             # The name depends on the ids, so that a batch which is scored again replaces its file.
             digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[:16]
             write_shard(
                 self._folder / f"{digest}.jsonl",
-                ({"id": ids[row], **result.to_dict()} for row, result in zip(rows, results, strict=True)),
+                (record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)),
             )
         return to_columns(results)
 

@@ -248,7 +248,8 @@ class _Pool:
             return None
         del self._running[ready]
         self._free.append(actor)
-        block = [(pair, record_of(pair, result)) for pair, result in zip(shard.pairs, results, strict=True)]
+        scored = zip(shard.pairs, results, strict=True)
+        block = [(pair, record_of(pair.name, pair.texts, result)) for pair, result in scored]
         return shard, block
 
     def _replace(self, dead: Any, error: Exception) -> None:

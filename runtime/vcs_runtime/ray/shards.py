@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import check_signature, read_records
+from vcs_runtime.jobs.jsonl import read_records
 from vcs_runtime.jobs.pairs import InputPair
-from vcs_runtime.jobs.run import Block
+from vcs_runtime.jobs.run import Block, check_line
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.util.atomic import unwritable, write_whole
 
@@ -75,7 +75,7 @@ class ShardFolder:
         ------
         InputError
             There are shards of an earlier run and `resume` is not set, or they have another signature or
-            belong to another input.
+            belong to another input or to other texts.
         """
         files = self._files()
         shard: list[InputPair] = []
@@ -133,11 +133,11 @@ class ShardFolder:
         if len(part.pairs) < len(lines):
             raise InputError(f"{file}: it has more lines than the input has pairs from {first.place} on")
         for pair, (place, record) in zip(part.pairs, lines, strict=True):
-            check_signature(place, record["signature"], self._signature)
             if record["id"] != pair.name:
                 raise InputError(
                     f"{place}: id {record['id']!r}, where the input has {pair.name!r}: delete the folder"
                 )
+            check_line(self._signature, place, pair, record)
         return part
 
 

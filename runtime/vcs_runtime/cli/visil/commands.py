@@ -12,6 +12,7 @@ from vcs_runtime.cli.options import PATH, check_resume, overwrite, resume
 from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.cli.visil.model import (
     exit_with,
+    files_read,
     frames_option,
     items_argument,
     json_option,
@@ -110,7 +111,8 @@ def score(
     with recording(opened, record) as recorded:
         done = score_videos(
             recorded, items, output, options, frames=frames, drop_missing=drop_missing,
-            choose_keywords=builtin_keywords, resume=resume, overwrite=overwrite, report=warn,
+            choose_keywords=builtin_keywords, inputs=files_read({**model, "record": record}, folder),
+            resume=resume, overwrite=overwrite, report=warn,
         )  # fmt: skip
     signature = options.signature(opened.fingerprint, frames)
     if as_json:

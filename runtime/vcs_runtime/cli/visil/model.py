@@ -87,6 +87,12 @@ def open_model(options: Mapping[str, Any]) -> Any:
         return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)
 
 
+def files_read(options: Mapping[str, Any], prompts: Path | None) -> list[Path]:
+    """Return the files that the options of a model and of prompts name, and the file of --record."""
+    named = [path for name in ("record", "recorded", "template") if (path := options.get(name))]
+    return [*named, *(prompts.glob("*") if prompts else ())]
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")

@@ -12,6 +12,7 @@ from vcs_runtime.cli.options import check_resume, overwrite, resume, together
 from vcs_runtime.cli.tables import warn
 from vcs_runtime.cli.visil.model import (
     exit_with,
+    files_read,
     frames_option,
     items_argument,
     named,
@@ -49,7 +50,8 @@ def _run(options: dict[str, Any], step: Step) -> None:
             "the output must be in the folder of the input, because the paths in it are relative to it"
         )
     check_resume(resume, overwrite)
-    exit_with(run_step(step, items, output, resume=resume, overwrite=overwrite, report=warn))
+    inputs = files_read(options, options["folder"])
+    exit_with(run_step(step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn))
 
 
 @click.command()

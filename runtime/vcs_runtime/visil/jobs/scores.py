@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records, run_resumable
+from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.jobs.items import Item, read_items
@@ -41,8 +42,9 @@ class Counts:
 
 def score_videos(
     model: LogProbs, source: Path, output: Path, options: VisilOptions, *, frames: int,
-    drop_missing: bool = False, choose_keywords: bool = False, resume: bool = False, overwrite: bool = False,
-    report: Callable[[str], None] = lambda message: None, progress: bool = True,
+    drop_missing: bool = False, choose_keywords: bool = False, inputs: Sequence[Path] = (),
+    resume: bool = False, overwrite: bool = False, report: Callable[[str], None] = lambda message: None,
+    progress: bool = True,
 ) -> Counts:  # fmt: skip
     """Score the summaries of every video of a file, and append one line per video to an output.
 
@@ -65,6 +67,8 @@ def score_videos(
         Leave out keywords that are not in the caption, with a message to `report`.
     choose_keywords
         Choose keywords without a model for videos without them.
+    inputs
+        Other files that are in use, none of which the output may be.
     resume
         Continue after the complete lines of the output.
     overwrite
@@ -107,18 +111,19 @@ def score_videos(
         else:
             counts.scored += 1
 
-    def signatures(item: Item, record: Record) -> tuple[Any, str]:
-        return record.get("signature"), options.signature(
-            model.fingerprint, _frames_again(item, record, frames)
-        )
+    def check(place: str, item: Item, record: Record) -> None:
+        expected = options.signature(model.fingerprint, _frames_again(item, record, frames))
+        check_signature(place, record.get("signature"), expected)
+        check_texts(place, record, hash_texts(item.row))
 
     run_resumable(
         output, read_items(source), total,
         lambda items: (
-            [(item, _record(item, model, options, frames, drop_missing, choose_keywords))] for item in items
+            [(item, {**_record(item, model, options, frames, drop_missing, choose_keywords),
+                     "texts": hash_texts(item.row)})] for item in items
         ),
-        add, identify=attrgetter("id"), signatures=signatures, resume=resume, overwrite=overwrite,
-        bar=partial(progress_bar, enabled=progress, unit="videos"),
+        add, identify=attrgetter("id"), check=check, inputs=[source, *inputs], resume=resume,
+        overwrite=overwrite, bar=partial(progress_bar, enabled=progress, unit="videos"),
     )  # fmt: skip
     return counts
 

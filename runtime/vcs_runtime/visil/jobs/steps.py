@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -11,7 +12,8 @@ from typing import Any
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs.jsonl import Record, run_resumable
+from vcs_runtime.jobs.jsonl import Record
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.jobs.items import MADE, Item, read_items
 
@@ -49,7 +51,10 @@ class Step:
         """Return the lines of the output for a video."""
         signature = self.signature(item.row)
         if self.field is None:
-            return [{"id": item.id, **line, "signature": signature} for line in self.take(item)]
+            texts = hash_texts(item.row)
+            return [
+                {"id": item.id, **line, "signature": signature, "texts": texts} for line in self.take(item)
+            ]
         if self.field in item.row:
             return [dict(item.row)]
         made = {**item.made, self.field: signature}
@@ -59,30 +64,40 @@ class Step:
         """Return the lines for a video that cannot be used: the unchanged line, or a line with an `error`."""
         if self.field is not None:
             return [dict(item.row)]
-        return [{"id": item.id, "error": message, "signature": self.signature(item.row)}]
+        signature, texts = self.signature(item.row), hash_texts(item.row)
+        return [{"id": item.id, "error": message, "signature": signature, "texts": texts}]
 
     def succeeded(self, row: Mapping[str, Any]) -> bool:
         """Return whether a line of the output has the result of the step."""
         return "error" not in row if self.field is None else self.field in row
 
-    def signatures(self, item: Item, record: Record) -> tuple[Any, Any]:
-        """Return the signature of a line of the output, and the one that this step would give it.
+    def check(self, place: str, item: Item, record: Record) -> None:
+        """Raise InputError unless this step would give an item this line of the output.
 
-        Both are the same if the line needed no step, or the step failed.
+        A line that needed no step, or whose step failed, has no signature.
         """
         expected = self.signature(item.row)
         if self.field is None:
-            return record.get("signature", expected), expected
+            check_signature(place, record.get("signature"), expected)
+            check_texts(place, record, hash_texts(item.row))
+            return
         made = record.get(MADE, {})
         signature = made.get(self.field) if isinstance(made, dict) else made
-        if self.field in item.row or signature is None:
-            return expected, expected
-        return signature, expected
+        added = {MADE}
+        if self.field not in item.row:
+            added.add(self.field)
+            if signature is not None:
+                check_signature(place, signature, expected)
+        written, given = (
+            hash_texts({name: value for name, value in row.items() if name not in added})
+            for row in (record, item.row)
+        )
+        check_texts(place, {**record, "texts": written}, given)
 
 
 def run_step(
-    step: Step, source: Path, output: Path, *, resume: bool = False, overwrite: bool = False,
-    report: Callable[[str], None] = lambda message: None, progress: bool = True,
+    step: Step, source: Path, output: Path, *, inputs: Sequence[Path] = (), resume: bool = False,
+    overwrite: bool = False, report: Callable[[str], None] = lambda message: None, progress: bool = True,
 ) -> int:  # fmt: skip
     """Do a step for every video of a file, and append the results to an output.
 
@@ -96,6 +111,8 @@ def run_step(
         The videos, as JSONL (docs/visil.md).
     output
         The output, as JSONL.
+    inputs
+        Other files that are in use, none of which the output may be.
     resume
         Continue after the complete lines of the output.
     overwrite
@@ -117,7 +134,10 @@ def run_step(
     ModelError
         The model fails. The lines written so far stay.
     """
-    total = sum(1 for _ in read_items(source))  # the whole file is checked first
+    total, begins = 0, ""
+    for item in read_items(source):  # the whole file is checked first
+        total += 1
+        begins = begins or f"{{{json.dumps(next(iter(item.row)) if step.field else 'id')}: "
     if not total:
         raise InputError(f"{source}: the file holds no videos")
     failed = set()
@@ -138,8 +158,8 @@ def run_step(
 
     run_resumable(
         output, read_items(source), total, work, count,
-        identify=attrgetter("id"), signatures=step.signatures, several_lines=True,
-        resume=resume, overwrite=overwrite,
+        identify=attrgetter("id"), check=step.check, inputs=[source, *inputs], begins=begins,
+        several_lines=True, resume=resume, overwrite=overwrite,
         bar=partial(progress_bar, enabled=progress, what=step.name, unit="videos"),
     )  # fmt: skip
     return len(failed)

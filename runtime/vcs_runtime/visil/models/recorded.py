@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import CacheError, InputError, ModelError
-from vcs_runtime.jobs.jsonl import OutputFile, read_jsonl
+from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.visil.images import Image, Part
 from vcs_runtime.visil.models.logprobs import Forced, LogProbs, check_forced
 
@@ -122,17 +124,20 @@ class Recorder:
         Raises
         ------
         InputError
-            The file cannot be read, is not a table, or belongs to another model.
+            The file cannot be read, is not a table, or belongs to another model. It is unchanged.
         """
         self.fingerprint = model.fingerprint
         self._model = model
         self._path = path
-        fingerprint, self._answers = _read(path) if path.exists() else (None, {})
-        if fingerprint not in (None, self.fingerprint):
-            raise InputError(f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}")
-        self._lines = OutputFile(path, resume=True)  # drops an incomplete last line
-        if fingerprint is None:
-            self._write({"visil": "answers", "model": self.fingerprint})
+        with ExitStack() as stack:
+            self._lines = stack.enter_context(OutputFile(path, resume=True))
+            fingerprint, self._answers = _read(path)
+            if fingerprint not in (None, self.fingerprint):
+                raise InputError(f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}")
+            self._lines.end_last_line('{"visil": ', known=fingerprint is not None)
+            if fingerprint is None:
+                self._write({"visil": "answers", "model": self.fingerprint})
+            stack.pop_all()  # it stays open
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """Return the recorded log-probabilities, or check and record those of the model."""
@@ -153,7 +158,7 @@ class Recorder:
         return record["token"], record["logprob"]
 
     def close(self) -> None:
-        """Close the table."""
+        """Close the table. Raises InputError if it is no longer what was recorded."""
         self._lines.close()
 
     def _record(self, key: str, answer: dict[str, Any]) -> None:

@@ -1,0 +1,199 @@
+"""The output of a job: an append-only file of whole lines, which loses nothing and destroys nothing.
+
+A block of lines is appended at once and synced; a write that fails is taken back. A file that is continued is
+read first, and changed only after each of its lines has been found to be one of this job. A file that is no
+longer what the job has written ends the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
+
+
+class OutputFile:
+    """An append-only JSONL file of whole lines, locked against a second writer.
+
+    Parameters
+    ----------
+    path
+        The file, which is created if it does not exist.
+    inputs
+        The files that the job reads, none of which the output may be.
+    resume
+        Keep what the file holds. Its lines are to be checked (`records`) before `end_last_line` is called.
+    overwrite
+        Delete what the file holds.
+
+    Raises
+    ------
+    InputError
+        The file is an input, cannot be opened, locked or written, or holds something and neither option is
+        given.
+    """
+
+    def __init__(
+        self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
+    ) -> None:
+        self.path = path
+        for source in inputs:
+            if _same_file(path, source):
+                raise InputError(
+                    f"{path}: this output is the same file as the input {source}: use another output"
+                )
+        with self._errors():
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            self._file = os.open(path, flags, 0o644)
+        try:
+            with self._errors():
+                self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # not a pipe or /dev/null
+                _lock(self._file)
+                self._size = os.fstat(self._file).st_size if self._regular else 0
+                if self._size and not (resume or overwrite):
+                    raise InputError(
+                        f"{path}: it exists; continue it with --resume, or replace it with --overwrite"
+                    )
+                if not resume:
+                    self._truncate(0)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Read the lines that are there, as `read_records` does, without a torn last one."""
+        return read_records(self.path, skip_torn=True) if self._regular else iter(())
+
+    def end_last_line(self, begins: str, *, known: bool) -> None:
+        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it.
+
+        Parameters
+        ----------
+        begins
+            The beginning of a line of this job.
+        known
+            Whether the file holds lines of this job, so that the torn line is one of them, too.
+
+        Raises
+        ------
+        InputError
+            The last line is none of this job's. The file is as it was before.
+        """
+        torn = self._after_last_line_end()
+        if not torn:
+            return
+        if not is_torn(torn):
+            self._write(b"\n")
+        elif known or torn.startswith(begins.encode()) or begins.encode().startswith(torn):
+            with self._errors():
+                self._truncate(self._size - len(torn))
+        else:
+            raise InputError(f"{self.path}: this is not the output of an earlier run: use another output")
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append whole lines and sync them; on failure the file is as it was before."""
+        self._write("".join(json.dumps(record) + "\n" for record in records).encode())
+
+    def check(self) -> None:
+        """Raise InputError if the file is no longer what this object has read and written."""
+        if not self._regular:
+            return
+        try:
+            there, own = os.stat(self.path), os.fstat(self._file)
+        except OSError:
+            happened = "it was removed or renamed"
+        else:
+            # Where files have no numbers (0, as some have on Windows), an open file cannot be replaced.
+            if there.st_ino and not os.path.samestat(there, own):
+                happened = "another file has taken its place"
+            elif own.st_size != self._size:
+                happened = f"another program has changed it ({own.st_size} bytes instead of {self._size})"
+            else:
+                return
+        raise InputError(
+            f"{self.path}: {happened} while the job was running, and what was finished since then is lost: "
+            "restore the file and continue with --resume, or start again"
+        )
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            os.close(self._file)
+
+    def close(self) -> None:
+        """Check the file for the last time, and close it, so that others may write it."""
+        try:
+            self.check()
+        finally:
+            os.close(self._file)
+
+    def _write(self, content: bytes) -> None:
+        self.check()
+        data = memoryview(content)
+        try:
+            with self._errors("; what was finished before is kept, continue with --resume"):
+                written = 0
+                while written < len(data):
+                    written += os.write(self._file, data[written:])
+                if self._regular:
+                    os.fsync(self._file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._truncate(self._size)
+            raise
+        self._size += len(data)
+
+    def _after_last_line_end(self) -> bytes:
+        blocks: list[bytes] = []
+        end = self._size
+        while end:
+            start = max(0, end - (1 << 16))
+            os.lseek(self._file, start, os.SEEK_SET)  # not `os.pread`, which Windows lacks
+            _, newline, block = os.read(self._file, end - start).rpartition(b"\n")
+            blocks.append(block)
+            end = 0 if newline else start
+        return b"".join(reversed(blocks))
+
+    def _truncate(self, size: int) -> None:
+        if self._regular:
+            os.ftruncate(self._file, size)
+        self._size = size
+
+    @contextlib.contextmanager
+    def _errors(self, more: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self.path}: {error.strerror or error}{more}") from None
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    """Whether two names, links included, lead to one file."""
+    try:
+        one, two = path.stat(), other.stat()
+    except OSError:  # one of them does not exist
+        return False
+    if one.st_ino or two.st_ino:
+        return os.path.samestat(one, two)
+    return os.path.normcase(path.resolve()) == os.path.normcase(other.resolve())  # files without numbers
+
+
+def _lock(file: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: no advisory locks of this kind
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(None, "another process is writing it") from None

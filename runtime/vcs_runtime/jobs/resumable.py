@@ -1,0 +1,185 @@
+"""The one way in which a job writes its output and continues after a stop.
+
+The output holds finished items in the order of the input. So whatever stops a job (Ctrl-C, kill -9, a full
+disk) costs at most the block in flight, and the next run continues after the last whole line. Each line says
+how it was computed (`signature`) and from which texts (`texts`). A run continues only lines that it
+would write as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import Record
+from vcs_runtime.jobs.output import OutputFile
+from vcs_runtime.util.progress import progress_bar
+
+T = TypeVar("T")
+
+
+def hash_texts(*texts: Any) -> str:
+    """Return the first 16 hexadecimal digits of the sha256 of texts, for the field `texts` of a line.
+
+    Parameters
+    ----------
+    *texts
+        Texts, lists of texts, or whatever else an input holds in their place.
+
+    Returns
+    -------
+    str
+        The hash. It differs if a text moves from one list to another, or is divided otherwise.
+    """
+    try:
+        data = json.dumps(texts, ensure_ascii=False, default=repr)
+    except RecursionError:  # nested too deeply to be a text
+        data = "nested"
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def check_signature(place: object, signature: Any, expected: Any) -> None:
+    """Raise InputError unless what was computed earlier has the signature of this run."""
+    if signature != expected:
+        raise InputError(
+            f"{place}: its signature is {signature}, and this run's is {expected}: "
+            "resume with the same options, or use another output"
+        )
+
+
+def check_texts(place: object, record: Record, expected: str) -> None:
+    """Raise InputError unless a line of an earlier run has the hash of its texts in this run's input."""
+    if written_texts(place, record) != expected:
+        raise InputError(
+            f"{place}: the texts of id {record['id']!r} have changed since this line was written: "
+            "resume with the same input, or use another output"
+        )
+
+
+def written_texts(place: object, record: Record) -> Any:
+    """Return the hash of texts that a line of an earlier run has. Raises InputError if it has none."""
+    if "texts" not in record:
+        raise InputError(
+            f"{place}: an earlier version of vcs-runtime wrote this line, without a hash of its texts, "
+            "so it cannot be continued: use another output"
+        )
+    return record["texts"]
+
+
+def run_resumable(
+    path: Path | None,
+    items: Iterable[T],
+    total: int,
+    work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
+    each: Callable[[T, Record, bool], None],
+    *,
+    identify: Callable[[T], str | int],
+    check: Callable[[str, T, Record], None],
+    inputs: Sequence[Path] = (),
+    begins: str = '{"id": ',
+    several_lines: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
+) -> None:
+    """Do a job item by item, append its lines to an output, and continue an output that was begun.
+
+    Parameters
+    ----------
+    path
+        The output; None writes nothing.
+    items
+        The items of the input, in order. Those that an earlier run has finished are taken off its front.
+    total
+        Number of all items, which were counted before.
+    work
+        Takes the items that are left and yields blocks of items with their lines, in order. The lines of a
+        block are appended together before the next block is asked for.
+    each
+        Is called for every line, with its item, the line, and whether an earlier run has written it.
+    identify
+        The `id` that the lines of an item have.
+    check
+        Raises InputError unless this run would write a line that an earlier run has written: it receives the
+        place of the line, the item and the line.
+    inputs
+        The files that the job reads; the first holds the items. None of them may be the output.
+    begins
+        The beginning of each line.
+    several_lines
+        An item has one line or several; then no two items may have the same id.
+    resume
+        Continue the output after its last whole line.
+    overwrite
+        Delete what the output holds.
+    bar
+        Makes the progress bar from the total and the number `done` before.
+
+    Raises
+    ------
+    InputError
+        The output cannot be used, or was written for another input or with another signature; it is
+        unchanged. Or the output or the number of items has changed while the job was running.
+    """
+    taken = 0
+
+    def counted() -> Iterator[T]:
+        nonlocal taken
+        for item in items:
+            taken += 1
+            yield item
+
+    left = counted()
+    with contextlib.ExitStack() as stack:
+        output = None
+        done = 0
+        if path:
+            output = stack.enter_context(OutputFile(path, inputs, resume=resume, overwrite=overwrite))
+        if output and resume:
+            for item, record, first in _finished(output, left, identify, check, several_lines):
+                done += first
+                each(item, record, True)
+            output.end_last_line(begins, known=done > 0)
+        advance = stack.enter_context(bar(total, done=done))
+        for block in work(left):
+            if output:
+                output.append(record for _, record in block)
+            for item, record in block:
+                each(item, record, False)
+            advance(len({id(item) for item, _ in block}))
+            if taken > total:
+                break
+        if taken != total:
+            raise InputError(
+                f"{inputs[0] if inputs else 'the input'}: it had {total} items when the job began, and has "
+                f"{'more' if taken > total else taken} now; what was finished is kept, continue with --resume"
+            )
+
+
+def _finished(
+    output: OutputFile,
+    items: Iterator[T],
+    identify: Callable[[T], str | int],
+    check: Callable[[str, T, Record], None],
+    several_lines: bool,
+) -> Iterator[tuple[T, Record, bool]]:
+    """Each existing line with its item, and whether it is the item's first."""
+    another = "this is the output of another input"
+    item: T | None = None
+    for place, record in output.records():
+        first = not (several_lines and item is not None and record["id"] == identify(item))
+        if first:
+            item = next(items, None)
+        if item is None:
+            raise InputError(f"{place}: the output has more lines than the input has items: {another}")
+        if record["id"] != identify(item):
+            raise InputError(
+                f"{place}: id {record['id']!r}, where the input has {identify(item)!r}: {another}"
+            )
+        check(place, item, record)
+        yield item, record, first
