@@ -23,7 +23,7 @@ from vcs_runtime.experiments.datasets import corruptions
 from vcs_runtime.experiments.datasets.texts import POSITIONS, SERIES
 
 METRICS = ["BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
-           "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1"]  # fmt: skip
+           "BERTScore-P", "BERTScore-R", "BERTScore-F1", "VCS_LCT0", "VCS_LCT1", "margin_LCT0", "margin_LCT1"]  # fmt: skip
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_corruption_leaves_pairs_tables_and_plots(experiment: Any, scorer: Score
     assert done.exit_code == 0, done.output
     with (out / "pairs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0])[:13] == ["scene", "case", *METRICS]
+    assert list(rows[0])[: 2 + len(METRICS)] == ["scene", "case", *METRICS]
     assert [(row["scene"], row["case"]) for row in rows] == [
         (str(s), case) for s in range(3) for case in CASES
     ]
@@ -347,9 +347,32 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
     assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [printed["mean"], *printed["ci95"]]
     [agreement] = [row for row in table(out, "agreement") if row["metric"] == "VCS_LCT0"]
     assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)  # of three pairs one is the other way round
+    assert [row["zeros"] for row in rows] == [(np.array([lines[f"{row['model']}/{i}"] for i in common]) == 0).sum()
+                                             for row in rows]  # fmt: skip
     wrong = experiment("rank", *arguments, "--by", "nonsense", out=tmp_path / "o2")
     assert wrong.exit_code == 2
     assert "--by must be one of BLEU-1" in wrong.output
+
+
+def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_path: Path) -> None:
+    references = {str(i): story(i, 3) for i in range(6)}
+    write_json(tmp_path / "references.json", references)
+    for name, seed in (("one", 40), ("two", 60)):
+        # Two chunks against three are 0 by definition.
+        write_json(tmp_path / f"models/{name}.json", {i: story(seed + int(i), 2) for i in references})
+    done = experiment("rank", "--references", tmp_path / "references.json", "--predictions", tmp_path / "models",
+                      "--resamples", 100)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    sentence = "VCS_LCT0 is 0 for 12 of 12 texts, so the models are ranked by margin_LCT0."
+    assert sentence in done.stdout
+    out = tmp_path / "out"
+    assert sentence in (out / "results.md").read_text("utf-8")
+    rows = table(out, "ranking")
+    lines = {line["id"]: line["margin_LCT0"] for line in read_lines(out / "pairs.jsonl")}
+    means = {name: np.mean([lines[f"{name}/{i}"] for i in references]) for name in ("one", "two")}
+    assert [row["model"] for row in rows] == sorted(means, key=lambda name: -means[name])
+    assert [row["margin_LCT0"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
+    assert [row["zeros"] for row in rows] == [6, 6]
 
 
 def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: Any, tmp_path: Path) -> None:

@@ -63,6 +63,29 @@ def test_the_tables_for_people(pair: tuple[Path, Path]) -> None:
         assert part in done.stdout
 
 
+def zeros(margins: list[float]) -> list[dict[str, Any]]:
+    """Lines of an earlier version, which had no margin."""
+    return [line | {"sas": 0.5, "nas": margin + 0.5} for line, margin in
+            zip(lines([max(0.0, margin) for margin in margins]), margins, strict=True)]  # fmt: skip
+
+
+def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "a.jsonl", zeros([-0.3, -0.2, -0.1, 0.1]))
+    write_pairs(tmp_path / "b.jsonl", zeros([-0.2, -0.1, 0.0, 0.2]))
+    done = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(
+        "VCS is 0 for 6 of 8 scores, so the margin is compared; --score vcs compares VCS.\n"
+    )
+    assert "margin, 4 pairs: -0.1250 in A, -0.0250 in B" in done.stdout
+    named = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--score", "vcs", "--json")
+    found = json.loads(named.stdout)
+    assert (found["score"], found["reason"]) == ("vcs", "")
+    write_pairs(tmp_path / "b.jsonl", zeros([0.2, 0.1, 0.1, 0.2]))
+    half = json.loads(run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--json").stdout)
+    assert (half["score"], half["reason"]) == ("vcs", "")  # 3 of 8
+
+
 def test_other_signatures_are_refused_unless_forced(pair: tuple[Path, Path], tmp_path: Path) -> None:
     write_pairs(tmp_path / "b.jsonl", lines([0.5] * 40, "vcs|two"))
     refused = run(*pair)

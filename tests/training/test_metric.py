@@ -38,6 +38,16 @@ def test_the_means_are_those_of_the_scores(config: ScorerConfig, scorer: Scorer,
     assert metric.signature == results[0].signature
 
 
+def test_zeros_and_pairs_that_cannot_be_judged_are_counted(config: ScorerConfig, metric: TextMetric) -> None:
+    # Two chunks against three are 0 by definition; one against one has no order.
+    metric.update([story(1, 2), story(2, 1), story(3, 6)], [story(4, 3), story(2, 1), story(3, 6)])
+    means = metric.compute()
+    assert (means["zeros"], means["not_judged"], means["count"]) == (1, 2, 3)
+    other = TextMetric(config)
+    other.merge_state([metric, metric.state()])
+    assert (other.compute()["zeros"], other.compute()["not_judged"]) == (2, 4)
+
+
 def test_references_come_second_and_may_be_several(metric: TextMetric, scorer: Scorer) -> None:
     metric.update([PREDS[0], PREDS[1]], [TARGETS[0], [TARGETS[3], TARGETS[5]]])
     expected = scorer.score(TARGETS[0], PREDS[0]).vcs + scorer.score([TARGETS[3], TARGETS[5]], PREDS[1]).vcs

@@ -64,7 +64,7 @@ def test_a_row_that_cannot_be_scored_is_none_and_the_others_are_scored(
     assert first is None
     assert second is not None
     assert second > 0.99
-    assert logged == {"vcs/unscorable": 0.5}
+    assert logged == {"vcs/unscorable": 0.5, "vcs/zeros": 0.0}
     assert "1 of 2 could not be scored: generated:" in caplog.text
 
 
@@ -87,6 +87,31 @@ def test_column_score_and_options_are_what_was_asked_for(config: ScorerConfig, s
     expected = scorer.score(TEXT, OTHER, chunk_size=2, params=Params(lct=1.0)).scores
     assert expected is not None
     assert mine.reward_fn(["p"], [OTHER], caption=[TEXT]) == [expected.las_recall]
+
+
+def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
+    config: ScorerConfig, scorer: Scorer, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Two chunks against three are 0 by definition.
+    references, completions = [story(i, 3) for i in range(8)], [story(20 + i, 2) for i in range(8)]
+    rewards, logged = TrainingScorer(config), {}
+    with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
+        assert rewards.reward_fn(["p"] * 4, completions[:4], reference=references[:4]) == [0.0] * 4
+        assert caplog.text == ""  # four are too few to tell
+        for _ in range(3):
+            rewards.reward_fn(["p"] * 8, completions, reference=references, log_metric=logged.__setitem__)
+    assert logged == {"vcs/unscorable": 0.0, "vcs/zeros": 1.0}
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "VCS is 0 for 12 of 12 pairs: order cannot be judged in 12. Rank them by margin. "
+        "Order could not be judged in 12 of 12 pairs: 12 with too few or too unequal chunks. "
+        'Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.'
+    )
+    caplog.clear()
+    dense = TrainingScorer(config, score="margin").reward_fn(["p"] * 8, completions, reference=references)
+    assert len(set(dense)) == 8
+    assert dense[0] == scorer.score(references[0], completions[0]).to_dict()["margin"]
+    assert caplog.text == ""
 
 
 def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Scorer) -> None:

@@ -8,21 +8,22 @@ from pathlib import Path
 import click
 import rich.table
 
-from vcs_numba import Scores
 from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, usage_errors
 from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.experiments.compare import Comparison
 from vcs_runtime.experiments.compare import compare as compare_files
 from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.score_table import SCORES
 from vcs_runtime.util.extras import require
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("a", type=PATH, metavar="A.jsonl")
 @click.argument("b", type=PATH, metavar="B.jsonl")
-@click.option("--score", type=click.Choice(Scores._fields), default="vcs", show_default=True, metavar="NAME",
-              help="Score to compare: vcs, gas, las, nas, or another column of the files.")  # fmt: skip
+@click.option("--score", type=click.Choice(tuple(SCORES)), metavar="NAME",
+              help="Score to compare: vcs, margin, gas, las, nas, or another column of the files. "
+              "[default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--moved", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
               help="Number of pairs to list, those that changed most first.")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
@@ -31,7 +32,7 @@ from vcs_runtime.util.extras import require
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 @as_json
 def compare(
-    a: Path, b: Path, score: str, moved: int, ignore_signatures: bool, resamples: int, seed: int,
+    a: Path, b: Path, score: str | None, moved: int, ignore_signatures: bool, resamples: int, seed: int,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Compare two score files over the same pairs.
@@ -62,6 +63,8 @@ def _print(comparison: Comparison) -> None:
     difference = comparison.difference
     mean_a, mean_b = comparison.mean_a, comparison.mean_b
     out = console()
+    if comparison.reason:
+        out.print(f"{comparison.reason}, so the margin is compared; --score vcs compares VCS.\n")
     out.print(f"{comparison.score}, {comparison.pairs} pairs: {mean_a:.4f} in A, {mean_b:.4f} in B")
     out.print(
         f"difference {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} .. {difference.high:+.4f}"

@@ -226,7 +226,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
               help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
 @click.option("--ranking", type=PATH, metavar="FILE",
               help="Ranking to compare with: one model per line, best first.")  # fmt: skip
-@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS]")
+@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; its margin if VCS is 0 for most texts]")  # fmt: skip
 @_lcts(0.0)
 @_chunk_size
 @_resamples(RESAMPLES)
@@ -250,8 +250,7 @@ def rank(
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     with run.opened(source, ranking, predictions / "results.json") as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
-        by = by or f"VCS_LCT{lcts[0]:g}"
-        if by not in metrics.columns:
+        if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
             references, models, metrics, by, run.output, problems, ranking=other_ranking,
@@ -339,6 +338,8 @@ def _finish(results: Results, out: Path) -> None:
     """Print the tables. If anything was left out, report it and end with exit code 1."""
     import rich.table
 
+    for note in results.notes:
+        console().print(note, "", soft_wrap=True)
     for table in results.tables:
         columns = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")][:_MAX_COLUMNS]
         view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vcs_numba import Scores
 from vcs_runtime.errors import InputError, unknown_choice
 from vcs_runtime.experiments.statistics import RESAMPLES, Difference, paired_difference
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import read_scores
+from vcs_runtime.scoring import score_table
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Comparison:
     ----------
     score
         The score that was compared.
+    reason
+        Why this score was chosen; "" if the caller named it.
     pairs
         Number of pairs that both files have scored.
     mean_a, mean_b
@@ -40,6 +43,7 @@ class Comparison:
     """
 
     score: str
+    reason: str
     pairs: int
     mean_a: float
     mean_b: float
@@ -56,7 +60,7 @@ class Comparison:
         numbers = {"difference": d.mean, "ci95": [d.low, d.high], "p_bootstrap": d.p_bootstrap,
                    "p_permutation": d.p_permutation}  # fmt: skip
         return {
-            "score": self.score, "pairs": self.pairs, "mean_a": self.mean_a, "mean_b": self.mean_b,
+            "score": self.score, "reason": self.reason, "pairs": self.pairs, "mean_a": self.mean_a, "mean_b": self.mean_b,
             **{name: _plain(value) for name, value in numbers.items()},
             "moved": [{"id": name, "a": a, "b": b} for name, a, b in self.moved], "left_out": self.left_out,
             "signature_a": self.signatures[0], "signature_b": self.signatures[1],
@@ -65,7 +69,7 @@ class Comparison:
 
 
 def compare(
-    a: Path, b: Path, *, score: str = "vcs", moved: int = 10, force: bool = False,
+    a: Path, b: Path, *, score: str | None = None, moved: int = 10, force: bool = False,
     resamples: int = RESAMPLES, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
     """Compare two outputs of `vcs-runtime score`, over the ids that both have scored.
@@ -77,7 +81,8 @@ def compare(
     b
         The second score file.
     score
-        The score to compare: a field of `vcs_numba.Scores`.
+        The score to compare: one of `score_table.NAMES`. None: VCS, or the margin if VCS is 0 for most of the
+        pairs.
     moved
         How many of the pairs that differ most are listed.
     force
@@ -99,42 +104,49 @@ def compare(
     ValueError
         There is no such score.
     """
-    if score not in Scores._fields:
-        raise unknown_choice("score", score, Scores._fields)
-    (left, signature_a, bad_a), (right, signature_b, bad_b) = _read(a, score), _read(b, score)
+    if score is not None and score not in score_table.NAMES:
+        raise unknown_choice("score", score, score_table.NAMES)
+    names = (score,) if score else ("vcs", "margin")
+    (rows_a, signature_a, bad_a), (rows_b, signature_b, bad_b) = _read(a, names), _read(b, names)
     if signature_a != signature_b and not force:
         raise InputError(
             f"{a} and {b} were scored differently: {signature_a} and {signature_b}; "
             "--ignore-signatures compares them all the same"
         )
-    common = [name for name in left if name in right]
+    common = [name for name in rows_a if name in rows_b]
     if not common:
         raise InputError(f"{a} and {b}: no id that both have scored")
-    first, second = (np.array([side[name] for name in common]) for side in (left, right))
+    values = np.array([[rows[name] for name in common] for rows in (rows_a, rows_b)])  # (2, pairs, names)
+    reason = ""
+    if score is None:
+        zeros = int((values[:, :, 0] <= 0).sum())
+        score = "margin" if zeros > len(common) and np.isfinite(values).all() else "vcs"
+        reason = f"VCS is 0 for {zeros} of {2 * len(common)} scores" if score == "margin" else ""
+    first, second = values[:, :, names.index(score)]
     order = np.argsort(-np.abs(second - first), kind="stable")[:moved]
-    rest = {**left, **right, **dict.fromkeys([*bad_a, *bad_b], 0.0)}
+    rest = dict.fromkeys([*rows_a, *rows_b, *bad_a, *bad_b])
     return Comparison(
-        score, len(common), float(first.mean()), float(second.mean()),
+        score, reason, len(common), float(first.mean()), float(second.mean()),
         paired_difference(second, first, resamples=resamples, seed=seed),
         [(common[i], float(first[i]), float(second[i])) for i in order],
-        [name for name in rest if name not in left or name not in right], (signature_a, signature_b),
+        [name for name in rest if name not in rows_a or name not in rows_b], (signature_a, signature_b),
         resamples, seed,
     )  # fmt: skip
 
 
-def _read(path: Path, score: str) -> tuple[dict[str, float], str, list[str]]:
-    """Read the scores by id, the file's signature, and the ids that could not be scored."""
-    scores: dict[str, float] = {}
+def _read(path: Path, names: Sequence[str]) -> tuple[dict[str, list[float]], str, list[str]]:
+    """Read some scores by id, the file's signature, and the ids that could not be scored."""
+    scores: dict[str, list[float]] = {}
     failed: list[str] = []
     signature = ""
-    for place, row in read_scores(path, (score,)):
+    for place, row in read_scores(path, names[:1]):
         name, signature = str(row["id"]), str(row["signature"])
         if name in scores or name in failed:
             raise InputError(f"{place}: id {name} is there twice")
         if "error" in row:
             failed.append(name)
         else:
-            scores[name] = float(row[score])
+            scores[name] = [float(row.get(score, np.nan)) for score in names]
     return scores, signature, failed
 
 

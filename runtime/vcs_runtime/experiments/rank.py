@@ -101,7 +101,7 @@ def run(
     references: Texts,
     models: Mapping[str, Mapping[str, str]],
     metrics: Metrics,
-    by: str,
+    by: str | None,
     out: Output,
     problems: Problems,
     *,
@@ -123,7 +123,7 @@ def run(
     metrics
         What scores the texts.
     by
-        The column to rank by.
+        The column to rank by. None: the first VCS, or its margin if VCS is 0 for most of the texts.
     out
         Where the results go.
     problems
@@ -159,8 +159,19 @@ def run(
         column: {m: np.array([scores[f"{m}/{name}"][column] for name in common]) for m in models}
         for column in metrics.columns
     }
+    vcs = next(column for column in metrics.columns if column.startswith("VCS"))
+    zeros = {model: int((values[vcs][model] <= 0).sum()) for model in models}
+    notes = []
+    if by is None:
+        total = len(common) * len(models)
+        by = vcs
+        if 2 * sum(zeros.values()) > total:
+            by = vcs.replace("VCS", "margin")
+            notes = [
+                f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked by {by}."
+            ]
     order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
-    tables = [_ranking(order, values, by, resamples, seed)]
+    tables = [_ranking(order, values, zeros, by, resamples, seed)]
     if ranking:
         tables.append(_agreement(ranking, values))
     counts = {
@@ -170,7 +181,7 @@ def run(
         "ids of all models": len(common),
     }
     options = {"by": by, "resamples": resamples, "seed": seed}
-    results = Results("rank", metrics.signature, options, counts, problems.messages, tables=tables)
+    results = Results("rank", metrics.signature, options, counts, problems.messages, notes, tables)
     results.write(out.folder)
     return results
 
@@ -178,6 +189,7 @@ def run(
 def _ranking(
     order: Sequence[str],
     values: Mapping[str, Mapping[str, statistics.Values]],
+    zeros: Mapping[str, int],
     by: str,
     resamples: int,
     seed: int,
@@ -197,12 +209,16 @@ def _ranking(
             row += [d.mean, d.low, d.high, d.p_bootstrap, d.p_permutation]
         else:
             row += [None] * 5
-        rows.append((*row, *(float(values[column][model].mean()) for column in values if column != by)))
+        rows.append(
+            (*row, zeros[model], *(float(values[column][model].mean()) for column in values if column != by))
+        )
+    others = (column for column in values if column != by)
     columns = ("rank", "model", by, "low", "high", "to the next", "to the next low", "to the next high",
-               "p bootstrap", "p permutation", *(column for column in values if column != by))  # fmt: skip
+               "p bootstrap", "p permutation", "zeros", *others)  # fmt: skip
     note = (
         "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the model "
-        "below, with the p-values of a paired bootstrap and a permutation test, not corrected for number."
+        "below, with the p-values of a paired bootstrap and a permutation test, not corrected for number. "
+        "`zeros` counts the texts whose first VCS is 0."
     )
     return Table("ranking", f"Models by {by}", columns, rows, note)
 

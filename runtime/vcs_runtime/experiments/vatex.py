@@ -27,8 +27,9 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.scorer import Scorer
 
-# The published names of the scores, and ours.
-_COMPONENTS = {"VCS": "vcs", "GAS": "gas", "LAS": "las", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
+# The published names of the scores, and ours. The margin is not among the published ones.
+_COMPONENTS = {"VCS": "vcs", "margin": "margin", "GAS": "gas", "LAS": "las", "NAS": "nas", "NAS-D": "nas_d",
+               "NAS-L": "nas_l"}  # fmt: skip
 REFERENCES = (1, 9)
 
 

@@ -10,6 +10,8 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.scoring import score_table
 
+_NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
+
 
 def is_scores(path: Path) -> bool:
     """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
@@ -19,7 +21,7 @@ def is_scores(path: Path) -> bool:
     return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
 
 
-def read_scores(path: Path, names: Sequence[str] = score_table.NAMES) -> Iterator[tuple[str, Record]]:
+def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[str, Record]]:
     """Read the lines of a score file one at a time.
 
     Parameters
@@ -27,7 +29,7 @@ def read_scores(path: Path, names: Sequence[str] = score_table.NAMES) -> Iterato
     path
         The score file.
     names
-        The scores that each line must have, unless it has an `error`.
+        The numbers that each line must have, unless it has an `error`.
 
     Yields
     ------
@@ -47,13 +49,10 @@ def read_scores(path: Path, names: Sequence[str] = score_table.NAMES) -> Iterato
             raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
         signature = row["signature"]
         if "error" not in row:
-            if "margin" not in row and "margin" in names:  # a file of an earlier version
+            if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
                 row["margin"] = _number(row, "sas", place) + _number(row, "nas", place) - 1.0
             for name in names:
                 _number(row, name, place)
-            for name in ("n_ref", "n_gen"):
-                if type(row.get(name)) is not int:
-                    raise InputError(f"{place}: {name!r} is {row.get(name)!r}, not a whole number")
         yield place, row
     if signature is None:
         raise InputError(f"{path}: it holds no scores")

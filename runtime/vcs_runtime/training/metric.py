@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from fractions import Fraction
-from typing import Any, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
-from vcs_numba import Scores
+from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.flags import NOT_JUDGED
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training.scorer import TrainingScorer
@@ -21,10 +22,14 @@ class State(TypedDict):
     Attributes
     ----------
     sums
-        The exact sum of every score of `vcs_numba.Scores`. A mean therefore does not depend on the order of
+        The exact sum of every score of `score_table.NAMES`. A mean therefore does not depend on the order of
         the pairs, or on their distribution over ranks.
     count
         Number of pairs that were scored.
+    zeros
+        Number of pairs whose VCS is 0.
+    not_judged
+        Number of pairs whose order could not be judged (docs/vcs.md, section 9).
     unscorable
         Number of pairs that could not be scored.
     signature
@@ -33,8 +38,15 @@ class State(TypedDict):
 
     sums: dict[str, Fraction]
     count: int
+    zeros: int
+    not_judged: int
     unscorable: int
     signature: str
+
+
+_COUNTS: Final[tuple[Literal["count", "zeros", "not_judged", "unscorable"], ...]] = (
+    "count", "zeros", "not_judged", "unscorable"
+)  # fmt: skip
 
 
 class TextMetric:
@@ -109,11 +121,11 @@ class TextMetric:
             self._collect()
 
     def compute(self) -> dict[str, float]:
-        """Return the mean of every score by name (NaN if there are none), `count` and `unscorable`."""
+        """Return the mean of every score by name (NaN if there are none), and the counts of `State`."""
         state = self.state()
         count = state["count"]
         means = {name: float(total / count) if count else math.nan for name, total in state["sums"].items()}
-        return {**means, "count": count, "unscorable": state["unscorable"]}
+        return means | {name: state[name] for name in _COUNTS}
 
     def state(self) -> State:
         """Return the sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
@@ -171,14 +183,19 @@ class TextMetric:
 
 
 def _empty() -> State:
-    return {"sums": dict.fromkeys(Scores._fields, Fraction()), "count": 0, "unscorable": 0, "signature": ""}
+    sums = dict.fromkeys(score_table.NAMES, Fraction())
+    return {"sums": sums, "count": 0, "zeros": 0, "not_judged": 0, "unscorable": 0, "signature": ""}
 
 
 def _state_of(result: Result) -> State:
     if result.scores is None:
         return {**_empty(), "unscorable": 1}
     sums = {name: Fraction(value) for name, value in result.scores._asdict().items()}
-    return {"sums": sums, "count": 1, "unscorable": 0, "signature": result.signature}
+    judged = not any(name in NOT_JUDGED for name in result.flags)
+    return {
+        "sums": sums, "count": 1, "zeros": int(result.vcs == 0), "not_judged": int(not judged), "unscorable": 0,
+        "signature": result.signature,
+    }  # fmt: skip
 
 
 def _add(total: State, more: State) -> None:
@@ -186,7 +203,7 @@ def _add(total: State, more: State) -> None:
     if len(signatures) > 1:
         raise ValueError(f"merge_state: scores with different signatures: {' and '.join(sorted(signatures))}")
     total["signature"] = "".join(signatures)
-    total["count"] += more["count"]
-    total["unscorable"] += more["unscorable"]
+    for count in _COUNTS:
+        total[count] += more[count]
     for name, value in more["sums"].items():
         total["sums"][name] += value

@@ -7,16 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from vcs_numba import Params, Scores
+from vcs_numba import Params
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.device import choose_device
+from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.columns import plain
+from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.training import service
 
 _DEFAULTS = Params()
+#: Number of rewards after which zeros are reported: one group of completions.
+_ENOUGH = 8
 
 
 class TrainingScorer:
@@ -42,7 +46,7 @@ class TrainingScorer:
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
     score
-        The reward: one of `vcs_numba.Scores`.
+        The reward: one of `score_table.NAMES`. VCS is 0 for most texts of a weak model; the "margin" differs.
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
@@ -69,11 +73,13 @@ class TrainingScorer:
         reference_column: str = "reference",
         unscorable: float = 0.0,
     ) -> None:
-        if score not in Scores._fields:
-            raise unknown_choice("score", score, Scores._fields)
+        if score not in score_table.NAMES:
+            raise unknown_choice("score", score, score_table.NAMES)
         self._options = Options(chunk_size, params, aggregate, short)
         self._deadline_s = _positive(deadline_s)
         self._score = score
+        self._counts = FlagCounts()
+        self._warned = False
         self._reference_column = reference_column
         self._unscorable = float(unscorable)
         self._config = ScorerConfig.of(config).absolute()
@@ -146,7 +152,10 @@ class TrainingScorer:
     def reward_fn(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """Compute rewards for TRL. The function `log_metric`, which TRL passes, receives "vcs/unscorable".
+        """Compute rewards for TRL.
+
+        The function `log_metric`, which TRL passes, receives "vcs/unscorable" and "vcs/zeros": the shares of
+        completions without a score, and with a VCS of 0.
 
         Parameters
         ----------
@@ -180,8 +189,10 @@ class TrainingScorer:
         pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
         results = self.score_many(pairs)
         failed = _log_errors(results)
+        self._warn_of_zeros(results)
         if log_metric := columns.get("log_metric"):
             log_metric("vcs/unscorable", failed / len(results) if results else 0.0)
+            log_metric("vcs/zeros", sum(r.vcs == 0 for r in results) / len(results) if results else 0.0)
         return [self._reward(result) for result in results]
 
     def compute_score(
@@ -216,11 +227,26 @@ class TrainingScorer:
         """
         results = self.score_many([(plain(ground_truth), solution_str)])
         _log_errors(results)
+        self._warn_of_zeros(results)
         reward = self._reward(results[0])
         return self._unscorable if reward is None else reward
 
     def _reward(self, result: Result) -> float | None:
         return None if result.scores is None else float(getattr(result.scores, self._score))
+
+    def _warn_of_zeros(self, results: Sequence[Result]) -> None:
+        """Log once, as soon as it shows, that most rewards are a VCS of 0, which teaches a model nothing."""
+        if self._warned or self._score != "vcs":
+            return
+        for result in results:
+            if result.scores is not None:
+                self._counts.add(result.scores._asdict(), result.n_ref, result.n_gen)
+        if self._counts.scored >= _ENOUGH and self._counts.mostly_zero:
+            self._warned = True
+            service.LOG.warning(
+                '%s Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.',
+                " ".join(self._counts.sentences()),
+            )
 
 
 def _log_errors(results: Sequence[Result]) -> int:

@@ -177,8 +177,9 @@ class LongMetrics:
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
         self._options = Options(chunk_size, Params(lct=lcts[0]))
         own = [f"VCS_{name}" for name in self._params]
+        margins = [f"margin_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
-        self.columns = (*known.columns, *own, "Cosine", "LAS", *parts)
+        self.columns = (*known.columns, *own, *margins, "Cosine", "LAS", *parts)
         tolerances = f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
         self.signature = f"{scorer.signature_for(self._options)}|{tolerances}|{known.signature}"
 
@@ -202,5 +203,6 @@ class LongMetrics:
         records = {name: realign([evidence], params)[0] for name, params in self._params.items()}
         first = next(iter(records.values()))
         scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
+        scores |= {f"margin_{name}": float(record["margin"]) for name, record in records.items()}
         scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
         return scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}
