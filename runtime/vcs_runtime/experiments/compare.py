@@ -60,7 +60,8 @@ class Comparison:
         numbers = {"difference": d.mean, "ci95": [d.low, d.high], "p_bootstrap": d.p_bootstrap,
                    "p_permutation": d.p_permutation}  # fmt: skip
         return {
-            "score": self.score, "reason": self.reason, "pairs": self.pairs, "mean_a": self.mean_a, "mean_b": self.mean_b,
+            "score": self.score, "reason": self.reason, "pairs": self.pairs,
+            "mean_a": self.mean_a, "mean_b": self.mean_b,
             **{name: _plain(value) for name, value in numbers.items()},
             "moved": [{"id": name, "a": a, "b": b} for name, a, b in self.moved], "left_out": self.left_out,
             "signature_a": self.signatures[0], "signature_b": self.signatures[1],

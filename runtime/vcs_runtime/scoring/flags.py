@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,6 +57,11 @@ def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, 
     return tuple(name for name in FLAGS if holds[name])
 
 
+def judged(flags: Iterable[str]) -> bool:
+    """Whether the order of a pair with these flags could be judged."""
+    return not any(name in NOT_JUDGED for name in flags)
+
+
 def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
     """Explain the flags of a pair in one sentence; "" if it has none. Parameters as for `flags_of`."""
     flags = flags_of(scores, n_ref, n_gen)
@@ -105,12 +110,11 @@ class FlagCounts:
     def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:
         """Count a pair, and return whether it could be judged. Parameters as for `flags_of`."""
         flags = flags_of(scores, n_ref, n_gen)
-        judged = not any(name in NOT_JUDGED for name in flags)
         self.scored += 1
         self.zeros += scores["vcs"] <= 0.0
-        self.not_judged += not judged
+        self.not_judged += not judged(flags)
         self.flags.update(flags)
-        return judged
+        return judged(flags)
 
     @property
     def mostly_zero(self) -> bool:

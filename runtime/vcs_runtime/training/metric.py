@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypedDict
 
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import NOT_JUDGED
+from vcs_runtime.scoring.flags import judged
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.result import Reference, Result
 from vcs_runtime.training.scorer import TrainingScorer
@@ -191,10 +191,9 @@ def _state_of(result: Result) -> State:
     if result.scores is None:
         return {**_empty(), "unscorable": 1}
     sums = {name: Fraction(value) for name, value in result.scores._asdict().items()}
-    judged = not any(name in NOT_JUDGED for name in result.flags)
     return {
-        "sums": sums, "count": 1, "zeros": int(result.vcs == 0), "not_judged": int(not judged), "unscorable": 0,
-        "signature": result.signature,
+        "sums": sums, "count": 1, "zeros": int(result.vcs == 0), "not_judged": int(not judged(result.flags)),
+        "unscorable": 0, "signature": result.signature,
     }  # fmt: skip
 
 
