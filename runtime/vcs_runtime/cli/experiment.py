@@ -226,8 +226,8 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
               help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
 @click.option("--ranking", type=PATH, metavar="FILE",
               help="Ranking to compare with: one model per line, best first.")  # fmt: skip
-@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; its margin if VCS is 0 "
-              "for most texts]")  # fmt: skip
+@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; "
+              "its margin if VCS is 0 for most texts]")  # fmt: skip
 @_lcts(0.0)
 @_chunk_size
 @_resamples(RESAMPLES)
