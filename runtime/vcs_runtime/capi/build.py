@@ -138,9 +138,9 @@ def build(folder: Path) -> Built:
             "-pthread", "-ldl",
         )  # fmt: skip
         files = {
+            "vcs_runtime.pc": _PKG_CONFIG.format(version=__version__).encode(),
             SONAME: (work / SONAME).read_bytes(),
             HEADER: (source("include") / HEADER).read_bytes(),
-            "vcs_runtime.pc": _PKG_CONFIG.format(version=__version__).encode(),
         }
         with made_folder(folder), contextlib.ExitStack() as stack:
             # A program may have the old library open. No file is replaced until all are on the disk.
