@@ -26,6 +26,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "make": ({}, f"made: {FULL}"),
     "triton": ({}, f"models/vcs: {FULL}"),
     "results": ({"results.json": "old", "table.csv": "old"}, f"results.json: {FULL}"),
+    "table": ({"table.csv": "old"}, f"table.csv: {FULL}"),
     "export": ({}, f"deep/exported: {FULL}"),
     "capi": (CAPI, f"lib/{SONAME}: {FULL}"),
 }
@@ -59,6 +60,7 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         ],
         "triton": ["triton", "export", "DISK/new/models", "--copy-bundle", *opened],
         "results": ["results", "DISK"],
+        "table": ["table", "DISK/table.csv"],
         "export": [
             "export",
             "encoder",

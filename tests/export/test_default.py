@@ -28,7 +28,7 @@ from vcs_export.families.default import fetch_default, installer_reason
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import BundleError, InputError
 
 INFO = "tiny_weights-1.0.dist-info"
 
@@ -285,6 +285,20 @@ def test_a_bundle_that_is_there_is_verified_and_kept(
         build(checkpoint)
     open_bundle(build(checkpoint, replace=True))
     assert os.listdir(built.parent) == ["default"]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_folder_that_is_no_bundle_stays(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, replace: bool
+) -> None:
+    thesis = tmp_path / "home/default/thesis"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("thesis")
+    with pytest.raises(ExportError, match="is a folder without bundle.json"):
+        build(checkpoint, replace=replace)
+    with pytest.raises(InputError, match="contains the input"):
+        build(thesis, replace=replace)
+    assert thesis.read_text() == "thesis"
 
 
 def test_an_outdated_bundle_is_built_again(
