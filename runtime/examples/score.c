@@ -17,7 +17,7 @@ static const struct {
     SCORE(vcs),         SCORE(gas),          SCORE(las),           SCORE(las_precision), SCORE(las_recall),
     SCORE(sas),         SCORE(nas),          SCORE(nas_f1),        SCORE(nas_d),         SCORE(nas_d_precision),
     SCORE(nas_d_recall), SCORE(nas_l),       SCORE(nas_l_precision), SCORE(nas_l_recall),
-    SCORE(window_regularizer),
+    SCORE(window_regularizer), SCORE(margin),
 };
 
 static int explain(const char *function) {

@@ -25,8 +25,11 @@
  * error. A result without scores holds NaN. No function writes to standard output or standard error, raises a
  * signal, changes the handling of a signal, or ends the process.
  *
- * Versions. A library serves one VCS_ABI_VERSION, which is part of its soname. Set `struct_size` to sizeof. A
- * struct smaller than in this header is refused; of a larger struct the known members are used.
+ * Versions. A library serves one VCS_ABI_VERSION, which is part of its soname. Set `struct_size` to sizeof. Within
+ * one VCS_ABI_VERSION only vcs_result grows, at its end. A vcs_result of an earlier header gets the members that it
+ * has; nothing is written beyond its struct_size. Of a larger struct the members that the library knows are used,
+ * and the others keep their values. A struct smaller than in the first header is refused (vcs_params: 40 bytes,
+ * vcs_result: 136).
  *
  * Python runs inside the library. It starts at the first call that needs it; a process that already runs Python
  * of the same version shares its interpreter. Python is never stopped, and does not survive fork(), so fork
@@ -74,7 +77,8 @@ typedef struct {
     double context_window; /* above 0: a larger value makes the band narrower */
 } vcs_params;
 
-/* The scores of a pair, as docs/vcs.md defines them. `status` is the vcs_status of this pair. */
+/* The scores of a pair, as docs/vcs.md defines them. `status` is the vcs_status of this pair. New members stand at
+ * the end; `margin` is the first of them. */
 typedef struct {
     uint32_t struct_size;
     int32_t status;

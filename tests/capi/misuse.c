@@ -72,9 +72,9 @@ int main(int argc, char **argv) {
     CASE("score: NULL reference", vcs_score(scorer, NULL, n, t, n, r));
     CASE("score: NULL generated", vcs_score(scorer, t, n, NULL, n, r));
     CASE("score: NULL out", vcs_score(scorer, t, n, t, n, NULL));
-    r[0].struct_size -= 8;
+    r[0].struct_size = 128; /* below the first version's 136 */
     CASE("score: small result", vcs_score(scorer, t, n, t, n, r));
-    r[0].struct_size += 8;
+    r[0].struct_size = sizeof *r;
     CASE("score: zero length", vcs_score(scorer, t, n, t, 0, r));
     CASE("score: not UTF-8", vcs_score(scorer, "a\xff.", 3, t, n, r));
     CASE("score: NUL inside", vcs_score(scorer, "A man.\0 A dog.", 14, t, n, r));

@@ -71,6 +71,7 @@ static void layout(void) {
     PRINT(vcs_result, nas_l_precision);
     PRINT(vcs_result, nas_l_recall);
     PRINT(vcs_result, window_regularizer);
+    PRINT(vcs_result, margin);
 }
 
 /* Scores the pairs of the file `path`, one by one and all at once, and writes both arrays of results.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
@@ -14,11 +16,14 @@ import pytest
 
 import vcs_runtime
 from support.capi_cases import CASES, TEXT, Host, assert_says, new_results
+from support.snippets import ROOT, run_snippet
 from support.stories import story
 from vcs_numba import Params, Scores, score_similarity
 from vcs_runtime import Scorer
 from vcs_runtime.capi import Status, vcs_log_fn, vcs_params, vcs_result
+from vcs_runtime.capi.build import HEADER, source
 from vcs_runtime.capi.handles import Model
+from vcs_runtime.scoring import score_table
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(50)]
 SIMILARITY = np.random.default_rng(3).uniform(0, 1, (7, 5))
@@ -127,6 +132,57 @@ def test_of_larger_structs_the_known_part_is_used(opened: Host) -> None:
     assert opened.api.vcs_scorer_create(opened.model, pointer, byref(scorer)) == 0
     assert "|chunk:3|" in opened.signature(scorer.value)
     opened.api.vcs_scorer_destroy(scorer)
+
+
+@pytest.mark.parametrize("size", [136, 140, 144, 152])
+def test_nothing_is_written_beyond_a_struct_of_any_version(opened: Host, size: int) -> None:
+    """136 is the first version, without the margin; 140 has half of it, and 152 a member that is unknown."""
+    texts, lengths = c_texts([TEXT, b"", TEXT])
+    whole = new_results(3)
+    opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, whole)
+    written = min(size // 8 * 8, ctypes.sizeof(vcs_result))
+
+    def canary(n: int) -> tuple[ctypes.Array[ctypes.c_char], ctypes._Pointer[vcs_result]]:
+        memory = ctypes.create_string_buffer(
+            (size.to_bytes(4, sys.byteorder) + b"\xa5" * (size - 4)) * n + b"\xa5" * 64
+        )
+        return memory, ctypes.cast(memory, ctypes.POINTER(vcs_result))
+
+    def expected(*results: vcs_result) -> bytes:
+        structs = (
+            size.to_bytes(4, sys.byteorder) + bytes(result)[4:written] + b"\xa5" * (size - written)
+            for result in results
+        )
+        return b"".join(structs) + b"\xa5" * 64
+
+    batch, pointer = canary(3)
+    assert opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, pointer) == 4
+    assert batch.raw[:-1] == expected(*whole)
+    one, pointer = canary(1)
+    assert opened.api.vcs_score(opened.scorer, TEXT, len(TEXT), TEXT, len(TEXT), pointer) == 0
+    assert one.raw[:-1] == expected(whole[0])
+    refused, pointer = canary(3)  # the call as a whole: no scores, and the status of each
+    assert opened.api.vcs_score_batch(None, texts, lengths, texts, lengths, 3, pointer) == 1
+    whole[1].status = Status.VCS_INVALID_ARGUMENT
+    assert refused.raw[:-1] == expected(*[whole[1]] * 3)
+    matrix, aligned = np.full((2, 3), 0.5), new_results(1)[0]
+    arguments = matrix.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), 2, 3, 0.5, byref(opened.params())
+    assert opened.api.vcs_align_f64(*arguments, byref(aligned)) == 0
+    one, pointer = canary(1)
+    assert opened.api.vcs_align_f64(*arguments, pointer) == 0
+    assert one.raw[:-1] == expected(aligned)
+
+
+def test_the_header_has_the_scores_in_the_order_of_files() -> None:
+    header = (source("include") / HEADER).read_text("utf-8")
+    [members] = re.findall(r"\bdouble ([\w\s,]+);\s*\} vcs_result;", header)
+    assert tuple(re.split(r",\s*", members)) == score_table.NAMES
+
+
+def test_the_example_of_the_documentation_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippet("docs/capi.md", "ctypes")
+    page = (ROOT / "docs/capi.md").read_text("utf-8")
+    assert f"  # {capsys.readouterr().out}```" in page
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])

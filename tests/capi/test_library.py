@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from support.capi_cases import CASES
+from support.capi_cases import CASES, TEXT
 from support.capi_programs import Compile, Run, run
 from support.stories import story
 from vcs_numba import Scores
@@ -78,6 +78,23 @@ def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path
         assert (result.status, result.n_ref, result.n_gen) == (0, by_python.n_ref, by_python.n_gen)
 
 
+def test_a_program_of_the_first_header_keeps_working(compile_program: Compile, tiny_bundle: Path) -> None:
+    printed = run(compile_program("first_version.c"), tiny_bundle).splitlines()
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
+        one, same = scorer.score_many(
+            [(TEXT.decode(), "The dog. A man. The door."), (TEXT.decode(), TEXT.decode())]
+        )
+    for line, expected in zip(printed, (one, one, None, same), strict=True):
+        size, status, n_ref, n_gen, *scores = line.split()
+        assert size == "136"
+        if expected is None:
+            assert (status, n_ref, n_gen, set(scores)) == ("4", "0", "0", {"nan"})
+        else:
+            assert expected.scores is not None
+            assert (status, int(n_ref), int(n_gen)) == ("0", expected.n_ref, expected.n_gen)
+            assert tuple(map(float, scores)) == expected.scores[:15]
+
+
 @pytest.mark.parametrize("standard", ["c11", "c++17"])
 def test_the_example_prints_the_scores_of_two_files(
     compile_program: Compile, tiny_bundle: Path, tmp_path: Path, standard: str
@@ -90,7 +107,7 @@ def test_the_example_prints_the_scores_of_two_files(
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         result = scorer.score(*PAIRS[8])
     expected = result.to_dict()
-    del expected["segmenter"]
+    del expected["flags"], expected["segmenter"]
     assert printed == expected
     done = subprocess.run(
         [program, files[0], files[1], "/nowhere"], capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_
 from enum import IntEnum
 from typing import Any, Final
 
-from vcs_numba import Scores
+from vcs_runtime.scoring import score_table
 
 VCS_ABI_VERSION: Final = 1
 
@@ -41,16 +41,19 @@ class vcs_params(ctypes.Structure):
 
 
 class vcs_result(ctypes.Structure):
-    """The scores of a pair, in the order of `vcs_numba.Scores`. The caller must set `struct_size`."""
+    """The scores of a pair, in the order of `score_table.NAMES`. The caller must set `struct_size`."""
 
     _fields_ = (
         ("struct_size", c_uint32),
         ("status", c_int32),
         ("n_ref", c_int32),
         ("n_gen", c_int32),
-        *((name, c_double) for name in Scores._fields),
+        *((name, c_double) for name in score_table.NAMES),
     )
 
+
+#: The size of each struct in the first header of this ABI. Programs that were compiled with it are served.
+FIRST_SIZES: Final[dict[type[ctypes.Structure], int]] = {vcs_params: 40, vcs_result: 136}
 
 #: `vcs_log_fn`: level, message, user. The caller keeps a reference while the function is set.
 vcs_log_fn = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)

@@ -19,17 +19,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Params, Scores
-from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_params, vcs_result
+from vcs_numba import Params
+from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Status, vcs_params, vcs_result
 from vcs_runtime.capi.failures import status_of
 from vcs_runtime.errors import TextError
+from vcs_runtime.scoring import score_table
 from vcs_runtime.text.cleaning import MAX_CHARACTERS
 
 _MOST_BYTES: Final = 4 * MAX_CHARACTERS  # of the longest text that can be scored, in UTF-8
 _MOST_CHUNKS: Final = 2**31 - 1
 #: The members of a result after `struct_size`: status, n_ref, n_gen, scores.
-_RESULT: Final = struct.Struct(f"=3i{len(Scores._fields)}d")
-_NO_SCORES: Final = (math.nan,) * len(Scores._fields)
+_RESULT: Final = struct.Struct(f"=3i{len(score_table.NAMES)}d")
+_NO_SCORES: Final = (math.nan,) * len(score_table.NAMES)
 _SIZE: Final = f"u{ctypes.sizeof(ctypes.c_size_t)}"
 _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 
@@ -40,7 +41,8 @@ class Results:
     Parameters
     ----------
     out
-        Pointer to the array. The `struct_size` of the first result is the size of all.
+        Pointer to the array. The `struct_size` of the first result is the size of all. A result of an earlier
+        header is smaller: it gets the members that it has.
     count
         Number of results.
 
@@ -52,21 +54,24 @@ class Results:
 
     def __init__(self, out: Any, count: int) -> None:
         self._left: Iterator[int] = iter(())
+        self._written = 0
         if count == 0:
             return
         first = required(out, "out")
-        size = _check_size(first, ctypes.sizeof(vcs_result), "out")
+        size = _check_size(first, vcs_result, "out")
         places = range(first, first + count * size, size)
         for i, place in enumerate(places):
             if (other := ctypes.c_uint32.from_address(place).value) != size:
                 raise ValueError(f"out[{i}].struct_size is {other}, but that of out[0] is {size}")
         self._left = iter(places)
+        # Whole members only, and none beyond the caller's struct.
+        self._written = min(size // 8 * 8, ctypes.sizeof(vcs_result)) - 4
 
     def put(
         self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
     ) -> None:
         """Fill in the next result."""
-        ctypes.memmove(next(self._left) + 4, _RESULT.pack(status, n_ref, n_gen, *scores), _RESULT.size)
+        ctypes.memmove(next(self._left) + 4, _RESULT.pack(status, n_ref, n_gen, *scores), self._written)
 
     def __enter__(self) -> Results:
         return self
@@ -126,7 +131,7 @@ def read_numbers(pointer: Any, count: int, name: str) -> list[int]:
 def read_params(pointer: Any) -> vcs_params:
     """Return the `vcs_params` at `pointer`. Raises ValueError for a wrong `struct_size` or `reserved`."""
     address = required(pointer, "params")
-    _check_size(address, ctypes.sizeof(vcs_params), "params")
+    _check_size(address, vcs_params, "params")
     params = vcs_params.from_address(address)
     if params.reserved:
         raise ValueError(f"params.reserved must be 0, not {params.reserved}")
@@ -162,10 +167,13 @@ def write_string(text: str, buffer: Any, capacity: int) -> int:
     return len(full)
 
 
-def _check_size(address: int, least: int, name: str) -> int:
+def _check_size(address: int, kind: type[ctypes.Structure], name: str) -> int:
     size: int = ctypes.c_uint32.from_address(address).value
-    if size < least:
-        raise ValueError(f"{name}.struct_size is {size}, less than the {least} of ABI {VCS_ABI_VERSION}")
+    if size < (first := FIRST_SIZES[kind]):
+        raise ValueError(
+            f"{name}.struct_size is {size}, less than the {first} of the first {kind.__name__} of ABI "
+            f"{VCS_ABI_VERSION}: set it to sizeof({kind.__name__})"
+        )
     return size
 
 

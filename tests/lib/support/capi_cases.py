@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.capi import Status, vcs_params, vcs_result
+from vcs_runtime.capi.binding import FIRST_SIZES
 
 TEXT = b"A man opens the door. The dog runs into a garden."
 UNTOUCHED = -77
@@ -133,8 +134,9 @@ def assert_says(result: Any, status: int) -> None:
 
 
 def _small(kind: Any) -> Any:
+    """A struct that is smaller than in the first header."""
     struct = kind()
-    struct.struct_size = ctypes.sizeof(kind) - 8
+    struct.struct_size = FIRST_SIZES[kind] - 8
     return byref(struct)
 
 
@@ -169,7 +171,7 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
         _BAD, "out is NULL", lambda h: h.api.vcs_scorer_create(h.model, byref(h.params()), None),
     ),
     "create: small params": (
-        _BAD, "params.struct_size is 32",
+        _BAD, "params.struct_size is 32, less than the 40 of the first vcs_params of ABI 1: set it to sizeof(vcs_params)",
         lambda h: h.api.vcs_scorer_create(h.model, _small(vcs_params), byref(_OUT)),
     ),
     "create: chunk_size 0": (_BAD, "chunk_size", lambda h: h.try_create(h.model, chunk_size=0)),
@@ -191,7 +193,7 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
         _BAD, "out is NULL", lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), None),
     ),
     "score: small result": (
-        _BAD, "out.struct_size is 128",
+        _BAD, "out.struct_size is 128, less than the 136 of the first vcs_result of ABI 1: set it to sizeof(vcs_result)",
         lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), _small(vcs_result)),
     ),
     "score: zero length": (
