@@ -28,7 +28,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vcs_numba import Scores
+from vcs_runtime.scoring import score_table
 
 
 def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def equal(one: Path, other: Path) -> None:
     for left, right in zip(*rows, strict=True):
         if "error" in left or "error" in right:
             skipped += 1
-        elif all(left[name] == right[name] for name in (*Scores._fields, "n_ref", "n_gen")):
+        elif all(left[name] == right[name] for name in (*score_table.NAMES, "n_ref", "n_gen")):
             same += 1
         else:
             different += 1

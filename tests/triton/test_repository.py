@@ -22,7 +22,7 @@ from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, DeviceMemoryError, InputError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.triton.backend import SCORES
+from vcs_runtime.triton.backend import SCORES, TEXTS
 from vcs_runtime.triton.repository import Deployment, write_repository
 
 
@@ -110,9 +110,42 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
         assert scores.dtype == np.float64
         assert scores.shape == (5, 1)
         assert scores[:, 0].tolist() == [getattr(result.scores, name) for result in expected]
-    signatures = {value for response in responses for value in response.outputs["signature"][:, 0]}
-    assert signatures == {expected[0].signature.encode()}
-    assert {value for response in responses for value in response.outputs["error"][:, 0]} == {b""}
+    texts = {name: [value for one in responses for value in one.outputs[name][:, 0]] for name in TEXTS}
+    assert texts == {
+        "flags": [",".join(result.flags).encode() for result in expected],
+        "error": [b""] * 5,
+        "signature": [result.signature.encode() for result in expected],
+    }
+
+
+def test_flags_say_why_a_vcs_is_0(model: Any) -> None:
+    short, long = b"A dog runs. A man sits.", story(1, 9).encode()
+    [response] = model.execute([Request([short, short], [long, short])])
+    assert response.outputs["vcs"][0, 0] == 0.0
+    assert response.outputs["flags"][:, 0].tolist() == [b"order_undefined", b"single_chunks"]
+
+
+def test_every_output_is_declared_and_the_readme_names_it(repository: Path, model: Any) -> None:
+    config = (repository / "vcs/config.pbtxt").read_text("utf-8")
+    declared = dict(
+        re.findall(r'^output \{ name: "(\w+)" data_type: TYPE_(\w+) dims: \[ 1 \] \}$', config, re.M)
+    )
+    assert declared == {**dict.fromkeys(SCORES, "FP64"), **dict.fromkeys(TEXTS, "STRING")}
+    [response] = model.execute([Request([b"A dog runs."], [b"A dog runs."])])
+    assert {name: values.dtype.kind for name, values in response.outputs.items()} == {
+        name: "f" if kind == "FP64" else "O" for name, kind in declared.items()
+    }
+    readme = (repository / "README.md").read_text("utf-8")
+    assert not [name for name in declared if not re.search(rf"\b{name}\b", readme)]
+
+
+def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(repository: Path) -> None:
+    [body] = re.findall(r"-d '(.*?)'$", (repository / "README.md").read_text("utf-8"), re.M | re.S)
+    texts = {tensor["name"]: tensor["data"] for tensor in json.loads(body)["inputs"]}
+    for name, [text] in texts.items():
+        assert (repository / "vcs/warmup" / name).read_bytes()[4:] == text.encode()
+    with Scorer.open("default", "cpu") as scorer:
+        assert scorer.score(texts["reference"][0], texts["generated"][0]).vcs > 0.5
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support import triton_server
 from support.stories import story
 from support.triton_server import Server, serve
 from vcs_runtime import Options, Scorer, ScorerConfig
-from vcs_runtime.triton.backend import SCORES
+from vcs_runtime.triton.backend import SCORES, TEXTS
 from vcs_runtime.triton.repository import Deployment, write_repository
 
 if why := triton_server.why_not():
@@ -65,6 +65,7 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
         assert answer.as_numpy(name)[:, 0].tolist() == [getattr(r.scores, name) for r in expected]
     assert answer.as_numpy("signature")[:, 0].tolist() == [expected[0].signature.encode()] * 4
     assert answer.as_numpy("error")[:, 0].tolist() == [b""] * 4
+    assert answer.as_numpy("flags")[:, 0].tolist() == [",".join(r.flags).encode() for r in expected]
 
 
 @pytest.mark.parametrize("protocol", CLIENTS)
@@ -122,7 +123,7 @@ def test_the_configuration_is_one_of_tritons(repository: Path) -> None:
     assert config.max_batch_size == 4
     assert config.HasField("dynamic_batching")
     assert [each.name for each in config.input] == ["reference", "generated"]
-    assert [each.name for each in config.output] == [*SCORES, "error", "signature"]
+    assert [each.name for each in config.output] == [*SCORES, *TEXTS]
     assert {each.data_type for each in config.input} == {model_config_pb2.TYPE_STRING}
     [warm_up] = config.model_warmup
     for name in ("reference", "generated"):

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Params, Scores
+from vcs_numba import Params
+from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.columns import to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 
 INPUTS = ("reference", "generated")
-SCORES = Scores._fields
-TEXTS = ("error", "signature")
+SCORES = score_table.NAMES
+TEXTS = ("flags", "error", "signature")
 
 
 class TritonPythonModel:
@@ -74,8 +75,8 @@ class TritonPythonModel:
         Returns
         -------
         list
-            One response for each request, in order. An item has float64 scores (NaN with an error), an
-            `error` ("" with scores), and the `signature`.
+            One response for each request, in order. An item has float64 scores (NaN with an error), `flags`
+            separated by commas, an `error` ("" with scores), and the `signature`.
         """
         results: list[list[Result]] = [[] for _ in requests]
         try:

@@ -27,10 +27,17 @@ from vcs_runtime.triton.backend import TritonPythonModel
 __all__ = ["TritonPythonModel"]
 '''
 # The server answers this request before it calls the model ready. So everything is loaded by then, and a
-# Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it loads.
+# Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it loads. The same
+# request is in the README.
 _WARM_UP = {
-    "reference": "A man opens a door. A dog runs into the garden. He closes the door.",
-    "generated": "A dog runs into a garden. A man closes a door.",
+    "reference": (
+        "A man opens the door. A dog runs into the garden. "
+        "The man throws a red ball. The dog brings the ball back."
+    ),
+    "generated": (
+        "A man opens a door. His dog runs out into the garden. "
+        "He throws a ball for the dog. The dog brings it back."
+    ),
 }
 _README = """\
 # {name}: the Video Comprehension Score from Triton
@@ -54,14 +61,14 @@ Ready, when the model is loaded and has scored a pair (the server's own readines
     curl -f {ready}
 
 Inputs: `reference` and `generated`, UTF-8, of shape [items, 1], at most {most} items a request. Outputs of
-the same shape: `error`, empty or why an item has no scores; `signature`; and in double precision, NaN where
-there is an error: {scores}.
+the same shape: `error`, empty or why an item has no scores; `signature`; `flags`, separated by commas, which
+say for instance why a VCS is 0; and in double precision, NaN where there is an error: {scores}.
 
     curl {infer} -d '{{"inputs": [
       {{"name": "reference", "datatype": "BYTES", "shape": [1, 1],
-       "data": ["A man opens a door. A dog runs into the garden."]}},
+       "data": ["{reference}"]}},
       {{"name": "generated", "datatype": "BYTES", "shape": [1, 1],
-       "data": ["A dog runs. A man opens a door."]}}]}}'
+       "data": ["{generated}"]}}]}}'
 """
 _COPY = "bundle"  # in the folder of the model's version
 
@@ -236,5 +243,6 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
         infer=f"http://{host}:8000/v2/models/{name}/infer",
         most=deployment.max_batch_size,
         folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())),
+        **_WARM_UP,
         scores=textwrap.fill(", ".join(SCORES), 110, initial_indent=" " * 19).lstrip(),
     )
