@@ -108,7 +108,12 @@ def test_resuming_refuses_other_options_and_other_data(experiment: Any, tmp_path
     assert experiment("corruption", "--data", data).exit_code == 0
     other = experiment("corruption", "--data", data, "--lct", 0.5, "--resume")
     assert "line 1: its signature is vcs|" in str(other.exception)
-    (data / "comparison" / "0.json").unlink()
+    scene = data / "comparison" / "0.json"
+    text = scene.read_text()
+    scene.write_text(text.replace(".", "!", 1))
+    other = experiment("corruption", "--data", data, "--resume")
+    assert ": the texts of id '0/" in str(other.exception)
+    scene.unlink()
     other = experiment("corruption", "--data", data, "--resume")
     assert "of another input" in str(other.exception)
     assert experiment("corruption", "--data", data, "--overwrite").exit_code == 1  # published, but not here

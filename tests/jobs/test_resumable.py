@@ -203,19 +203,20 @@ def test_an_output_that_is_emptied_just_before_a_write_gets_no_hole(
 def test_files_without_numbers_are_told_apart_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_stat, real_fstat = os.stat, os.fstat
+    stat, fstat = os.stat, os.fstat
 
-    def without_number(status: os.stat_result) -> os.stat_result:
-        return os.stat_result((status.st_mode, 0, 0, *status[3:]))
+    def numbered(status: os.stat_result, device: int) -> os.stat_result:
+        return os.stat_result((status.st_mode, 0, device, *status[3:]))
 
-    monkeypatch.setattr(os, "stat", lambda *call, **more: without_number(real_stat(*call, **more)))
-    monkeypatch.setattr(os, "fstat", lambda file: without_number(real_fstat(file)))
+    monkeypatch.setattr(os, "stat", lambda *call, **more: numbered(stat(*call, **more), 1))
+    monkeypatch.setattr(os, "fstat", lambda file: numbered(fstat(file), 2))
     source, output = tmp_path / "in.jsonl", tmp_path / "o.jsonl"
     source.write_text("precious")
     run(output, "abc", inputs=[source])
+    run(output, "abc", inputs=[source], overwrite=True)
     assert len(read_lines(output)) == 3
     (tmp_path / "link").symlink_to(source)
-    with pytest.raises(InputError, match="the same file as the input"):
+    with pytest.raises(InputError, match="it is the input"):
         run(tmp_path / "link", "abc", inputs=[source], overwrite=True)
     assert source.read_text() == "precious"
 
@@ -242,7 +243,7 @@ def test_what_is_no_file_can_be_written(tmp_path: Path) -> None:
     [
         ((["a", "b"], "c"), (["a"], "c")), ((["a", "b"], "c"), (["ab"], "c")), ((["a"], "b"), ("a", "b")),
         (("a", "bc"), ("ab", "c")), (("a", "b"), ("b", "a")), (("1", "b"), (1, "b")), ((None, "b"), ("null", "b")),
-        ((["a", 1], "b"), (["a", 2], "b")), ((["a", "b"], "c"), ('a", "b', "c")), (("\ud83d\ude00", "b"), ("😀", "b")),
+        ((["a", 1], "b"), (["a", 2], "b")), ((["a", "b"], "c"), ('a", "b', "c")), (("\ud83d\ude00", "b"), ("😀", "b")), (("\ud800", "b"), ("?", "b")),
     ],
 )  # fmt: skip
 def test_other_texts_have_another_hash(one: tuple[Any, Any], other: tuple[Any, Any]) -> None:

@@ -180,9 +180,7 @@ def test_an_output_that_is_the_input_is_refused(
         "score", pairs_file, "-o", output, *filter(None, [option]), "--bundle", tiny_bundle, "--device", "cpu"
     )
     assert done.code == 2
-    assert done.stderr == (
-        f"vcs-runtime: {output}: this output is the same file as the input {pairs_file}: use another output\n"
-    )
+    assert done.stderr == f"vcs-runtime: {output}: it is the input {pairs_file}: choose another output\n"
     assert pairs_file.read_bytes() == content
 
 

@@ -199,7 +199,7 @@ def test_either_engine_goes_on_where_the_other_stopped(
 def keep_some(output: Path, lines: list[bytes]) -> Path:
     """What a job leaves that is killed when lines 4 to 6 and 9 to 11 are finished, and none before."""
     folder = output.with_name(output.name + ".shards")
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "line-4.jsonl").write_bytes(b"".join(lines[3:6]))
     (folder / "line-9.jsonl").write_bytes(b"".join(lines[8:11]))
     (folder / ".line-1.jsonl.0").write_bytes(b"torn")
@@ -243,8 +243,12 @@ def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Pat
     (folder / "line-9.jsonl").write_text('{"other": 1}\n')
     with pytest.raises(InputError, match=r"line-9\.jsonl line 1: this is no line of an earlier run"):
         run(output, resume=True)
+    (folder / "line-9.jsonl").unlink()
+    keep_some(output, plain.splitlines(keepends=True))
+    (folder / "notes.txt").write_text("mine")
     run(output, overwrite=True)
     assert output.read_bytes() == plain
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 def test_what_is_wrong_with_the_bundle_or_the_input_is_said_as_ever(run: Any, tmp_path: Path) -> None:

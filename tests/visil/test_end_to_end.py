@@ -211,7 +211,7 @@ def test_an_output_that_the_job_reads_is_refused(
     for output in (source, answers, tmp_path / "link"):
         before = output.read_bytes()
         refused = run("score", source, "-o", output, "--recorded", answers, option)
-        assert "this output is the same file as the input" in str(refused.exception)
+        assert f"{output}: it is the input" in str(refused.exception)
         assert output.read_bytes() == before
 
 

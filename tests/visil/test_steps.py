@@ -266,11 +266,11 @@ def test_a_step_refuses_to_write_into_what_it_reads(tmp_path: Path, option: str)
     template.write_text("{prompt}")
     before = source.read_bytes()
     refused = visil("keywords", source, "-o", source, "--builtin", option)
-    assert "this output is the same file as the input" in str(refused.exception)
+    assert f"{source}: it is the input" in str(refused.exception)
     assert source.read_bytes() == before
     with fake.serve(Writing) as (url, _):
         refused = visil("caption", source, "-o", template, "--vllm", url, "--template", template, option)
-    assert f"{template}: this output is the same file as the input" in str(refused.exception)
+    assert f"{template}: it is the input" in str(refused.exception)
     assert template.read_text() == "{prompt}"
 
 

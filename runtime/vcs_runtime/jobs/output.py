@@ -16,6 +16,7 @@ from pathlib import Path
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
+from vcs_runtime.util.atomic import refuse_input_as_output
 
 
 class OutputFile:
@@ -43,11 +44,7 @@ class OutputFile:
         self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
     ) -> None:
         self.path = path
-        for source in inputs:
-            if _same_file(path, source):
-                raise InputError(
-                    f"{path}: this output is the same file as the input {source}: use another output"
-                )
+        refuse_input_as_output(path, *inputs)
         with self._errors():
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(path, flags, 0o644)
@@ -175,17 +172,6 @@ class OutputFile:
             yield
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror or error}{more}") from None
-
-
-def _same_file(path: Path, other: Path) -> bool:
-    """Whether two names, links included, lead to one file."""
-    try:
-        one, two = path.stat(), other.stat()
-    except OSError:  # one of them does not exist
-        return False
-    if one.st_ino or two.st_ino:
-        return os.path.samestat(one, two)
-    return os.path.normcase(path.resolve()) == os.path.normcase(other.resolve())  # files without numbers
 
 
 def _lock(file: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.run import Block, check_line
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.util.atomic import unwritable, write_whole
+
+_SHARD = re.compile(r"(line|row)-\d+\.jsonl|\.(line|row)-\d+\.jsonl\..+")  # whole, or cut short by a kill
 
 
 class Part(NamedTuple):
@@ -36,7 +39,7 @@ class ShardFolder:
     """The folder OUTPUT.shards with the shards that were finished before their turn, also by an earlier run.
 
     A file is named by the place of its first pair and holds the lines for the output. Used in `with`, the
-    folder is deleted when the block ends well.
+    shards are deleted when the block ends well, and the folder if it holds nothing else.
 
     Parameters
     ----------
@@ -109,7 +112,15 @@ class ShardFolder:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self._folder and kind is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._clear(self._folder)
+
+    @staticmethod
+    def _clear(folder: Path) -> None:
+        with suppress(OSError):  # the folder is missing, or holds files of somebody else
+            for path in folder.iterdir():
+                if _SHARD.fullmatch(path.name):
+                    path.unlink()
+            folder.rmdir()
 
     def _path(self, place: str) -> Path:
         assert self._folder
@@ -119,7 +130,7 @@ class ShardFolder:
         if not self._folder or not self._folder.is_dir():
             return {}
         if self._overwrite:
-            shutil.rmtree(self._folder)
+            self._clear(self._folder)
         files = {path.stem.replace("-", " "): path for path in self._folder.glob("*.jsonl")}
         if files and not self._resume:
             raise InputError(
