@@ -36,7 +36,7 @@ from vcs_runtime.util.progress import progress_bar
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
               help="File of the pairs that were scored, one for each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-              help="Number of worst and of best pairs that get a page with --pairs.")  # fmt: skip
+              help="Number of worst and of best pairs, by margin, that get a page with --pairs.")  # fmt: skip
 @click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
 @threshold_options
 @scoring_options
@@ -62,7 +62,8 @@ def report(
     --reference and --generated.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
-    PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`.
+    PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`. Pairs are
+    listed by margin, the worst first; equal ones by VCS, then GAS.
 
     \b
     Examples:
@@ -86,7 +87,8 @@ def report(
         raise click.UsageError("--pairs adds pages to HTML; a PDF holds the overview alone")
     inputs = (*sources, *texts, *references, *([generated] if generated else []))
     refuse_input_as_output(output, *inputs)
-    title = title or (sources[0].name if len(sources) == 1 else "VCS")
+    named = generated or (sources[0] if len(sources) == 1 else None)
+    title = title or (named.name if named else "VCS")
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if texts or not of_scores else None
         if not sources:

@@ -8,6 +8,7 @@ the font lacks becomes a replacement mark. Positions count from 1.
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,8 +67,10 @@ def _styled(view: Callable[..., Figure]) -> Callable[..., Figure]:
 
 @_styled
 def summary(e: Explanation) -> Figure:
-    """Show all scores, and the cost of each part in a bar of length 1."""
-    figure, (costs, scores) = _figure(2, size=(8, 6.2), rows=2, ratios=(1, 5))
+    """Say why VCS is what it is, and show all scores, and the cost of each part in a bar of length 1."""
+    figure, (costs, scores) = _figure(2, size=(8, 6.8), rows=2, ratios=(1, 5))
+    why = textwrap.fill(e.sentences["vcs"], 105)
+    figure.suptitle(why, x=0.02, ha="left", fontsize=9, parse_math=False)
     left = e.scores.vcs
     costs.barh(0, left, color=_GREY, label=f"VCS {left:.3f}")
     for name, cost in e.costs.items():
@@ -75,14 +78,16 @@ def summary(e: Explanation) -> Figure:
         left += cost
     costs.set(xlim=(0, 1), yticks=[])
     costs.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.45))
-    names = list(e.scores._fields)
-    values = list(e.scores)
+    names = list(LABELS)
+    values = [getattr(e.scores, name) for name in names]
     colours = [next((c for n, c in _COSTS.items() if name.startswith(n)), _GREY) for name in names]
     scores.barh(range(len(names)), values, color=colours)
     for i, value in enumerate(values):
         scores.text(max(value, 0) + 0.01, i, f"{value:.3f}", va="center", fontsize=8)
     scores.set(
-        yticks=range(len(names)), yticklabels=[LABELS[name] for name in names], xlim=(min(0, *values), 1.08)
+        yticks=range(len(names)),
+        yticklabels=[LABELS[name] for name in names],
+        xlim=(min(0, *values) * 1.02, 1.08),
     )
     scores.invert_yaxis()
     return figure

@@ -12,7 +12,7 @@ import numpy as np
 
 from vcs_numba import Orientation
 from vcs_runtime.report.page import block, head, tail
-from vcs_runtime.report.systems import Systems
+from vcs_runtime.report.systems import MARKS, SHOWN, Systems
 from vcs_runtime.scoring.explanation import (
     VERDICTS,
     Chunk,
@@ -20,7 +20,8 @@ from vcs_runtime.scoring.explanation import (
     describe_thresholds,
     verdict_counts,
 )
-from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.scoring.score_table import HEADLINE, SCORES
 from vcs_runtime.util.atomic import replaced, unwritable
 
 #: Maximum number of characters that are shown of a chunk.
@@ -78,10 +79,10 @@ class HtmlReport:
         """Write the overview of all pairs; without `systems`, the report shows a single pair."""
         index: dict[str, Any]
         if systems is None:
-            index = {"single": True, "labels": LABELS, "meanings": VERDICTS}
+            index = {"single": True, "title": self.title}
         else:
             index = {"single": False, **systems.to_index(self.title)}
-        self._write(block("index", {**index, "pages": self.pages}))
+        self._write(block("index", {**index, **vocabulary(), "pages": self.pages}))
         self._write(tail())
 
     def __exit__(
@@ -94,6 +95,20 @@ class HtmlReport:
         assert self._file is not None
         with unwritable(self.path):
             self._file.write(text.encode())
+
+
+def vocabulary() -> dict[str, Any]:
+    """Return scores, flags and verdicts for the script of the page: names, labels, ranges, meanings."""
+    infos = [(name, SCORES[name]) for name in SHOWN]
+    return {
+        "scores": [
+            {"name": name, "label": i.label, "low": i.low, "high": i.high, "meaning": i.meaning,
+             "headline": i.level == HEADLINE}
+            for name, i in infos
+        ],
+        "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},
+        "verdicts": VERDICTS,
+    }  # fmt: skip
 
 
 def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:

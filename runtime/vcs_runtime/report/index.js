@@ -4,8 +4,8 @@
 const TABLE_PAGE = 50;
 
 function showIndex(index, place) {
-  place.append(make("h1", {}, index.title), systems(index));
-  place.append(make("h2", {}, "How VCS is distributed"), make("div", { class: "figures" }, ...index.systems.filter((s) => s.scored).map((s) => histogram(s, index))));
+  place.append(make("h1", {}, index.title), sentences(index), systems(index));
+  place.append(make("h2", {}, "How scores are distributed"), distributions(index));
   place.append(make("h2", {}, "Pairs"), pairs(index));
   if (index.failed.length) {
     place.append(make("h2", {}, "Not scored"), make("ul", {}, ...index.failed.map(([name, why]) => make("li", {}, make("bdi", {}, name), `: ${why}`))));
@@ -13,49 +13,81 @@ function showIndex(index, place) {
   place.append(make("h2", {}, "Signature"), ...index.signatures.map((line) => make("p", {}, make("code", {}, line))));
 }
 
+// The score by which systems are compared at first: a VCS that is 0 for most pairs compares nothing.
+const leading = (index) => scoreOf(index, index.mostly_zero ? index.ranking[0] : "vcs");
+
+function sentences(index) {
+  const several = index.systems.length > 1;
+  return make("ul", { class: "sentences" }, ...index.systems.flatMap((system) => system.sentences.map((text) =>
+    make("li", {}, ...(several ? [make("bdi", {}, system.name), ": "] : []), text))));
+}
+
 function systems(index) {
-  const names = ["vcs", "gas", "las", "sas", "nas", "nas_d", "nas_l", "window_regularizer"];
-  const head = make("tr", {}, make("th", {}, "system"), make("th", {}, "scored"), make("th", {}, "failed"), make("th", {}, "VCS, 95 % interval"),
-    ...names.map((name) => make("th", {}, index.labels[name])));
-  const whole = index.systems.filter((s) => s.scored).map((s) => s.statistics.vcs);
-  const low = Math.min(1, ...whole.map((s) => s.low));
-  const high = Math.max(0, ...whole.map((s) => s.high));
+  const { name: key, label, low: least, high: most } = leading(index);
+  const head = make("tr", {}, make("th", {}, "system"), make("th", {}, "scored"), make("th", {}, "failed"), make("th", {}, `${label}, 95 % interval`),
+    ...index.scores.map((score) => make("th", { title: score.meaning }, score.label)));
+  const whole = index.systems.filter((s) => s.scored).map((s) => s.statistics[key]);
+  const low = Math.min(most, ...whole.map((s) => s.low));
+  const high = Math.max(least, ...whole.map((s) => s.high));
   const pad = Math.max(0.01, (high - low) * 0.1);
-  const rows = index.systems.map((system) => {
-    const found = system.statistics;
-    const cells = names.map((name) => make("td", {}, system.scored ? number(found[name].mean) : "\u2013"));
-    const x = (value) => 4 + ((value - low + pad) / (high - low + 2 * pad)) * 132;
-    const plot = system.scored ? draw("svg", { viewBox: "0 0 140 14", width: 140, role: "img", "aria-label": `${number(found.vcs.low)} to ${number(found.vcs.high)}` },
-      draw("path", { class: "whisker", d: `M${x(found.vcs.low)} 7H${x(found.vcs.high)}` }), draw("circle", { class: "fill", cx: x(found.vcs.mean), cy: 7, r: 4 })) : "";
-    const range = system.scored ? make("span", { class: "soft" }, `${number(found.vcs.low)} \u2013 ${number(found.vcs.high)}`) : "";
-    return make("tr", {}, make("td", {}, make("bdi", {}, system.name)), make("td", {}, String(system.scored)), make("td", {}, String(system.failed)), make("td", {}, plot, range), ...cells);
+  const x = (value) => 4 + ((value - low + pad) / (high - low + 2 * pad)) * 132;
+  const interval = (s) => [draw("svg", { viewBox: "0 0 140 14", width: 140, role: "img", "aria-label": `${number(s.low)} to ${number(s.high)}` },
+    draw("path", { class: "whisker", d: `M${x(s.low)} 7H${x(s.high)}` }), draw("circle", { class: "fill", cx: x(s.mean), cy: 7, r: 4 })),
+  make("span", { class: "soft" }, `${number(s.low)} \u2013 ${number(s.high)}`)];
+  const row = (title, scored, failed, plot, value) => make("tr", {}, make("td", {}, ...title), ...[scored, failed].map((count) => make("td", {}, String(count))),
+    make("td", {}, ...plot), ...index.scores.map((score) => make("td", {}, value(score.name))));
+  const rows = index.systems.flatMap((system) => {
+    const found = row([make("bdi", {}, system.name)], system.scored, system.failed, system.scored ? interval(system.statistics[key]) : [],
+      (name) => (system.scored ? number(system.statistics[name].mean) : "\u2013"));
+    if (!system.judged[key]) return [found];
+    const judged = row([make("bdi", {}, system.name), ", judged pairs"], system.scored - system.not_judged, "", [], (name) => number(system.judged[name]));
+    judged.className = "soft";
+    return [found, judged];
   });
   return make("div", { class: "scroll" }, make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
-function histogram(system, index) {
-  const most = Math.max(5, ...index.systems.flatMap((s) => s.histogram)); // below 5 ticks would be fractions of pairs
-  const c = chart(`Distribution of VCS, ${system.name}`, 1, most, { height: 200, xlabel: "VCS", ylabel: "pairs" });
-  const width = 1 / system.histogram.length;
-  c.svg.append(draw("path", { class: "fill", d: system.histogram.map((count, k) =>
-    `M${c.x(k * width + width * 0.06)} ${c.bottom}V${c.y(count)}H${c.x((k + 1) * width - width * 0.06)}V${c.bottom}z`).join("") }));
-  return make("figure", {}, c.svg, make("figcaption", {}, make("bdi", {}, system.name), `: ${system.scored} ${system.scored === 1 ? "pair" : "pairs"}, mean ${number(system.statistics.vcs.mean)}, standard deviation ${number(system.statistics.vcs.sd)}`));
+function distributions(index) {
+  const first = leading(index);
+  const scored = index.systems.filter((system) => system.scored);
+  const figures = make("div", { class: "figures" });
+  const choice = make("select", { id: "distribution", onchange: () => show() },
+    ...index.scores.filter((score) => score.headline).map((score) => make("option", { value: score.name, selected: score === first }, score.label)));
+  const show = () => figures.replaceChildren(...scored.map((system) => histogram(system, scoreOf(index, choice.value), scored)));
+  show();
+  return make("div", {}, make("p", { class: "controls" }, make("label", {}, "score ", choice)),
+    index.mostly_zero ? make("p", { class: "soft" }, `VCS is 0 for most pairs, so the ${first.label} is shown first.`) : "", figures);
 }
+
+function histogram(system, score, scored) {
+  const bins = system.histograms[score.name];
+  const most = Math.max(5, ...scored.flatMap((s) => s.histograms[score.name])); // below 5 ticks would be fractions of pairs
+  const c = chart(`Distribution of ${score.label}, ${system.name}`, score.high, most, { height: 200, xlabel: score.label, ylabel: "pairs", start: score.low });
+  const width = (score.high - score.low) / bins.length;
+  c.svg.append(draw("path", { class: "fill", d: bins.map((count, k) =>
+    `M${c.x(score.low + k * width + width * 0.06)} ${c.bottom}V${c.y(count)}H${c.x(score.low + (k + 1) * width - width * 0.06)}V${c.bottom}z`).join("") }));
+  const { mean, sd } = system.statistics[score.name];
+  return make("figure", {}, c.svg, make("figcaption", {}, make("bdi", {}, system.name), `: ${system.scored} ${system.scored === 1 ? "pair" : "pairs"}, mean ${number(mean)}, standard deviation ${number(sd)}`));
+}
+
+// The flags of a pair as short marks; their meanings stand in the legend, and at the marks themselves.
+const marks = (index, flags) => flags.flatMap((flag, k) => [k ? ", " : "", make("abbr", { title: index.flags[flag].meaning }, index.flags[flag].mark)]);
 
 function pairs(index) {
   const several = index.systems.length > 1;
-  const columns = [["pair", 0], ...(several ? [["system", 1]] : []), ...index.scores.map((name, k) => [index.labels[name], k + 3])];
+  const columns = [["pair", 0], ...(several ? [["system", 1]] : []), ["flags", 3], ...index.scores.map((score, k) => [score.label, k + 4, score.meaning])];
   let rows = index.rows;
-  let [by, down] = [3, false];
+  let by = 4 + index.scores.findIndex((score) => score.name === index.ranking[0]);
+  let down = false;
   const body = make("tbody");
   const page = pager(rows.length, TABLE_PAGE, (first, last) => body.replaceChildren(...rows.slice(first, last).map((row) => {
     const name = make("bdi", {}, row[0]);
     const link = row[2] === null ? name : make("a", { href: `#pair-${row[2]}` }, name);
     return make("tr", {}, make("td", {}, link), several ? make("td", {}, make("bdi", {}, index.systems[row[1]].name)) : null,
-      ...row.slice(3).map((value) => make("td", {}, number(value))));
+      make("td", { class: "flags" }, ...marks(index, row[3])), ...row.slice(4).map((value) => make("td", {}, number(value))));
   })));
-  const heads = columns.map(([label, key]) => {
-    const head = make("th", { scope: "col" }, make("button", { type: "button", onclick: () => sort(key) }, label));
+  const heads = columns.map(([label, key, title = null]) => {
+    const head = make("th", { scope: "col", class: key === 3 && "flags" }, make("button", { type: "button", title, onclick: () => sort(key) }, label));
     head.dataset.key = key;
     return head;
   });
@@ -68,16 +100,18 @@ function pairs(index) {
     const sign = down ? -1 : 1;
     const wanted = filter.value.toLowerCase();
     rows = index.rows.filter((row) => row[0].toLowerCase().includes(wanted));
-    rows.sort((a, b) => sign * (typeof a[by] === "string" ? a[by].localeCompare(b[by], undefined, { numeric: true }) : a[by] - b[by]));
+    rows.sort((a, b) => sign * (typeof a[by] === "number" ? a[by] - b[by] : String(a[by]).localeCompare(String(b[by]), undefined, { numeric: true })));
     for (const head of heads) {
       if (Number(head.dataset.key) === by) head.setAttribute("aria-sort", down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     }
     page.resize(rows.length);
   }
+  const present = Object.keys(index.flags).filter((flag) => index.rows.some((row) => row[3].includes(flag)));
+  const legend = make("dl", { class: "soft legend" }, ...present.flatMap((flag) => [make("dt", {}, index.flags[flag].mark), make("dd", {}, index.flags[flag].meaning)]));
   const filter = make("input", { type: "search", "aria-label": "only pairs whose name holds", oninput: () => arrange() });
   arrange();
-  return make("div", {}, make("p", { class: "controls" }, make("label", {}, "name holds ", filter), index.left_out), page.box,
+  return make("div", {}, make("p", { class: "controls" }, make("label", {}, "name holds ", filter), index.left_out), page.box, legend,
     make("div", { class: "scroll" }, make("table", { id: "pairs" }, make("thead", {}, make("tr", {}, ...heads)), body)));
 }
 
@@ -99,7 +133,7 @@ function pairs(index) {
         place.append(make("nav", { "aria-label": "pairs" }, make("a", { href: "#" }, "all pairs"), link(order - 1, "worse"), link(order + 1, "better")));
       }
       const pair = await block(`block-${wanted}`);
-      shown = showPair({ ...pair, labels: index.labels, meanings: index.meanings }, place);
+      shown = showPair(pair, index, place);
     }
     if (!index.single) scrollTo(0, 0);
     document.body.dataset.ready = location.hash || "#";

@@ -4,25 +4,28 @@
 const GLYPHS = { "in place": "\u2713", covered: "\u2713", shifted: "\u21e2", moved: "\u21c5", "weakly supported": "?", missing: "\u2205" };
 const LIST_PAGE = 100;
 
-function showPair(pair, place) {
-  const { scores: s, costs } = pair;
+function showPair(pair, index, place) {
+  const { vcs: whole, ...parts } = pair.sentences;
   const sides = { generated: pair.generated, reference: pair.reference };
   const lists = {};
   const matrix = heatMap(pair, mark);
   place.append(
-    make("h1", {}, `VCS ${number(s.vcs)}`, pair.id === null ? null : " \u2013 ", pair.id === null ? null : make("bdi", {}, pair.id)),
-    costBar(s, costs, pair.labels),
+    make("h1", {}, make("bdi", {}, pair.id === null ? index.title : pair.id)),
+    make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline).map((score) =>
+      make("div", {}, make("dt", {}, make("abbr", { title: score.meaning }, score.label)), make("dd", {}, number(pair.scores[score.name]))))),
+    make("p", { id: "whole" }, whole),
+    costBar(pair, index),
     make("h2", {}, "What pulled it down"),
-    make("ul", { class: "sentences" }, ...Object.values(pair.sentences).map((text) => make("li", {}, text))),
+    make("ul", { class: "sentences" }, ...Object.values(parts).map((text) => make("li", {}, text))),
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
     make("p", { class: "soft controls" }, "Point at a chunk, or walk with the arrow keys: its match is marked, Enter goes there. Chunks are shown as they are compared."),
-    make("dl", { class: "soft" }, ...Object.entries(pair.meanings).flatMap(([name, text]) => [make("dt", {}, `${GLYPHS[name]} ${name}`), make("dd", {}, text)])),
+    make("dl", { class: "soft" }, ...Object.entries(index.verdicts).flatMap(([name, text]) => [make("dt", {}, `${GLYPHS[name]} ${name}`), make("dd", {}, text)])),
     make("h2", {}, "Similarity, windows and matches"), matrix.box,
     make("h2", {}, "The narrative, and where it should run"),
     make("div", { class: "figures" }, path("generated", "reference"), path("reference", "generated")),
     make("h2", {}, "What distance costs"),
     make("div", { class: "figures" }, penalties("generated"), penalties("reference")),
-    make("h2", {}, "How the scores combine"), formulas(pair),
+    make("h2", {}, "How the scores combine"), formulas(pair, index),
     make("h2", {}, "Signature"), make("p", {}, make("code", {}, pair.signature)),
     make("p", { class: "soft" }, pair.about));
   matrix.paint();
@@ -130,14 +133,15 @@ function placeOf(side, i) {
   return `expected at ${expected}, found at ${side.match[i] + 1}${offset}`;
 }
 
-function costBar(scores, costs, labels) {
+function costBar({ scores, costs }, index) {
   const bar = make("div", { class: "bar", role: "img", "aria-label": "VCS and what each part cost" });
   const list = make("ul", { class: "costs" });
   for (const [name, value] of [["vcs", scores.vcs], ...Object.entries(costs)]) {
-    const part = make("span", { class: name, title: `${labels[name]} ${number(value)}` });
+    const { label } = scoreOf(index, name);
+    const part = make("span", { class: name, title: `${label} ${number(value)}` });
     part.style.flexGrow = Math.max(0, value);
     bar.append(part);
-    list.append(make("li", {}, make("span", { class: `swatch ${name}` }), `${name === "vcs" ? "VCS" : `${labels[name]} cost`} ${number(value)}`));
+    list.append(make("li", {}, make("span", { class: `swatch ${name}` }), `${label}${name in costs ? " cost" : ""} ${number(value)}`));
   }
   return make("div", {}, bar, list);
 }
@@ -219,20 +223,22 @@ function heatMap(pair, mark) {
   return { box, paint, point };
 }
 
-function formulas({ scores: s, regularizer: r }) {
+function formulas({ scores: s, regularizer: r }, index) {
   const n = (name) => number(s[name]);
   const f1 = (name) => `F1 of precision ${n(`${name}_precision`)} and recall ${n(`${name}_recall`)}`;
-  const [low, high] = s.sas <= s.nas ? ["SAS", "NAS"] : ["NAS", "SAS"];
-  const rows = [
-    ["GAS", s.gas, "cosine of the two whole texts"],
-    ["LAS", s.las, f1("las")],
-    ["SAS", s.sas, `(GAS \u2212 (1 \u2212 LAS)) / LAS = (${n("gas")} \u2212 (1 \u2212 ${n("las")})) / ${n("las")}, at least 0`],
-    ["NAS-D", s.nas_d, f1("nas_d")],
-    ["NAS-L", s.nas_l, f1("nas_l")],
-    ["NAS F1", s.nas_f1, `F1 of NAS-D ${n("nas_d")} and NAS-L ${n("nas_l")}`],
-    ["Regulariser", s.window_regularizer, `windows cover ${r.area} of ${r.grid} cells (${number(r.area / r.grid)}), ${number(r.least)} at least`],
-    ["NAS", s.nas, `(NAS F1 \u2212 R) / (1 \u2212 R) = (${n("nas_f1")} \u2212 ${n("window_regularizer")}) / (1 \u2212 ${n("window_regularizer")}), at least 0`],
-    ["VCS", s.vcs, `(${low} \u2212 (1 \u2212 ${high})) / ${high} = (${number(Math.min(s.sas, s.nas))} \u2212 (1 \u2212 ${number(Math.max(s.sas, s.nas))})) / ${number(Math.max(s.sas, s.nas))}, at least 0`],
-  ];
-  return make("dl", {}, ...rows.flatMap(([name, value, text]) => [make("dt", {}, `${name} ${number(value)}`), make("dd", { class: "soft" }, text)]));
+  const larger = s.sas > s.nas ? "sas" : "nas";
+  const texts = {
+    vcs: `margin / ${larger.toUpperCase()} = ${n("margin")} / ${n(larger)}, at least 0`,
+    margin: `SAS + NAS \u2212 1 = ${n("sas")} + ${n("nas")} \u2212 1`,
+    gas: "cosine of the two whole texts",
+    las: f1("las"),
+    sas: `(GAS \u2212 (1 \u2212 LAS)) / LAS = (${n("gas")} \u2212 (1 \u2212 ${n("las")})) / ${n("las")}, at least 0`,
+    nas: `(NAS F1 \u2212 R) / (1 \u2212 R) = (${n("nas_f1")} \u2212 ${n("window_regularizer")}) / (1 \u2212 ${n("window_regularizer")}), at least 0`,
+    nas_f1: `F1 of NAS-D ${n("nas_d")} and NAS-L ${n("nas_l")}`,
+    nas_d: f1("nas_d"),
+    nas_l: f1("nas_l"),
+    window_regularizer: `R: windows cover ${r.area} of ${r.grid} cells (${number(r.area / r.grid)}), ${number(r.least)} at least`,
+  };
+  return make("dl", { id: "formulas" }, ...index.scores.filter(({ name }) => name in texts).flatMap(({ name, label }) =>
+    [make("dt", {}, `${label} ${n(name)}`), make("dd", { class: "soft" }, texts[name])]));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest, nsmallest
 from itertools import chain
@@ -14,12 +15,16 @@ from vcs_runtime.jobs.pairs import InputPair, read_pairs
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
-from vcs_runtime.report.systems import Systems
+from vcs_runtime.report.systems import RANKING, Systems
 from vcs_runtime.scoring.explanation import Thresholds, explain
 from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
 
 Advance = Callable[[int], None]
+#: Difference of a pair's scores between two runs. On a GPU it depends on the batch.
+_ROUNDING = 1e-3
 
 
 def report_pair(
@@ -120,7 +125,7 @@ def report_scores(
     thresholds
         Thresholds of the verdicts.
     pages
-        Number of worst pairs, and of best pairs, that get a page.
+        Number of worst pairs, and of best pairs, by margin, that get a page.
     advance
         Function that is called with 1 after each page.
 
@@ -150,11 +155,8 @@ def report_scores(
             chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
             blocks = scorer.stream(chosen, attrgetter("texts"), options)
             for pair, result, evidence in chain.from_iterable(blocks):
-                if evidence is None or result.vcs != extremes[pair.name]:
-                    raise InputError(
-                        f"{path}: id {pair.name!r} scored {extremes[pair.name]}, but its texts in "
-                        f"{pairs[number]} score {result.vcs}: they are not those that were scored"
-                    )
+                _check_same(result, extremes[pair.name], f"{path}: id {pair.name!r}", pairs[number])
+                assert evidence is not None
                 title = f"{name}: {pair.name}" if len(files) > 1 else str(pair.name)
                 page_numbers[pair.name] = report.add(
                     explain(result, evidence, options.params, thresholds), title
@@ -166,11 +168,24 @@ def report_scores(
     return systems
 
 
-def _extremes(path: Path, count: int) -> dict[Any, float]:
-    """Return the VCS of the `count` lowest and the `count` highest pairs, by id."""
+def _extremes(path: Path, count: int) -> dict[Any, Sequence[float]]:
+    """Return the scores of `RANKING` of the `count` worst and the `count` best pairs, by id."""
     scored = [
-        (float(row["vcs"]), number, row["id"])
+        ([float(row[name]) for name in RANKING], number, row["id"])
         for number, (_, row) in enumerate(read_scores(path))
         if "error" not in row
     ]
-    return {name: vcs for vcs, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}
+    return {name: values for values, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}
+
+
+def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: Path) -> None:
+    """Raise InputError unless the texts in `pairs` have the scores of the score file."""
+    values = [getattr(result.scores, name, math.nan) for name in RANKING]
+    if not all(abs(value - old) <= _ROUNDING for value, old in zip(values, wanted, strict=True)):
+        was, now = (
+            ", ".join(f"{LABELS[name]} {value:.4f}" for name, value in zip(RANKING, side, strict=True))
+            for side in (wanted, values)
+        )
+        raise InputError(
+            f"{place} scored {was}, but its texts in {pairs} score {now}: they are not those that were scored"
+        )

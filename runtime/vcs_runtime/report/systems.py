@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.jobs.summary import Statistic, Summary
-from vcs_runtime.scoring.explanation import VERDICTS
-from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.scoring import flags
+from vcs_runtime.scoring.score_table import HEADLINE, PART, SCORES, up_to
 
-#: The scores that the table of pairs shows.
-SHOWN: Final = (
-    "vcs",
-    "gas",
-    "las",
-    "las_precision",
-    "las_recall",
-    "nas",
-    "nas_d",
-    "nas_l",
-    "window_regularizer",
-)
+#: The scores of the tables.
+SHOWN: Final = up_to(PART)
+#: The scores that rank pairs, the worst first: each decides where those before it are equal.
+RANKING: Final = ("margin", "vcs", "gas")
+#: The mark that a pair with a flag has in tables.
+MARKS: Final = {
+    flags.ORDER_UNDEFINED: "0: not judged",
+    flags.SINGLE_CHUNKS: "1 x 1",
+    flags.ZERO_CONTENT: "0: content",
+    flags.ZERO_ORDER: "0: order",
+    flags.BELOW_GATE: "0: gate",
+}
 #: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
 MAX_ROWS: Final = 20_000
 _MAX_FAILED = 1000
-_BINS = 20
+_BIN = 0.05  # the width of a bar of a histogram
 
 
 class Systems:
@@ -53,6 +54,7 @@ class Systems:
         self._pairs: list[str] = []
         self._system = array("H")
         self._page = array("q")
+        self._flags = array("B")  # one bit for each of `MARKS`
         self._scores = {name: array("d") for name in SHOWN}
 
     def begin(self, name: str, signature: str) -> None:
@@ -70,6 +72,8 @@ class Systems:
         self._pairs.append(str(pair))
         self._system.append(len(self.names) - 1)
         self._page.append(-1 if page is None else page)
+        found = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]))
+        self._flags.append(sum(1 << bit for bit, flag in enumerate(MARKS) if flag in found))
         for name, column in self._scores.items():
             column.append(float(record[name]))
 
@@ -101,22 +105,60 @@ class Systems:
         """Return mean, standard deviation and 95 % interval of every score, for each system."""
         return [summary.statistics() for summary in self.summaries]
 
-    def to_index(self, title: str) -> dict[str, Any]:
-        """Return the data of the overview for the script of the page.
+    def judged(self, system: int) -> dict[str, Statistic]:
+        """Return the statistics without the pairs whose order was not judged; empty if they say no more."""
+        summary = self.summaries[system]
+        return summary.statistics(judged=True) if 0 < summary.counts.not_judged < summary.scored else {}
 
-        Each row of the table holds pair, system, page, then the scores of `SHOWN`.
+    @property
+    def mostly_zero(self) -> bool:
+        """Whether VCS is 0 for most pairs of all systems."""
+        zeros = sum(summary.counts.zeros for summary in self.summaries)
+        return flags.FlagCounts(self.scored, zeros).mostly_zero
+
+    def histogram(self, system: int, score: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Count a system's pairs in bins of 0.05 over the range of a score.
+
+        Parameters
+        ----------
+        system
+            Position of the system in `names`.
+        score
+            Name of the score, one of `SHOWN`.
+
+        Returns
+        -------
+        counts
+            `(bins,)` int64. Values beyond the range count in the outermost bins.
+        edges
+            `(bins + 1,)` float64.
         """
-        vcs = np.frombuffer(self._scores["vcs"])
-        order = np.argsort(vcs, kind="stable")
+        low, high = SCORES[score].low, SCORES[score].high
+        values = np.clip(self.values(system, score), low, high)
+        return np.histogram(values, bins=round((high - low) / _BIN), range=(low, high))
+
+    def ranked(self) -> npt.NDArray[np.int64]:
+        """Return the positions of all pairs, the worst first; equal pairs as they were added."""
+        return np.lexsort([np.frombuffer(self._scores[name]) for name in reversed(RANKING)])
+
+    def row(self, i: int) -> list[Any]:
+        """Return a row of the table of pairs: pair, system, page, flags, then the scores of `SHOWN`."""
+        page = self._page[i] if self._page[i] >= 0 else None
+        marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
+        scores = [round(float(column[i]), 4) for column in self._scores.values()]
+        return [self._pairs[i], self._system[i], page, marked, *scores]
+
+    def to_index(self, title: str) -> dict[str, Any]:
+        """Return the data of the overview for the script of the page; `row` says what a row holds."""
+        order = self.ranked()
         rows = order if len(order) <= MAX_ROWS else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
         left_out = len(order) - len(rows)
         return {
             "title": title,
-            "labels": LABELS,
-            "meanings": VERDICTS,
-            "scores": SHOWN,
             "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
-            "rows": [self._row(int(i)) for i in rows],
+            "ranking": RANKING,
+            "mostly_zero": self.mostly_zero,
+            "rows": [self.row(int(i)) for i in rows],
             "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
             "left_out": f"{left_out} pairs between the worst and the best are not listed" if left_out else "",
             "failed": self.failed,
@@ -125,19 +167,13 @@ class Systems:
 
     def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]
-        counts = np.histogram(np.clip(self.values(system, "vcs"), 0, 1), bins=_BINS, range=(0, 1))[0]
         return {
             "name": self.names[system],
             "scored": summary.scored,
             "failed": summary.failed,
-            "statistics": {
-                name: {"mean": s.mean, "sd": s.sd, "low": s.low, "high": s.high}
-                for name, s in statistics.items()
-            },
-            "histogram": counts.tolist(),
+            "sentences": summary.counts.sentences(),
+            "statistics": {name: asdict(statistics[name]) for name in SHOWN if statistics},
+            "not_judged": summary.counts.not_judged,
+            "judged": {name: s.mean for name, s in self.judged(system).items()},
+            "histograms": {name: self.histogram(system, name)[0].tolist() for name in up_to(HEADLINE)},
         }
-
-    def _row(self, i: int) -> list[Any]:
-        page = self._page[i] if self._page[i] >= 0 else None
-        scores = [round(float(column[i]), 4) for column in self._scores.values()]
-        return [self._pairs[i], self._system[i], page, *scores]

@@ -15,6 +15,7 @@ function fill(node, attributes, children) {
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(NAMESPACE, tag), attributes, children);
 const number = (value, digits = 3) => value.toFixed(digits);
+const scoreOf = (index, name) => index.scores.find((score) => score.name === name);
 const signed = (value) => (value > 0 ? "+" : "\u2212") + Math.abs(value);
 
 function bytes(base64) {
@@ -49,29 +50,29 @@ function pager(total, size, show) {
     resize: (count) => { total = count; box.hidden = total <= size; turn(0); }, again: () => turn(at) };
 }
 
-// A chart of x by y units with ticks; returns the svg and the two scales. An axis named in `cells` counts chunks:
+// A chart of x by y units with ticks, x from `start`; returns the svg and the two scales. An axis named in `cells` counts chunks:
 // its ticks stand in the middle of the unit that a number names, from 1.
-function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", cells = "" } = {}) {
+function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", cells = "", start = 0 } = {}) {
   const [left, top, right, bottom] = [52, 8, width - 8, height - 34];
-  const x = (value) => left + (value / columns) * (right - left);
+  const x = (value) => left + ((value - start) / (columns - start)) * (right - left);
   const y = (value) => bottom - (value / rows) * (bottom - top);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   svg.append(draw("path", { class: "axis", fill: "none", d: `M${left} ${top}V${bottom}H${right}` }));
   const text = (px, py, value, anchor) => svg.append(draw("text", { x: px, y: py, "text-anchor": anchor }, value));
-  for (const [at, label] of ticks(columns, cells.includes("x"))) text(x(at), bottom + 14, label, "middle");
-  for (const [at, label] of ticks(rows, cells.includes("y"))) text(left - 5, y(at) + 4, label, "end");
+  for (const [at, label] of ticks(start, columns, cells.includes("x"))) text(x(at), bottom + 14, label, "middle");
+  for (const [at, label] of ticks(0, rows, cells.includes("y"))) text(left - 5, y(at) + 4, label, "end");
   text((left + right) / 2, height - 5, xlabel, "middle");
   svg.append(draw("text", { x: 0, y: 0, transform: `translate(11 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, ylabel));
   return { svg, x, y, bottom, top, left, right };
 }
 
-// [position, label] of about five ticks from 0 to `end`.
-function ticks(end, cells) {
-  const rough = cells ? Math.max(1, end / 6) : end / 5;
+// [position, label] of about five ticks from `start` to `end`.
+function ticks(start, end, cells) {
+  const rough = cells ? Math.max(1, end / 6) : (end - start) / 5;
   const power = 10 ** Math.floor(Math.log10(rough || 1));
   const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
   const found = [];
-  for (let k = 0; k * step <= end * (1 + 1e-9); k += 1) found.push(k * step);
+  for (let k = Math.ceil(start / step); k * step <= end * (1 + 1e-9); k += 1) found.push(k * step);
   if (!cells) return found.map((value) => [value, String(Number(value.toPrecision(3)))]);
   return (step === 1 ? found.slice(1) : [1, ...found.slice(1)]).map((value) => [value - 0.5, String(value)]);
 }

@@ -1,0 +1,241 @@
+"""Reports of many pairs: ranked by margin, zeros explained, old score files; and the head of a pair's page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from support.command_line import vcs
+from support.explained import explained
+from support.stories import read_lines, story, write_pairs
+from vcs_runtime.report import HtmlReport, Systems, figures, pdf
+from vcs_runtime.report.systems import MARKS
+from vcs_runtime.scoring.flags import FLAGS, describe
+from vcs_runtime.scoring.score_table import HEADLINE, LABELS, PART, SCORES, up_to
+
+#: Name -> a pair: equal, three reasons for a 0, and two that cannot be judged.
+PAIRS = {
+    "equal": (np.eye(5), 1.0),
+    "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
+    "backwards": (np.fliplr(np.eye(6)), 0.9),
+    "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
+    "unequal": (np.full((3, 2), 0.9), 0.9),
+    "single": (np.full((1, 1), 0.9), 0.9),
+}
+
+
+def block_of(path: Path, name: str) -> Any:
+    """A block of a report, unpacked as its script does it."""
+    [packed] = re.findall(f'id="{name}">([^<]*)<', path.read_text())
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def systems_of(path: Path, *names: str) -> Systems:
+    systems = Systems()
+    with HtmlReport(path, "many") as report:
+        for name in names:
+            systems.begin(name, "vcs|def:1.0.0|drawn")
+            for pair, (similarity, gas) in PAIRS.items():
+                e = explained(similarity, gas)
+                systems.add(pair, e.result.to_dict(), report.add(e, pair))
+        report.finish(systems)
+    return systems
+
+
+def texts(*drawings: Any) -> str:
+    return "\n".join(text.get_text() for figure in drawings for text in figure.findobj(Text))
+
+
+def record(margin: float, vcs: float, gas: float) -> dict[str, Any]:
+    e = explained(np.eye(6))
+    return {**e.result.to_dict(), "margin": margin, "vcs": vcs, "gas": gas}
+
+
+def test_pairs_are_ranked_by_margin_then_vcs_then_gas_then_place() -> None:
+    systems = Systems()
+    systems.begin("one", "vcs|drawn")
+    for k, row in enumerate(
+        [(0.2, 0.5, 0.1), (-0.5, 0, 0.3), (-0.5, 0, 0.2), (0.2, 0.4, 0.9), (-0.5, 0, 0.2)]
+    ):
+        systems.add(k, record(*row), k)
+    index = systems.to_index("t")
+    assert [row[0] for row in index["rows"]] == ["2", "4", "1", "3", "0"]
+    assert index["order"] == [2, 4, 1, 3, 0]
+
+
+def test_every_flag_has_a_mark_and_every_score_of_the_tables_is_in_the_page(tmp_path: Path) -> None:
+    assert set(MARKS) == set(FLAGS)
+    assert len(set(MARKS.values())) == len(FLAGS)
+    systems_of(tmp_path / "r.html", "one")
+    index = block_of(tmp_path / "r.html", "index")
+    shown = [(s["name"], s["label"], s["meaning"]) for s in index["scores"]]
+    assert shown == [(name, SCORES[name].label, SCORES[name].meaning) for name in up_to(PART)]
+    rows = {row[0]: row for row in index["rows"]}
+    assert [rows[name][3] for name in PAIRS] == [
+        [], ["below_gate"], ["zero_order"], ["zero_content", "zero_order"], ["order_undefined"], ["single_chunks"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", up_to(HEADLINE))
+def test_histograms_cover_the_range_of_a_score(name: str, tmp_path: Path) -> None:
+    systems = systems_of(tmp_path / "r.html", "one")
+    counts, edges = systems.histogram(0, name)
+    assert (edges[0], edges[-1]) == (SCORES[name].low, SCORES[name].high)
+    assert counts.sum() == systems.scored
+    assert np.diff(edges) == pytest.approx(0.05)
+    at = np.searchsorted(edges, systems.values(0, name), side="right") - 1
+    assert np.bincount(np.minimum(at, len(counts) - 1), minlength=len(counts)).tolist() == counts.tolist()
+
+
+def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: Any, tmp_path: Path) -> None:
+    systems = systems_of(tmp_path / "r.html", "first", "second")
+    page = visit(tmp_path / "r.html")
+    assert page.evaluate("document.querySelector('h1').nextElementSibling.className") == "sentences"
+    sentences = systems.summaries[0].counts.sentences()
+    assert len(sentences) == 2
+    said = page.eval_on_selector_all(".sentences li", "items => items.map(item => item.textContent)")
+    assert said == [f"{name}: {sentence}" for name in systems.names for sentence in sentences]
+    [mean] = page.eval_on_selector_all(
+        "#systems tr:nth-child(2) td:nth-child(5)", "cells => cells.map(cell => cell.textContent)"
+    )
+    judged = [explained(*PAIRS[name]).scores.vcs for name in ("equal", "gate", "backwards", "nothing")]
+    assert mean == f"{np.mean(judged):.3f}"
+    assert "first, judged pairs" in page.inner_text("#systems tr:nth-child(2)")
+
+
+def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
+    systems_of(tmp_path / "r.html", "one")
+    page = visit(tmp_path / "r.html")
+    row = page.locator("#pairs tbody tr", has_text="nothing")
+    assert row.locator(".flags").inner_text() == "0: content, 0: order"
+    assert row.locator("abbr").first.get_attribute("title") == FLAGS["zero_content"]
+    legend = page.inner_text(".legend")
+    assert all(mark in legend and FLAGS[flag] in legend for flag, mark in MARKS.items())
+
+
+def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_request(
+    visit: Any, tmp_path: Path
+) -> None:
+    systems = systems_of(tmp_path / "r.html", "one")
+    assert systems.mostly_zero
+    page = visit(tmp_path / "r.html")
+    assert page.input_value("#distribution") == "margin"
+    assert "VCS is 0 for most pairs, so the margin is shown first." in page.inner_text("main")
+    assert "margin, 95 % interval" in page.inner_text("#systems")
+    labels = page.eval_on_selector_all("#distribution option", "all => all.map(one => one.textContent)")
+    assert labels == [LABELS[name] for name in up_to(HEADLINE)]
+    drawing = page.locator(".figures svg")
+    assert drawing.get_attribute("aria-label") == "Distribution of margin, one"
+    ticks = drawing.locator("text").all_text_contents()
+    assert ticks[:5] == ["-1", "-0.5", "0", "0.5", "1"]
+    page.select_option("#distribution", "vcs")
+    assert page.locator(".figures svg").get_attribute("aria-label") == "Distribution of VCS, one"
+    few = Systems()
+    few.begin("one", "vcs|drawn")
+    few.add("equal", explained(np.eye(5), 1.0).result.to_dict(), None)
+    with HtmlReport(tmp_path / "few.html", "few") as report:
+        report.finish(few)
+    page = visit(tmp_path / "few.html")
+    assert page.input_value("#distribution") == "vcs"
+    assert "for most pairs" not in page.inner_text("main")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
+    name: str, visit: Any, tmp_path: Path
+) -> None:
+    e = explained(*PAIRS[name])
+    with HtmlReport(tmp_path / "r.html", name) as report:
+        report.add(e)
+        report.finish()
+    page = visit(tmp_path / "r.html")
+    assert page.inner_text("h1") == name
+    scores = [text.split() for text in page.locator(".headline div").all_inner_texts()]
+    assert scores == [[LABELS[key], f"{getattr(e.scores, key):.3f}"] for key in up_to(HEADLINE)]
+    assert page.locator(".headline abbr").nth(1).get_attribute("title") == SCORES["margin"].meaning
+    parts = page.evaluate(
+        "[...document.querySelector('h1').parentNode.children].map(n => n.id || n.className)"
+    )
+    assert parts[:3] == ["", "headline", "whole"]
+    whole = page.inner_text("#whole")
+    assert whole == e.sentences["vcs"]
+    if e.scores.vcs == 0:
+        assert whole.startswith(describe(e.scores.to_dict(), *e.similarity.shape))
+    formulas = page.inner_text("#formulas")
+    assert f"margin {e.scores.margin:.3f}" in formulas
+    assert f"{e.scores.sas:.3f} + {e.scores.nas:.3f} \u2212 1" in formulas
+
+
+def test_the_figures_of_a_pdf_say_the_same(tmp_path: Path) -> None:
+    systems = systems_of(tmp_path / "r.html", "one")
+    drawings = list(pdf.overview_figures(systems, "many"))
+    first = texts(drawings[0]).replace("\n", " ")
+    assert all(sentence in first for sentence in systems.summaries[0].counts.sentences())
+    every = texts(*drawings)
+    for said in ("margin: mean and its 95 % interval", "VCS: mean and its 95 % interval", "one, judged pairs",
+                 "Worst pairs, by margin\n", "0: content, 0: order", *FLAGS.values()):  # fmt: skip
+        assert said in every
+    assert every.index("nothing") < every.index("equal")
+    for similarity, gas in PAIRS.values():
+        e = explained(similarity, gas)
+        summary = texts(figures.summary(e))
+        assert e.sentences["vcs"] in summary.replace("\n", " ")
+        assert "margin" in summary
+
+
+@pytest.fixture
+def zeros(tmp_path: Path) -> Path:
+    """Twelve pairs whose VCS is 0, because 3 and 2 chunks have no order, and whose margins differ."""
+    path = tmp_path / "zeros.jsonl"
+    write_pairs(
+        path, [{"id": k, "reference": story(k, 3), "generated": story(100 + k, 2)} for k in range(12)]
+    )
+    return path
+
+
+def test_pages_are_of_the_worst_and_best_by_margin_and_old_files_do(
+    tiny_bundle: Path, zeros: Path, tmp_path: Path
+) -> None:
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    scores, old, html = tmp_path / "s.jsonl", tmp_path / "old.jsonl", tmp_path / "r.html"
+    assert vcs("score", zeros, "-o", scores, *engine).code == 0
+    rows = read_lines(scores)
+    assert {row["vcs"] for row in rows} == {0}
+    ranked = [str(row["id"]) for row in sorted(rows, key=lambda row: row["margin"])]
+    assert ranked != [str(row["id"]) for row in rows]
+    write_pairs(old, [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows])
+    found = []
+    for file in (scores, old):
+        assert vcs("report", file, "--pairs", zeros, "--pages", 2, "-o", html, *engine).code == 0
+        index = block_of(html, "index")
+        pages = [block_of(html, f"block-{number}")["id"] for number in index["order"]]
+        assert pages == [*ranked[:2], *ranked[-2:]]
+        assert [row[0] for row in index["rows"]] == ranked
+        found.append(index["rows"])
+    assert found[0] == found[1]
+    assert vcs("report", old, "-o", tmp_path / "r.pdf").code == 0
+
+
+def test_other_texts_than_those_that_were_scored_are_refused(
+    tiny_bundle: Path, zeros: Path, tmp_path: Path
+) -> None:
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    vcs("score", zeros, "-o", tmp_path / "s.jsonl", *engine)
+    worst = min(read_lines(tmp_path / "s.jsonl"), key=lambda row: row["margin"])
+    rows = read_lines(zeros)
+    rows[worst["id"]]["generated"] = story(200, 2)  # its VCS is 0 as well
+    write_pairs(zeros, rows)
+    html = tmp_path / "r.html"
+    done = vcs("report", tmp_path / "s.jsonl", "--pairs", zeros, "--pages", 1, "-o", html, *engine)
+    assert done.code != 0
+    assert f"id {worst['id']} scored margin {worst['margin']:.4f}, VCS 0.0000" in done.stderr
+    assert "they are not those that were scored" in done.stderr
+    assert not html.exists()
