@@ -48,6 +48,60 @@ def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_fil
     assert max(map(len, done.stdout.splitlines())) < 160
 
 
+def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: Path) -> None:
+    # Two chunks against three are 0 by definition, one against one has no order, equal texts score 1.
+    pairs = [(story(i, 3), story(20 + i, 2)) for i in range(5)]
+    pairs += [(story(1, 1), story(1, 1)), (story(2), story(2)), (story(3), story(3))]
+    source = tmp_path / "p.jsonl"
+    write_pairs(source, [{"reference": reference, "generated": generated} for reference, generated in pairs])
+    done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
+    text = " ".join(done.stdout.split())
+    assert "VCS is 0 for 5 of 8 pairs: order cannot be judged in 5. Rank them by margin." in text
+    assert ("Order could not be judged in 6 of 8 pairs: 1 with one chunk against one, 5 with too few or too "
+            "unequal chunks.") in text  # fmt: skip
+    assert "mean of the judged" in text
+    assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == [
+        "vcs",
+        "margin",
+        "gas",
+        "las",
+        "las_precision",
+    ]
+    vcs_row = next(row for row in done.stdout.splitlines() if row.startswith("vcs ")).split()
+    assert (vcs_row[1], vcs_row[-1]) == ("0.3750", "1.0000")
+    summary = json.loads(vcs("score", source, "--json", *engine).stdout)
+    assert summary["zeros"] == {
+        "pairs": 5, "below_gate": 0, "zero_order": 0, "zero_content": 0, "order_undefined": 5
+    }  # fmt: skip
+    judged = summary["not_judged"]
+    assert (judged["pairs"], judged["order_undefined"], judged["single_chunks"]) == (6, 5, 1)
+    assert judged["scores_without"]["vcs"]["mean"] == pytest.approx(1.0)
+    flags = [line["flags"] for line in read_lines(tmp_path / "o.jsonl")]
+    assert flags == [*[["order_undefined"]] * 5, ["single_chunks"], [], []]
+
+
+def test_a_job_without_zeros_says_nothing_of_them(engine: tuple[object, ...], tmp_path: Path) -> None:
+    write_pairs(tmp_path / "p.jsonl", [{"reference": story(i), "generated": story(i)} for i in range(2)])
+    text = vcs("score", tmp_path / "p.jsonl", *engine).stdout
+    assert "VCS is 0" not in text
+    assert "judged" not in text
+    summary = json.loads(vcs("score", tmp_path / "p.jsonl", "--json", *engine).stdout)
+    assert summary["zeros"]["pairs"] == 0
+    assert summary["not_judged"] == {"pairs": 0, "order_undefined": 0, "single_chunks": 0}
+
+
+def test_the_zero_of_one_pair_is_explained_first(engine: tuple[object, ...], tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text(story(1, 3))
+    (tmp_path / "gen").write_text(story(2, 2))
+    pair = ("--reference", tmp_path / "ref", "--generated", tmp_path / "gen")
+    sentence = "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged."
+    assert vcs("score", *pair, *engine).stdout.startswith(sentence)
+    assert sentence in vcs("explain", *pair, *engine).stdout
+    explained = json.loads(vcs("explain", *pair, "--json", *engine).stdout)
+    assert explained["sentences"]["vcs"].startswith(sentence)
+    assert explained["flags"] == ["order_undefined"]
+
+
 def test_one_pair_from_two_files(scorer: Scorer, engine: tuple[object, ...], tmp_path: Path) -> None:
     for name, seed in (("ref", 1), ("ref2", 2), ("gen", 3)):
         (tmp_path / name).write_text(story(seed))

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
-from vcs_runtime.scoring.flags import describe
+from vcs_runtime.scoring.flags import describe, flags_of
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
 
@@ -149,6 +149,11 @@ class Explanation:
         """The part of the loss `1 - vcs` that is due to each part of the score; see `shares`."""
         return shares(self.scores)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What the scores cannot tell by themselves; see `scoring.flags`."""
+        return flags_of(self.scores._asdict(), self.alignment.n_ref, self.alignment.n_gen)
+
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
         return sum(chunk.verdict == verdict for chunk in (*self.reference, *self.generated))
@@ -162,6 +167,7 @@ class Explanation:
         """Return all but the matrix and the alignment as plain values for JSON; positions count from 0."""
         return {
             "scores": self.scores.to_dict(),
+            "flags": list(self.flags),
             "costs": self.costs,
             "sentences": self.sentences,
             "thresholds": asdict(self.thresholds),
