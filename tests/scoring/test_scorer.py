@@ -301,15 +301,19 @@ def test_the_order_of_references_changes_no_number(scorer: Scorer, aggregate: st
     assert zeros >= 5  # ties at 0 are what is tested
 
 
-def test_among_references_with_vcs_zero_the_margin_decides_then_gas(scorer: Scorer) -> None:
-    generated = story(0, 2)
-    references = [story(9, 3), f"{generated} {story(9, 1)}", story(5, 1)]
-    alone = [scorer.score(reference, generated).scores for reference in references]
-    margins = [scores.margin for scores in alone if scores]
-    assert [scores.vcs for scores in alone if scores] == [0, 0, 0]
-    assert max(margins) == margins[1] > max(margins[0], margins[2])
-    best = scorer.score(references, generated)
-    assert (best.reference_index, best.scores) == (1, alone[1])
+def test_among_references_with_vcs_zero_the_margin_decides_before_gas(scorer: Scorer) -> None:
+    generated = story(2, 2)
+    references = [f"{generated} {story(43, 9)}", story(43, 1)]
+    single = [scorer.score(reference, generated).scores for reference in references]
+    assert single[0] is not None
+    assert single[1] is not None
+    assert single[0].vcs == single[1].vcs == 0
+    assert single[0].margin > single[1].margin
+    assert single[0].gas < single[1].gas
+    for order in ((0, 1), (1, 0)):
+        best = scorer.score([references[i] for i in order], generated)
+        assert best.scores == single[0]
+        assert best.reference_index == order.index(0)
 
 
 def test_several_references_take_the_best_and_say_which(scorer: Scorer) -> None:
