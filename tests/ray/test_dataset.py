@@ -55,6 +55,7 @@ def test_a_data_set_keeps_its_order_and_gets_the_scores_of_one_process(
         if result.scores:
             assert Scores(*(row[name] for name in Scores._fields)) == result.scores
             assert (row["n_ref"], row["n_gen"]) == (result.n_ref, result.n_gen)
+            assert row["flags"] == ",".join(result.flags)
         else:
             assert np.isnan(row["vcs"])
     assert sum(row["error"] != "" for row in found) == 2

@@ -9,6 +9,7 @@ from support.stories import story
 from vcs_numba import Scores
 from vcs_runtime import Scorer
 from vcs_runtime.scoring.columns import COUNTS, NAMES, TEXTS, pairs_of, to_columns
+from vcs_runtime.scoring.result import Result
 
 
 def test_rows_become_pairs_and_arrays_become_lists_of_references() -> None:
@@ -35,6 +36,11 @@ def test_results_become_one_typed_column_for_each_name(scorer: Scorer) -> None:
     assert columns["error"].tolist() == ["", "generated: the text is empty", ""]
     assert columns["segmenter"].tolist() == ["sentencex", "", "sentencex"]
     assert columns["signature"].tolist() == [scorer.signature] * 3
+
+
+def test_several_flags_are_one_text_separated_by_commas() -> None:
+    nothing = Result(Scores(*[0.0] * len(Scores._fields)), 5, 5, "signature")
+    assert to_columns([nothing])["flags"].tolist() == ["zero_content,zero_order"]
 
 
 def test_no_results_are_empty_columns() -> None:

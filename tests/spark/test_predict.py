@@ -35,6 +35,22 @@ def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> Non
     assert np.isnan(scored[5])
 
 
+def test_the_margin_ranks_pairs_whose_vcs_is_0_and_the_flags_say_why(
+    tiny_bundle: Path, scorer: Scorer
+) -> None:
+    margin = make_predict_fn(tiny_bundle, columns="margin")(column(0), column(1))
+    both = make_predict_fn(tiny_bundle, columns=("margin", "flags"))(column(0), column(1))
+    results = list(scorer.score_many(TEXTS))
+    expected = [result.scores.margin if result.scores else np.nan for result in results]
+    assert np.array_equal(margin, expected, equal_nan=True)
+    assert isinstance(both, dict)
+    assert np.array_equal(both["margin"], expected, equal_nan=True)
+    assert both["flags"].tolist() == [",".join(result.flags) for result in results]
+    zeros = [result.scores.margin for result in results if result.scores and result.vcs == 0.0]
+    assert len(set(zeros)) > 1
+    assert max(zeros) <= 0.0
+
+
 def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
     names = ("vcs", "n_ref", "error", "signature")
     predict = make_predict_fn(ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names)

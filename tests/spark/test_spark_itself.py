@@ -23,7 +23,7 @@ TEXTS[5] = (TEXTS[5][0], "")
 def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with Scorer.open(tiny_bundle, device="cpu") as scorer:
-        expected = [result.scores and result.vcs for result in scorer.score_many(TEXTS)]
+        results = scorer.score_many(TEXTS)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = (
         builder.config("spark.driver.bindAddress", "127.0.0.1")
@@ -36,17 +36,22 @@ def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: 
         vcs = predict_batch_udf(
             partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16
         )
-        struct = StructType([StructField("vcs", DoubleType()), StructField("error", StringType())])
-        both = predict_batch_udf(
-            partial(make_predict_fn, tiny_bundle, columns=("vcs", "error")), return_type=struct, batch_size=7
+        names = ("vcs", "margin", "flags", "error")
+        types = (DoubleType(), DoubleType(), StringType(), StringType())
+        several = predict_batch_udf(
+            partial(make_predict_fn, tiny_bundle, columns=names),
+            return_type=StructType([StructField(*column) for column in zip(names, types, strict=True)]),
+            batch_size=7,
         )
         rows_scored = (
             frame.withColumn("vcs", vcs("reference", "generated"))
-            .withColumn("both", both("reference", "generated")).orderBy("id").collect()
+            .withColumn("several", several("reference", "generated")).orderBy("id").collect()
         )  # fmt: skip
     finally:
         spark.stop()
     # Spark has null where the function's column has NaN.
-    assert [row.vcs for row in rows_scored] == expected
-    assert [row.both.vcs for row in rows_scored] == expected
-    assert [row.id for row in rows_scored if row.both.error] == [5]
+    assert [row.vcs for row in rows_scored] == [result.scores and result.vcs for result in results]
+    for row, result in zip(rows_scored, results, strict=True):
+        vcs, margin = (result.scores.vcs, result.scores.margin) if result.scores else (None, None)
+        assert tuple(row.several) == (vcs, margin, ",".join(result.flags), result.error or "")
+    assert [row.id for row in rows_scored if row.several.error] == [5]

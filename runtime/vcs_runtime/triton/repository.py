@@ -62,7 +62,8 @@ Ready, when the model is loaded and has scored a pair (the server's own readines
 
 Inputs: `reference` and `generated`, UTF-8, of shape [items, 1], at most {most} items a request. Outputs of
 the same shape: `error`, empty or why an item has no scores; `signature`; `flags`, separated by commas, which
-say for instance why a VCS is 0; and in double precision, NaN where there is an error: {scores}.
+say for instance why a VCS is 0; and in double precision, NaN where there is an error:
+{scores}.
 
     curl {infer} -d '{{"inputs": [
       {{"name": "reference", "datatype": "BYTES", "shape": [1, 1],
@@ -244,5 +245,5 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
         most=deployment.max_batch_size,
         folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())),
         **_WARM_UP,
-        scores=textwrap.fill(", ".join(SCORES), 110, initial_indent=" " * 19).lstrip(),
+        scores=textwrap.fill(", ".join(SCORES), 110),
     )
