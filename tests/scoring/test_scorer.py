@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import random
 import string
 from collections.abc import Iterator
@@ -365,12 +366,40 @@ def test_a_pair_that_cannot_be_scored_names_its_text(
 
 
 def test_one_bad_pair_does_not_stop_the_rest(scorer: Scorer) -> None:
-    bad = [("", "A."), ("A.", None), "no pair", ("one",), None]
+    bad = [("", "A."), ("A.", None), "no pair", "AB", ("one",), None]
     results = scorer.score_many([PAIRS[0], *bad, PAIRS[1]])  # type: ignore[list-item]
     assert [result.error is None for result in results] == [True] + [False] * len(bad) + [True]
     assert results[0].scores == scorer.score(*PAIRS[0]).scores
     assert math.isnan(results[1].vcs)
     assert results[1].to_dict() == {"error": "reference: the text is empty", "signature": scorer.signature}
+
+
+def test_references_and_predictions_in_place_of_pairs(scorer: Scorer) -> None:
+    references: list[str | list[str]] = [PAIRS[0][0], [PAIRS[1][0], PAIRS[2][0]]]
+    predictions = [PAIRS[0][1], PAIRS[1][1]]
+    expected = scorer.score_many(list(zip(references, predictions, strict=True)))
+    assert scorer.score_many(references=references, predictions=iter(predictions)) == expected
+    for wrong in (
+        {}, {"references": references}, {"predictions": predictions}, {"pairs": PAIRS, "references": references},
+        {"pairs": ["A.", "B."]}, {"pairs": "A. B."}, {"references": "A.", "predictions": "B."},
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="pairs|references and predictions"):
+            scorer.score_many(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="predictions: 1 texts, but there are 2 references"):
+        scorer.score_many(references=references, predictions=predictions[:1])
+    assert scorer.score_many([]) == scorer.score_many(references=[], predictions=[]) == []
+
+
+def test_a_result_answers_every_score_by_name(scorer: Scorer) -> None:
+    result = scorer.score(*PAIRS[3])
+    assert result.scores is not None
+    [failed] = scorer.score_many([("", "A.")])
+    for name, value in result.scores.to_dict().items():
+        assert getattr(result, name) == value
+        assert math.isnan(getattr(failed, name))
+    with pytest.raises(AttributeError):
+        result.vsc  # type: ignore[attr-defined]  # noqa: B018
+    assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_short_texts_of_stop_words_alone_are_refused(scorer: Scorer) -> None:

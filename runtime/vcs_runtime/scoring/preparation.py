@@ -118,6 +118,8 @@ class Preparation:
 
     def _prepare(self, pair: Pair, options: Options) -> PreparedPair:
         try:
+            if isinstance(pair, str):  # two characters would unpack
+                raise TypeError
             reference, generated = pair
         except (TypeError, ValueError):
             raise TextError(f"pair: must be (reference, generated), not {type(pair).__name__}") from None

@@ -12,14 +12,49 @@ import numpy.typing as npt
 
 from vcs_numba import Scores
 from vcs_runtime.scoring.flags import flags_of
+from vcs_runtime.scoring.score_table import SCORES
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
 
 
+def _score(name: str) -> float:
+    """Make the property of a score: its value, or NaN where a pair could not be scored."""
+
+    def value(self: Result) -> float:
+        return math.nan if self.scores is None else float(getattr(self.scores, name))
+
+    return property(value, doc=f"{SCORES[name].meaning}; NaN if the pair could not be scored.")  # type: ignore[return-value]
+
+
+class _ScoresByName:
+    """Every score as an attribute: `result.las` for `result.scores.las`."""
+
+    __slots__ = ()
+
+    vcs = _score("vcs")
+    gas = _score("gas")
+    las = _score("las")
+    las_precision = _score("las_precision")
+    las_recall = _score("las_recall")
+    sas = _score("sas")
+    nas = _score("nas")
+    nas_f1 = _score("nas_f1")
+    nas_d = _score("nas_d")
+    nas_d_precision = _score("nas_d_precision")
+    nas_d_recall = _score("nas_d_recall")
+    nas_l = _score("nas_l")
+    nas_l_precision = _score("nas_l_precision")
+    nas_l_recall = _score("nas_l_recall")
+    window_regularizer = _score("window_regularizer")
+    margin = _score("margin")
+
+
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(_ScoresByName):
     """The scores of one pair, or the reason why it has none.
+
+    Every score is an attribute of its own, too: `result.vcs`, `result.las`. It is NaN without scores.
 
     Attributes
     ----------
@@ -51,11 +86,6 @@ class Result:
     n_references: int = 1
     error: str | None = None
     segmenter: str | None = None
-
-    @property
-    def vcs(self) -> float:
-        """The Video Comprehension Score, in [0, 1]; NaN if the pair could not be scored."""
-        return math.nan if self.scores is None else self.scores.vcs
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -137,8 +137,10 @@ class Scorer:
 
     def score_many(
         self,
-        pairs: Iterable[Pair],
+        pairs: Iterable[Pair] | None = None,
         *,
+        references: Iterable[Reference] | None = None,
+        predictions: Iterable[str] | None = None,
         chunk_size: int = 1,
         params: Params = _DEFAULTS,
         aggregate: str = "max",
@@ -151,6 +153,10 @@ class Scorer:
         ----------
         pairs
             Pairs `(reference, generated)`.
+        references
+            In place of `pairs`: n references, each a text or several.
+        predictions
+            The n generated texts, in the order of `references`.
         chunk_size
             Number of segments joined to one chunk, as for `score`.
         params
@@ -166,8 +172,16 @@ class Scorer:
         -------
         list of Result
             One result for each pair, in order. It has an `error` and no scores if its pair cannot be scored.
+
+        Raises
+        ------
+        TypeError
+            There are texts where pairs belong, or not either `pairs` or both of `references` and
+            `predictions`.
+        ValueError
+            `references` and `predictions` differ in length.
         """
-        pairs = list(pairs)
+        pairs = _as_pairs(pairs, references, predictions)
         results: list[Result] = []
         with progress_bar(len(pairs), enabled=progress) as advance:
             for block in self.stream(pairs, _itself, Options(chunk_size, params, aggregate, short)):
@@ -283,6 +297,29 @@ class Scorer:
             scored.append((item, result, candidates[result.reference_index]))
             first += len(candidates)
         return scored
+
+
+def _as_pairs(
+    pairs: Iterable[Pair] | None, references: Iterable[Reference] | None, predictions: Iterable[str] | None
+) -> list[Pair]:
+    if (pairs is None) == (references is None and predictions is None):
+        raise TypeError("give either pairs, or references and predictions")
+    if pairs is not None:
+        pairs = list(pairs)
+        if pairs and all(isinstance(pair, str) for pair in pairs):
+            raise TypeError("pairs: expected pairs (reference, generated), not texts")
+        return pairs
+    if (
+        references is None
+        or predictions is None
+        or isinstance(references, str)
+        or isinstance(predictions, str)
+    ):
+        raise TypeError("references and predictions: expected two lists of equal length")
+    references, predictions = list(references), list(predictions)
+    if len(references) != len(predictions):
+        raise ValueError(f"predictions: {len(predictions)} texts, but there are {len(references)} references")
+    return list(zip(references, predictions, strict=True))
 
 
 def _itself(pair: Pair) -> Pair:
