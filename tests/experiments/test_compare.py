@@ -146,10 +146,10 @@ def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     assert (found["difference"], found["ci95"], found["p_permutation"]) == (0.25, [None, None], None)
 
 
-def test_neither_a_model_nor_the_other_metrics_are_needed(pair: tuple[Path, Path]) -> None:
+def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None:
     script = (
         "import sys\n"
-        "for name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'sentencex'): sys.modules[name] = None\n"
+        "for name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'scipy', 'sentencex'): sys.modules[name] = None\n"
         "from vcs_runtime.cli import main\n"
         "main()"
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from support.stories import story
 from vcs_numba import Params
@@ -206,6 +207,32 @@ def test_a_clear_difference_is_significant_and_none_is_not() -> None:
         base + 1, base, seed=3
     )
     assert math.isnan(statistics.paired_difference(base[:1], base[1:2]).low)
+
+
+@pytest.mark.parametrize("n", [5, 11, 60, 1000])
+def test_the_paired_tests_draw_as_scipy_does(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(n)
+    first, second = draw.normal(0.3 / math.sqrt(n), 1, n), draw.normal(0, 0.1, n)
+    found = statistics.paired_difference(first, second, resamples=300, seed=7)
+    rng = (np.random.default_rng(7) for _ in range(2))
+    theirs = scipy.stats.permutation_test((first - second,), np.mean, permutation_type="samples", n_resamples=300,
+                                          rng=next(rng))  # fmt: skip
+    assert found.p_permutation == pytest.approx(theirs.pvalue, abs=1e-15)
+    drawn = scipy.stats.bootstrap(
+        (first - second,), np.mean, n_resamples=300, method="percentile", rng=next(rng)
+    )
+    assert [found.low, found.high] == pytest.approx(list(drawn.confidence_interval), abs=1e-15)
+    far = np.abs(drawn.bootstrap_distribution - drawn.bootstrap_distribution.mean()) >= abs(found.mean)
+    assert found.p_bootstrap == pytest.approx((far.sum() + 1) / 301)
+    monkeypatch.setattr(statistics, "_DRAWN", 7 * n)  # whatever memory there is
+    assert statistics.paired_difference(first, second, resamples=300, seed=7) == found
+
+
+def test_holm_by_hand() -> None:
+    # Times 4, 3, 2, 1 from the smallest on, never below the one before, never above 1.
+    assert statistics.holm(np.array([0.04, 0.01, 0.03, 0.005])) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert statistics.holm(np.array([0.6, 0.9, 0.7])) == pytest.approx([1.0, 1.0, 1.0])
+    assert statistics.holm(np.array([0.03])) == pytest.approx([0.03])
 
 
 def test_kendall_and_spearman_by_hand() -> None:

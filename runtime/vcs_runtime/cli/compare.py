@@ -15,7 +15,6 @@ from vcs_runtime.experiments.compare import compare as compare_files
 from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import SCORES
-from vcs_runtime.util.extras import require
 
 
 @click.command(cls=SectionedCommand)
@@ -38,13 +37,12 @@ def compare(
     """Compare two score files over the same pairs.
 
     Pairs are matched by id. The result is the mean difference (B minus A) with a 95 % interval, the p-values
-    of two paired tests, and the pairs that changed most. Needs `vcs-runtime[experiments]`.
+    of two paired tests, and the pairs that changed most.
 
     \b
     Example:
       vcs-runtime compare baseline.jsonl new-model.jsonl
     """
-    require("scipy", "experiments", "comparing score files")
     with usage_errors():
         comparison = compare_files(
             a, b, score=score, moved=moved, force=ignore_signatures, resamples=resamples, seed=seed
