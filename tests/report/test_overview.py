@@ -239,3 +239,12 @@ def test_other_texts_than_those_that_were_scored_are_refused(
     assert f"id {worst['id']} scored margin {worst['margin']:.4f}, VCS 0.0000" in done.stderr
     assert "they are not those that were scored" in done.stderr
     assert not html.exists()
+
+
+def test_the_tables_fit_a_printed_page(visit: Any, tmp_path: Path) -> None:
+    systems_of(tmp_path / "r.html", "a system with quite a long name", "second")
+    page = visit(tmp_path / "r.html")
+    page.set_viewport_size({"width": 680, "height": 900})  # A4 without its margins
+    page.emulate_media(media="print")
+    wide = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
+    assert page.evaluate(wide) == [0, 0]
