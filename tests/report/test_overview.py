@@ -248,3 +248,17 @@ def test_the_tables_fit_a_printed_page(visit: Any, tmp_path: Path) -> None:
     page.emulate_media(media="print")
     wide = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
     assert page.evaluate(wide) == [0, 0]
+
+
+def test_the_report_of_one_pair_is_titled_by_its_file_and_says_why_vcs_is_zero(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    for name, text in (("ref.txt", story(1, 3)), ("gen.txt", story(2, 2))):
+        (tmp_path / name).write_text(text)
+    texts = ("--reference", tmp_path / "ref.txt", "--generated", tmp_path / "gen.txt")
+    html = tmp_path / "r.html"
+    assert vcs("report", *texts, "-o", html, "--bundle", tiny_bundle, "--device", "cpu").code == 0
+    assert block_of(html, "index")["title"] == "gen.txt"
+    assert block_of(html, "block-0")["sentences"]["vcs"].startswith(
+        "VCS is 0 by definition: with 3 and 2 chunks"
+    )
