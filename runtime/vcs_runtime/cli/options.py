@@ -14,11 +14,9 @@ import click
 from vcs_numba import Params
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.explanation import Thresholds
-from vcs_runtime.scoring.options import AGGREGATES, Options, ScorerConfig
+from vcs_runtime.scoring.options import AGGREGATES, PRESETS, Options, ScorerConfig
 
 PATH = click.Path(path_type=Path)
-# Chunk size and LCT: docs/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
-PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 # Headings of a command's help, in this order.
 _SECTIONS = ("Options", "Scoring", "Verdicts", "Models", "Many machines", "Details of the alignment")
 

@@ -13,6 +13,8 @@ from vcs_runtime.errors import unknown_choice
 from vcs_runtime.segmentation.segmenter import CHOICES
 
 AGGREGATES = ("max", "mean")
+# Chunk size and LCT: docs/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
+PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 
 
 @dataclass(frozen=True)

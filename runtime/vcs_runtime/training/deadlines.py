@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from vcs_runtime.scoring.background import settle
+
 T = TypeVar("T")
-
-
-def settle(future: Future[T], result: T) -> None:
-    """Set the result of a future that has none yet."""
-    with contextlib.suppress(InvalidStateError):  # the deadline or the work was faster
-        future.set_result(result)
 
 
 class Clock:

@@ -11,117 +11,53 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from itertools import chain, groupby
-from operator import itemgetter
+from dataclasses import dataclass
 from typing import Any
 
+from vcs_runtime.errors import VcsError
+from vcs_runtime.scoring.background import BackgroundScorer, Request, settle
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.training.deadlines import Clock, settle
+from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.training.deadlines import Clock
 
 LOG = logging.getLogger("vcs_runtime.training")
 
 
-@dataclass
-class _Request:
-    """Pairs with the future of their results. A request without options releases the models."""
-
-    pairs: Sequence[Any]
-    options: Options | None
-    future: Future[list[Result]]
-    results: list[Result] = field(default_factory=list)
-
-
-class _Service:
-    """A scorer and its thread. Only this thread uses the scorer."""
+class _Service(BackgroundScorer):
+    """A background scorer whose failures become errors of results."""
 
     def __init__(self, config: ScorerConfig) -> None:
-        self._config = config
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._signatures: dict[Options, str] = {}
         self._logged: set[str] = set()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="vcs-scoring", daemon=True)
-        self._thread.start()
-
-    def put(self, request: _Request) -> None:
-        self._requests.put(request)
-
-    def close(self) -> None:
-        """Finish the current block, answer all other requests with an error, and close the scorer."""
-        self._closing = True
-        self._requests.put(None)
-        self._thread.join()
+        super().__init__(config, self._log)
 
     def failed(self, count: int, options: Options, error: str) -> list[Result]:
         """Results of unscored pairs. They have no signature if no model has been opened yet."""
+        if self.scorer and options not in self._signatures:
+            self._signatures[options] = self.scorer.signature_for(options)
         return [Result(None, 0, 0, self._signatures.get(options, ""), error=error)] * count
-
-    def _run(self) -> None:
-        scorer: Scorer | None = None
-        while True:
-            batch = [self._requests.get()]
-            while not self._requests.empty():  # this thread is the only reader of the queue
-                batch.append(self._requests.get())
-            for options, group in groupby(filter(None, batch), lambda request: request.options):
-                scorer = self._answer(scorer, list(group), options)
-            if batch[-1] is None:
-                if scorer:
-                    scorer.close()
-                return
-            del batch, group  # or the texts would stay in memory until the next request
-
-    def _answer(
-        self, scorer: Scorer | None, requests: list[_Request], options: Options | None
-    ) -> Scorer | None:
-        """Settle requests with equal options. Returns the scorer, which is opened if necessary."""
-        try:
-            if options is not None:
-                scorer = scorer or Scorer.from_config(self._config)
-                self._score(scorer, requests, options)
-            else:
-                if scorer:
-                    scorer.release()
-                for request in requests:
-                    settle(request.future, [])
-        except Exception as error:
-            # No exception may stop the training or leave a future open because a score is missing.
-            self._log(error)
-            for request in requests:
-                settle(request.future, self._unscored(request, f"{type(error).__name__}: {error}"))
-        return scorer
-
-    def _score(self, scorer: Scorer, requests: list[_Request], options: Options) -> None:
-        """Settle each request after its last pair. Requests past their deadline are skipped."""
-        self._signatures.setdefault(options, scorer.signature_for(options))
-
-        def items() -> Iterator[tuple[_Request, Any]]:
-            for request in requests:
-                if self._closing:
-                    settle(request.future, self._unscored(request, "the scorer was closed"))
-                elif not request.future.done():
-                    yield from ((request, pair) for pair in request.pairs)
-
-        blocks = scorer.stream(items(), itemgetter(1), options)
-        for (request, _), result, _ in chain.from_iterable(blocks):
-            request.results.append(result)
-            if len(request.results) == len(request.pairs):
-                settle(request.future, request.results)
-
-    def _unscored(self, request: _Request, error: str) -> list[Result]:
-        return self.failed(len(request.pairs), request.options, error) if request.options else []
 
     def _log(self, error: Exception) -> None:
         """Log a failure of the machine or the bundle, with its traceback the first time."""
         new = str(error) not in self._logged
         self._logged.add(str(error))
         LOG.error("nothing was scored: %s: %s", type(error).__name__, error, exc_info=error if new else None)
+
+
+@dataclass(kw_only=True)
+class _Request(Request[Result]):
+    """A request that is answered whatever happens: no exception may stop a training."""
+
+    service: _Service
+    future: Future[list[Result]]
+
+    def fail(self, error: Exception) -> None:
+        """Answer with results that have the error."""
+        reason = str(error) if type(error) is VcsError else f"{type(error).__name__}: {error}"
+        settle(self.future, self.service.failed(len(self.pairs), self.options, reason))
 
 
 class _Services:
@@ -142,18 +78,15 @@ class _Services:
         with self._lock:  # so that no request is queued after the last one of `close`
             service = self._running.get(config) or _Service(config)
             self._running[config] = service
-            service.put(_Request(pairs, options, future))
+            service.put(_Request(pairs, options, _result, service=service, future=future))
         if deadline_s is not None:
             count, error = len(pairs), f"deadline: not scored within {deadline_s:g} s"
             self._clock.watch(future, deadline_s, lambda: service.failed(count, options, error))
         return future
 
     def release(self, config: ScorerConfig | None) -> None:
-        futures: list[Future[list[Result]]] = []
         with self._lock:
-            for service in self._chosen(config).values():
-                futures.append(_Future())
-                service.put(_Request((), None, futures[-1]))
+            futures = [service.release() for service in self._chosen(config).values()]
         for future in futures:
             future.result()
 
@@ -174,6 +107,10 @@ class _Future(Future[list[Result]]):
 
     def cancel(self) -> bool:
         return False
+
+
+def _result(result: Result, _: Evidence | None) -> Result:
+    return result
 
 
 _services = _Services()

@@ -1,0 +1,103 @@
+"""Background scoring: a request that fails harms no other, and what is asked of an answered request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.stories import story
+from vcs_runtime import Scorer, ScorerConfig
+from vcs_runtime.errors import BundleError, DeviceMemoryError
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.scoring.background import BackgroundScorer, Request
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Evidence, Result
+
+BIG = story(7)
+
+
+@pytest.fixture
+def reported() -> list[Exception]:
+    return []
+
+
+@pytest.fixture
+def background(tiny_bundle: Path, reported: list[Exception]) -> Iterator[BackgroundScorer]:
+    opened = BackgroundScorer(ScorerConfig(tiny_bundle, "cpu"), reported.append)
+    yield opened
+    opened.close()
+
+
+def ask(*pairs: tuple[str, str], options: Options = Options()) -> Request[float]:
+    return Request(pairs, options, lambda result, _: result.vcs)
+
+
+def test_a_request_that_is_too_much_for_the_machine_fails_alone(
+    background: BackgroundScorer, reported: list[Exception], scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = Embedder.embed
+
+    def small(embedder: Embedder, texts: list[str]) -> Any:
+        texts = list(texts)
+        if BIG in texts:
+            raise DeviceMemoryError("the embedder: out of memory")
+        return really(embedder, texts)
+
+    monkeypatch.setattr(Embedder, "embed", small)
+    requests = [ask((story(1), text)) for text in (story(2), BIG, story(3))]
+    for request in requests:
+        background.put(request)
+    assert requests[0].future.result(60) == [scorer.score(story(1), story(2)).vcs]
+    assert requests[2].future.result(60) == [scorer.score(story(1), story(3)).vcs]
+    with pytest.raises(DeviceMemoryError, match="out of memory"):
+        requests[1].future.result(60)
+    assert [str(error) for error in reported] == ["the embedder: out of memory"]
+
+
+def test_a_request_that_nobody_waits_for_is_not_scored(
+    background: BackgroundScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+    really = Embedder.embed
+    monkeypatch.setattr(
+        Embedder, "embed", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
+    )
+    given_up = ask((story(1), BIG))
+    given_up.future.cancel()
+    for request in (given_up, ask((story(1), story(2)))):
+        background.put(request)
+    request.future.result(60)
+    assert BIG not in embedded
+
+
+def test_the_evidence_reaches_the_conversion_and_its_failure_is_the_requests(
+    background: BackgroundScorer, reported: list[Exception]
+) -> None:
+    def convert(result: Result, evidence: Evidence | None) -> int:
+        assert evidence is not None
+        return len(evidence.chunks[0])
+
+    good: Request[int] = Request([(story(1, 4), story(2))], Options(), convert)
+    bad: Request[int] = Request([(story(1), "...")], Options(), convert)
+    background.put(good)
+    background.put(bad)
+    assert good.future.result(60) == [4]
+    with pytest.raises(AssertionError):
+        bad.future.result(60)
+    assert len(reported) == 1
+
+
+def test_a_bundle_that_cannot_be_opened_fails_every_request(tmp_path: Path) -> None:
+    reported: list[Exception] = []
+    background = BackgroundScorer(ScorerConfig(tmp_path, "cpu"), reported.append)
+    requests = [ask((story(1), story(2))) for _ in range(2)]
+    for request in requests:
+        background.put(request)
+    for request in requests:
+        with pytest.raises(BundleError):
+            request.future.result(60)
+    assert background.scorer is None
+    background.close()
