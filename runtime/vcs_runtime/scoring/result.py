@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -119,3 +119,27 @@ class Evidence(NamedTuple):
     chunks: tuple[list[str], list[str]]
     similarity: npt.NDArray[np.float64]
     gas: float
+
+
+def as_pairs(
+    pairs: Iterable[Pair] | None, references: Iterable[Reference] | None, predictions: Iterable[str] | None
+) -> list[Pair]:
+    """Return pairs that are given as such, or as references and predictions; see `Scorer.score_many`."""
+    if (pairs is None) == (references is None and predictions is None):
+        raise TypeError("give either pairs, or references and predictions")
+    if pairs is not None:
+        pairs = list(pairs)
+        if pairs and all(isinstance(pair, str) for pair in pairs):
+            raise TypeError("pairs: expected pairs (reference, generated), not texts")
+        return pairs
+    if (
+        references is None
+        or predictions is None
+        or isinstance(references, str)
+        or isinstance(predictions, str)
+    ):
+        raise TypeError("references and predictions: expected two lists of equal length")
+    references, predictions = list(references), list(predictions)
+    if len(references) != len(predictions):
+        raise ValueError(f"predictions: {len(predictions)} texts, but there are {len(references)} references")
+    return list(zip(references, predictions, strict=True))

@@ -22,7 +22,7 @@ from vcs_runtime.inference.vector_cache import Vector, VectorCache, VectorStore,
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
-from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result
+from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
 from vcs_runtime.util.progress import progress_bar
@@ -181,7 +181,7 @@ class Scorer:
         ValueError
             `references` and `predictions` differ in length.
         """
-        pairs = _as_pairs(pairs, references, predictions)
+        pairs = as_pairs(pairs, references, predictions)
         results: list[Result] = []
         with progress_bar(len(pairs), enabled=progress) as advance:
             for block in self.stream(pairs, _itself, Options(chunk_size, params, aggregate, short)):
@@ -297,29 +297,6 @@ class Scorer:
             scored.append((item, result, candidates[result.reference_index]))
             first += len(candidates)
         return scored
-
-
-def _as_pairs(
-    pairs: Iterable[Pair] | None, references: Iterable[Reference] | None, predictions: Iterable[str] | None
-) -> list[Pair]:
-    if (pairs is None) == (references is None and predictions is None):
-        raise TypeError("give either pairs, or references and predictions")
-    if pairs is not None:
-        pairs = list(pairs)
-        if pairs and all(isinstance(pair, str) for pair in pairs):
-            raise TypeError("pairs: expected pairs (reference, generated), not texts")
-        return pairs
-    if (
-        references is None
-        or predictions is None
-        or isinstance(references, str)
-        or isinstance(predictions, str)
-    ):
-        raise TypeError("references and predictions: expected two lists of equal length")
-    references, predictions = list(references), list(predictions)
-    if len(references) != len(predictions):
-        raise ValueError(f"predictions: {len(predictions)} texts, but there are {len(references)} references")
-    return list(zip(references, predictions, strict=True))
 
 
 def _itself(pair: Pair) -> Pair:
