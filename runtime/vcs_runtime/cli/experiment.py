@@ -12,7 +12,7 @@ import click
 
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.inputs import open_scorer
+from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
 from vcs_runtime.cli.options import (
     PATH,
     Command,
@@ -35,6 +35,7 @@ from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
 from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
+from vcs_runtime.experiments import usefulness as usefulness_study
 from vcs_runtime.experiments import vatex as vatex_study
 from vcs_runtime.experiments.datasets import corruptions
 from vcs_runtime.experiments.datasets import published as published_scores
@@ -61,6 +62,10 @@ _seed = click.option("--seed", type=int, default=SEED, show_default=True, metava
 _output = output_folder(help="Folder for the results.")
 _references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
                            help="JSON or JSONL file of reference texts by id.")  # fmt: skip
+_predictions = click.option("--predictions", type=PATH, required=True, metavar="DIR",
+                            help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
+_ranking = click.option("--ranking", type=PATH, metavar="FILE",
+                        help="Ranking to compare with: one model per line, best first.")  # fmt: skip
 _chunk_size = click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True,
                            metavar="K", help="Number of sentences joined to one chunk.")  # fmt: skip
 
@@ -75,6 +80,12 @@ def _lcts(*default: float) -> Decorator:
     return click.option("--lct", "lcts", type=click.FloatRange(min=0), multiple=True, default=default,
                         show_default=True, metavar="X", callback=_without_repetition,
                         help="Local Chronology Tolerance; may be repeated.")  # fmt: skip
+
+
+def _chunk_sizes(*default: int) -> Decorator:
+    return click.option("--chunk-size", "chunk_sizes", type=click.IntRange(min=1), multiple=True,
+                        default=default, show_default=True, metavar="K", callback=_without_repetition,
+                        help="Number of sentences joined to one chunk; may be repeated.")  # fmt: skip
 
 
 def _without_repetition(
@@ -160,7 +171,7 @@ def corruption(
     """
     if drawn:
         require_matplotlib()
-    problems = _problems()
+    problems = Problems(warn)
     cases, published = _read(data, problems)
     with run.opened() as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
@@ -187,7 +198,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
     Example:
       vcs-runtime experiment authors --data authors.json -o results
     """
-    problems = _problems()
+    problems = Problems(warn)
     texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
     with run.opened(data, source) as (scorer, known):
@@ -212,7 +223,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
     Example:
       vcs-runtime experiment vatex --data vatex-eval.jsonl -o results
     """
-    problems = _problems()
+    problems = Problems(warn)
     videos = vatex_study.read_vatex(data, problems)
     with run.opened(data) as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
@@ -222,10 +233,8 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
 
 @experiment.command(cls=SectionedCommand)
 @_references
-@click.option("--predictions", type=PATH, required=True, metavar="DIR",
-              help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
-@click.option("--ranking", type=PATH, metavar="FILE",
-              help="Ranking to compare with: one model per line, best first.")  # fmt: skip
+@_predictions
+@_ranking
 @click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; "
               "its margin if VCS is 0 for most texts]")  # fmt: skip
 @_lcts(0.0)
@@ -245,7 +254,7 @@ def rank(
     Example:
       vcs-runtime experiment rank --references refs.json --predictions models -o results
     """
-    problems = _problems()
+    problems = Problems(warn)
     references = read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
@@ -262,9 +271,7 @@ def rank(
 
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="DIR", help="Data folder, as for `corruption`.")
-@click.option("--chunk-size", "chunk_sizes", type=click.IntRange(min=1), multiple=True, default=(1, 2, 3, 5),
-              show_default=True, metavar="K",
-              help="Number of sentences joined to one chunk; may be repeated.")  # fmt: skip
+@_chunk_sizes(1, 2, 3, 5)
 @_lcts(0.0, 0.1, 0.25, 0.5, 1.0)
 @_threshold
 @_output
@@ -283,13 +290,46 @@ def parameters(
       vcs-runtime experiment parameters --data authors -o results --chunk-size 1 --lct 0 --lct 1
     """
     require("scipy", "experiments", "this experiment")
-    problems = _problems()
+    problems = Problems(warn)
     cases, published = _read(data, problems)
-    with open_scorer(replace(config, cache=config.cache or output / "vectors")) as scorer:
-        results = parameters_study.run(
-            cases, published, scorer, output, problems,
-            chunk_sizes=chunk_sizes, lcts=lcts, threshold=threshold, log=warn,
-        )  # fmt: skip
+    with open_keeping_vectors(config, output) as scorer:
+        results = parameters_study.run(cases, published, scorer, output, problems, chunk_sizes=chunk_sizes,
+                                       lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
+    _finish(results, output)
+
+
+@experiment.command(cls=SectionedCommand)
+@_references
+@_predictions
+@_ranking
+@_data(required=False, metavar="DIR", help="Data folder, as for `corruption`, for the AUC.")
+@_chunk_sizes(1, 3)
+@_lcts(0.0, 1.0)
+@_output
+@scorer_options
+def usefulness(
+    source: Path, predictions: Path, ranking: Path | None, data: Path | None, chunk_sizes: tuple[int, ...],
+    lcts: tuple[float, ...], output: Path, config: ScorerConfig,
+) -> None:  # fmt: skip
+    """Find which scores can order your models.
+
+    A table says how often each score is 0, and how many pairs of models it tells apart. Vectors are stored
+    in --cache, by default in vectors/ in --output, so an interrupted run continues from there.
+
+    \b
+    Example:
+      vcs-runtime experiment usefulness --references refs.json --predictions models -o results
+    """
+    require("scipy", "experiments", "this experiment")
+    problems = Problems(warn)
+    references = read_descriptions(source, problems)
+    models = rank_study.read_models(predictions, references, problems)
+    other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
+    labelled = usefulness_study.read_labelled(data, problems) if data else ()
+    check_output(output, source, predictions, ranking)
+    with open_keeping_vectors(config, output) as scorer:
+        results = usefulness_study.run(references, models, labelled, scorer, output, problems,
+                                       ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
     _finish(results, output)
 
 
@@ -309,7 +349,7 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
     Example:
       vcs-runtime experiment make-corruptions --references refs.json -o corrupted
     """
-    problems = _problems()
+    problems = Problems(warn)
     texts = read_descriptions(source, problems)
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
@@ -329,10 +369,6 @@ def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[st
     cases = read_cases(data, problems)
     folder = published_scores.find_published(data, "comparison")
     return cases, published_scores.read_published(folder, problems) if folder else {}
-
-
-def _problems() -> Problems:
-    return Problems(warn)
 
 
 def _finish(results: Results, out: Path) -> None:

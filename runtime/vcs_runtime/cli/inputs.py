@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,6 +23,12 @@ def open_scorer(config: ScorerConfig) -> Scorer:
     if config.device == "auto":
         warn(f"{scorer.embedder.device.provider_name} ({scorer.embedder.device.reason})")
     return scorer
+
+
+def open_keeping_vectors(config: ScorerConfig, output: Path) -> Scorer:
+    """Make an output folder, and open a scorer whose vectors are kept, by default in that folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    return open_scorer(replace(config, cache=config.cache or output / "vectors"))
 
 
 def check_source(pairs: Path | None, references: Sequence[Path], generated: Path | None) -> None:

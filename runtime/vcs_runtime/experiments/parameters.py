@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +12,10 @@ import numpy as np
 from vcs_numba import Params
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.datasets.texts import Case, Problems
+from vcs_runtime.experiments.embedding import embed, signature_of
 from vcs_runtime.experiments.metrics.scoring import ScoresById, realign
 from vcs_runtime.experiments.results import Cell, Results, Table
-from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.util.progress import progress_bar
-
-_BLOCK = 64
 
 
 def run(
@@ -65,7 +59,7 @@ def run(
         The results, as they were written.
     """
     started = time.perf_counter()
-    embedded_cases = _embed(cases, scorer, chunk_sizes, problems)
+    embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
     scored = [embedded.case for embedded in embedded_cases]
     embedded = time.perf_counter()
     scores = {
@@ -81,49 +75,10 @@ def run(
     counts = {"pairs": len(cases), "scored": len(scored), "settings": len(scores)}
     tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
     options = {"threshold": threshold}
-    settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
-    signature = f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"
+    signature = signature_of(scorer, chunk_sizes, lcts)
     results = Results("parameters", signature, options, counts, problems.messages, tables=tables)
     results.write(out)
     return results
-
-
-@dataclass(frozen=True)
-class _Embedded:
-    """A case, with what alignment needs of it by chunk size."""
-
-    case: Case
-    evidence: dict[int, Evidence] = field(default_factory=dict)
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        return self.case.reference, self.case.generated
-
-
-def _embed(
-    cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
-) -> list[_Embedded]:
-    """Embed the cases; returns those that can be scored at every chunk size."""
-    embedded: list[_Embedded] = []
-    with progress_bar(len(cases), "embedding", "texts") as advance:
-        for start in range(0, len(cases), _BLOCK):
-            block = [_Embedded(case) for case in cases[start : start + _BLOCK]]
-            errors: dict[int, str] = {}
-            # A block at every chunk size before the next block: the scorer splits and embeds its texts once.
-            for chunk_size in chunk_sizes:
-                stream = scorer.stream(block, attrgetter("pair"), Options(chunk_size))
-                for item, result, evidence in chain.from_iterable(stream):
-                    if evidence is None:
-                        errors.setdefault(id(item), str(result.error))
-                    else:
-                        item.evidence[chunk_size] = evidence
-            for item in block:
-                if id(item) in errors:
-                    problems.add(f"{item.case.id}: {errors[id(item)]}: not scored")
-                else:
-                    embedded.append(item)
-            advance(len(block))
-    return embedded
 
 
 Scores = Mapping[tuple[int, float], statistics.Values]

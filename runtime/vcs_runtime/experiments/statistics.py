@@ -119,6 +119,13 @@ def _interval(means: Values) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def wilcoxon(first: Values, second: Values) -> float:
+    """Compute the two-sided p-value of Wilcoxon's signed-rank test of paired samples `(n,)`; 1 if equal."""
+    from scipy.stats import wilcoxon
+
+    return 1.0 if np.array_equal(first, second) else float(wilcoxon(first, second).pvalue)
+
+
 def holm(p: Values) -> Values:
     """Adjust p-values `(n,)` for their number by Holm's step-down method."""
     order = np.argsort(p)
