@@ -28,6 +28,8 @@ CACHED = "parameters, vectors cached"
 RANKING = """videollama3 mplug llava_one_vision vilamp longvu Qwen2.5-72B Qwen2.5-32B videochatflash minicpm
 video_xl sharegpt4 internvl timechat llava_next_video ts_llava oryx longva""".split()
 
+GROUPS = {"strong": RANKING[:5], "weak": RANKING[-5:]}
+
 
 def commands(data: Path, work: Path) -> dict[str, list[str]]:
     """The arguments of `vcs-runtime experiment`, without --output, by name."""
@@ -35,6 +37,14 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     ranking = work / "ranking.txt"
     ranking.write_text("\n".join(RANKING) + "\n")
     scenes = sorted((vcs / "comparison").glob("*.json"), key=lambda path: int(path.stem))
+    rank = ["--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
+            "--ranking", f"{ranking}"]  # fmt: skip
+    useful = ["--references", f"{clip}/references.json", "--cache", f"{work}/vectors"]
+    for which, models in GROUPS.items():
+        folder = work / which
+        folder.mkdir(exist_ok=True)
+        for model in models:
+            shutil.copyfile(clip / "predictions" / f"{model}.json", folder / f"{model}.json")
     texts = work / "references.json"
     texts.write_text(
         json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::10]})
@@ -48,8 +58,11 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         "parameters": ["parameters", "--data", f"{vcs}"],
         # Again, with the vectors that it left: what a further chunk size or LCT would cost.
         CACHED: ["parameters", "--data", f"{vcs}"],
-        "rank": ["rank", "--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
-                 "--ranking", f"{ranking}"],
+        "rank": ["rank", *rank],
+        "usefulness": ["usefulness", *rank, "--data", f"{vcs}", "--cache", f"{work}/vectors"],
+        # The same for the models that the ranking has first and last, whose vectors are there by then.
+        **{f"usefulness-{which}": ["usefulness", *useful, "--predictions", f"{work}/{which}"]
+           for which in GROUPS},
         # As made by the third, of every tenth scene: 9 cases and 120 texts of graded series each.
         "series": ["corruption", "--data", f"{work}/make-corruptions", "--plots"],
     }  # fmt: skip
