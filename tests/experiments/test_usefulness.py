@@ -199,7 +199,7 @@ def test_bad_inputs_are_refused_in_one_line(
     refused(usefulness(data, tiny_bundle, "--data", data / "nowhere"), "no such folder")
     refused(usefulness(data, tiny_bundle, "--ranking", data / "nowhere.txt"), "nowhere.txt")
     refused(usefulness(data, tiny_bundle, "--chunk-size", 2), "a value is repeated")
-    refused(usefulness(data, tiny_bundle, out="models"), "results.json: it lies in the input")
+    refused(usefulness(data, tiny_bundle, out="models"), "it lies in the input")
     refused(usefulness(data, tiny_bundle, out="ranking.txt"), "ranking.txt")
     write_json(data / "apart" / "a.json", {"1": story(1)})
     write_json(data / "apart" / "b.json", {"2": story(2)})
