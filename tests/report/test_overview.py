@@ -262,3 +262,19 @@ def test_the_report_of_one_pair_is_titled_by_its_file_and_says_why_vcs_is_zero(
     assert block_of(html, "block-0")["sentences"]["vcs"].startswith(
         "VCS is 0 by definition: with 3 and 2 chunks"
     )
+
+
+def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: Path) -> None:
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, signature in zip(files, ("vcs|one", "vcs|two"), strict=True):
+        write_pairs(path, [{"id": 1, **record(-0.2, 0.0, 0.5), "signature": signature}])
+    out = tmp_path / "r.html"
+    refused = vcs("report", *files, "-o", out)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"vcs-runtime: {files[0]} and {files[1]} were scored differently: vcs|one and vcs|two; "
+        "--ignore-signatures compares them all the same\n"
+    )
+    assert not out.exists()
+    assert vcs("report", *files, "-o", out, "--ignore-signatures").code == 0
+    assert {"vcs|one", "vcs|two"} <= set(re.findall(r"vcs\|\w+", json.dumps(block_of(out, "index"))))

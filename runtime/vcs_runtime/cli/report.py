@@ -37,6 +37,7 @@ from vcs_runtime.util.progress import progress_bar
               help="File of the pairs that were scored, one for each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
               help="Number of worst and of best pairs, by margin, that get a page with --pairs.")  # fmt: skip
+@click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
 @click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
 @threshold_options
 @scoring_options
@@ -51,6 +52,7 @@ def report(
     generated: Path | None,
     texts: tuple[Path, ...],
     pages: int,
+    ignore_signatures: bool,
     title: str | None,
     thresholds: Thresholds,
     options: Options,
@@ -101,8 +103,9 @@ def report(
                 progress_bar(2 * pages * len(sources), "explaining", enabled=bool(texts))
             )
             systems = report_scores(
-                sources, texts, scorer, html, options, thresholds, pages=pages, advance=advance
-            )
+                sources, texts, scorer, html, options, thresholds, pages=pages, advance=advance,
+                force=ignore_signatures,
+            )  # fmt: skip
         else:
             assert scorer is not None
             pairs = input_pairs(sources[0])

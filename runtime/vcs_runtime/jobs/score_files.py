@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
@@ -56,6 +56,17 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
         yield place, row
     if signature is None:
         raise InputError(f"{path}: it holds no scores")
+
+
+def check_signatures(signatures: Mapping[Path, str]) -> None:
+    """Raise InputError if score files, whose signatures are given by path, were not scored alike."""
+    (first, signature), *others = signatures.items()
+    for path, other in others:
+        if other != signature:
+            raise InputError(
+                f"{first} and {path} were scored differently: {signature} and {other}; "
+                "--ignore-signatures compares them all the same"
+            )
 
 
 def _number(row: Record, name: str, place: str) -> float:

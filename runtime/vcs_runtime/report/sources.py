@@ -12,7 +12,7 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import InputPair, read_pairs
-from vcs_runtime.jobs.score_files import read_scores
+from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
@@ -107,6 +107,7 @@ def report_pairs(
 def report_scores(
     files: Sequence[Path], pairs: Sequence[Path], scorer: Scorer | None, report: HtmlReport | None,
     options: Options, thresholds: Thresholds, *, pages: int = 50, advance: Advance = lambda count: None,
+    force: bool = False,
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
@@ -128,6 +129,8 @@ def report_scores(
         Number of worst pairs, and of best pairs, by margin, that get a page.
     advance
         Function that is called with 1 after each page.
+    force
+        Put files of different signatures into one report.
 
     Returns
     -------
@@ -137,8 +140,11 @@ def report_scores(
     Raises
     ------
     InputError
-        A file cannot be read, has another signature than the scorer, or scores other than those of `pairs`.
+        A file cannot be read, has another signature than the scorer or the other files, or scores other than
+        those of `pairs`.
     """
+    if not force:
+        check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
     systems = Systems()
     names = [path.stem for path in files]
     for number, path in enumerate(files):
