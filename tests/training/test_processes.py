@@ -28,7 +28,7 @@ def run(script: str, *arguments: object) -> list[str]:
 
 def test_a_spawned_process_opens_its_own_session(config: ScorerConfig, scorer: Scorer) -> None:
     rewards = TrainingScorer(config)
-    expected = scorer.score(TEXT, OTHER).vcs
+    expected = scorer.score(TEXT, OTHER).margin
     assert rewards.compute_score("clips", OTHER, TEXT) == expected
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         scores = pool.map(rewards.compute_score, ["clips"] * 4, [OTHER] * 4, [TEXT] * 4)

@@ -31,7 +31,7 @@ def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer
     completions = [story(i) for i in range(10, 16)]
     references: list[Any] = [story(i // 3) for i in range(5)] + [[story(3), story(15)]]
     rewarded = rewards.reward_fn(["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6)
-    assert rewarded == [scorer.score(*pair).vcs for pair in zip(references, completions, strict=True)]
+    assert rewarded == [scorer.score(*pair).margin for pair in zip(references, completions, strict=True)]
     assert rewarded[5] > 0.99
 
 
@@ -46,7 +46,7 @@ def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer
 def test_of_a_conversation_the_assistants_last_message_counts(
     rewards: TrainingScorer, scorer: Scorer, completion: Any
 ) -> None:
-    expected = scorer.score(TEXT, OTHER).vcs
+    expected = scorer.score(TEXT, OTHER).margin
     assert rewards.reward_fn([[turn("Describe.", "user")]], [completion], reference=[TEXT]) == [expected]
 
 
@@ -66,6 +66,40 @@ def test_a_row_that_cannot_be_scored_is_none_and_the_others_are_scored(
     assert second > 0.99
     assert logged == {"vcs/unscorable": 0.5, "vcs/zeros": 0.0}
     assert "1 of 2 could not be scored: generated:" in caplog.text
+
+
+def test_errors_are_logged_once_and_may_have_a_reward(
+    config: ScorerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewards = TrainingScorer(config, unscorable=-2)
+    with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
+        for _ in range(3):
+            found = rewards.reward_fn(["p", "q", "r"], ["", TEXT, TEXT], reference=[TEXT, TEXT, ""])
+            assert (found[0], found[2]) == (-2.0, None)  # an empty reference is not the model's fault
+    assert caplog.text.count("could not be scored") == 1
+
+
+def test_a_group_of_equal_rewards_is_reported_once(
+    config: ScorerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewards = TrainingScorer(config)
+    with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
+        rewards.reward_fn(["p", "p", "q"], [TEXT, OTHER, TEXT], reference=[TEXT] * 3)
+        rewards.reward_fn(["p", "q"], [TEXT, TEXT], reference=[TEXT] * 2)  # equal, but of two prompts
+        assert caplog.text == ""
+        for _ in range(2):
+            rewards.reward_fn(["p", "q", "q"], [OTHER, TEXT, TEXT], reference=[TEXT] * 3)
+    assert caplog.text.count("all 2 completions of a prompt have reward") == 1
+
+
+@pytest.mark.parametrize(
+    ("score", "says"),
+    [("nonsense", "score must be one of"), ({}, "no weights"), ({"las": "much"}, "weight of las"),
+     ({"las": float("nan")}, "weight of las"), ({"spice": 1.0}, "score must be one of")],
+)  # fmt: skip
+def test_rewards_that_are_none_are_refused(config: ScorerConfig, score: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        TrainingScorer(config, score=score)
 
 
 @pytest.mark.parametrize("reference", [None, "", [], [TEXT, None], 3.5])
@@ -94,21 +128,23 @@ def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
 ) -> None:
     # Two chunks against three are 0 by definition.
     references, completions = [story(i, 3) for i in range(8)], [story(20 + i, 2) for i in range(8)]
-    rewards, logged = TrainingScorer(config), {}
+    rewards, logged = TrainingScorer(config, score="vcs"), {}
     with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
         assert rewards.reward_fn(["p"] * 4, completions[:4], reference=references[:4]) == [0.0] * 4
-        assert caplog.text == ""  # four are too few to tell
+        assert "VCS is 0" not in caplog.text  # four are too few to tell
         for _ in range(3):
             rewards.reward_fn(["p"] * 8, completions, reference=references, log_metric=logged.__setitem__)
     assert logged == {"vcs/unscorable": 0.0, "vcs/zeros": 1.0}
-    [record] = caplog.records
-    assert record.getMessage() == (
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert messages[0] == "all 4 completions of a prompt have reward 0, which teaches nothing (reported once)"
+    assert messages[1] == (
         "VCS is 0 for 12 of 12 pairs: order cannot be judged in 12. Rank them by margin. "
         "Order could not be judged in 12 of 12 pairs: 12 with too few or too unequal chunks. "
         'Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.'
     )
     caplog.clear()
-    dense = TrainingScorer(config, score="margin").reward_fn(["p"] * 8, completions, reference=references)
+    dense = TrainingScorer(config).reward_fn(["p"] * 8, completions, reference=references)
     assert len(set(dense)) == 8
     assert dense[0] == scorer.score(references[0], completions[0]).to_dict()["margin"]
     assert caplog.text == ""
@@ -116,7 +152,7 @@ def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
 
 def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Scorer) -> None:
     options = {"bundle": str(config.bundle), "device": "cpu"}
-    expected = scorer.score([TEXT, OTHER], story(5)).vcs
+    expected = scorer.score([TEXT, OTHER], story(5)).margin
     for truth in ([TEXT, OTHER], np.array([TEXT, OTHER], object)):
         rewarded = compute_score(
             data_source="clips",
@@ -126,7 +162,14 @@ def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Score
             **options,
         )
         assert rewarded == expected
-    assert compute_score("clips", "", TEXT, None, **options) == 0.0
+    assert compute_score("clips", "", TEXT, None, **options) == -1.0  # the lowest margin
+    assert compute_score("clips", "", TEXT, None, score="vcs", **options) == 0.0
+    weights = {"las": 0.75, "nas": 0.25}
+    both = scorer.score(TEXT, story(5))
+    assert (
+        compute_score("clips", story(5), TEXT, score=weights, **options) == 0.75 * both.las + 0.25 * both.nas
+    )
+    assert compute_score("clips", "", TEXT, score=weights, **options) == -0.75  # LAS -1, NAS 0
     assert compute_score("clips", "", TEXT, None, unscorable=-1, **options) == -1.0
 
 

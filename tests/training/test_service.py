@@ -100,7 +100,7 @@ def test_samples_of_many_threads_are_scored_together(
         rewards = [future.result(60) for future in running]
     assert [len(batch) for batch in gate.batches] == [1, 7]
     monkeypatch.undo()
-    assert rewards == [scorer.score(TEXT, text).vcs for text in texts]
+    assert rewards == [scorer.score(TEXT, text).margin for text in texts]
 
 
 def test_equal_scorers_share_one_session_and_others_do_not(

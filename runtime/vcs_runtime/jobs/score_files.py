@@ -50,7 +50,8 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
         signature = row["signature"]
         if "error" not in row:
             if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
-                row["margin"] = _number(row, "sas", place) + _number(row, "nas", place) - 1.0
+                low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
+                row["margin"] = low - (1.0 - high)
             for name in names:
                 _number(row, name, place)
         yield place, row

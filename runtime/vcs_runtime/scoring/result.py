@@ -28,7 +28,7 @@ def _score(name: str) -> float:
 
 
 class _ScoresByName:
-    """Every score as an attribute: `result.las` for `result.scores.las`."""
+    """Every score as an attribute: `result.las` is that of `result.scores`."""
 
     __slots__ = ()
 

@@ -7,7 +7,7 @@ mean scores of an evaluation over all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import fields
 from functools import cache
@@ -37,6 +37,13 @@ _CONFIG_OPTIONS = tuple(option.name for option in fields(ScorerConfig))
 def _scorer(**options: Any) -> TrainingScorer:
     config = ScorerConfig(**{name: options.pop(name) for name in _CONFIG_OPTIONS if name in options})
     return TrainingScorer(config, **options)
+
+
+def _hashable(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with weights as a tuple, so that calls with equal options share a scorer."""
+    if isinstance(weights := options.get("score"), Mapping):
+        return {**options, "score": tuple(weights.items())}
+    return options
 
 
 def reward_fn(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
@@ -79,16 +86,16 @@ def compute_score(
     Returns
     -------
     float
-        The score, or `unscorable` for a text that cannot be scored.
+        The reward, or `unscorable` for a text that cannot be scored.
     """
-    return _scorer(**options).compute_score(data_source, solution_str, ground_truth, extra_info)
+    return _scorer(**_hashable(options)).compute_score(data_source, solution_str, ground_truth, extra_info)
 
 
 def submit(
     reference: Reference, generated: str, *, deadline_s: float | None = None, **options: Any
 ) -> Future[Result]:
     """Score a pair in the background: `TrainingScorer.submit` with options as for `compute_score`."""
-    return _scorer(**options).submit(reference, generated, deadline_s=deadline_s)
+    return _scorer(**_hashable(options)).submit(reference, generated, deadline_s=deadline_s)
 
 
 def release() -> None:

@@ -9,18 +9,14 @@ from typing import Any
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.device import choose_device
-from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.columns import plain
-from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.training import service
+from vcs_runtime.training.rewards import Reward, Score, Warnings
 
 _DEFAULTS = Params()
-#: Number of rewards after which zeros are reported: one group of completions.
-_ENOUGH = 8
 
 
 class TrainingScorer:
@@ -46,11 +42,14 @@ class TrainingScorer:
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
     score
-        The reward: one of `score_table.NAMES`. VCS is 0 for most texts of a weak model; the "margin" differs.
+        The reward: one of `score_table.NAMES`, or weights of several by name, such as
+        `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak model's VCS is mostly 0.
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
-        The value of `compute_score` for a text that cannot be scored, because verl does not accept None.
+        The reward of a generated text that cannot be scored. None: None for TRL, which leaves the row out,
+        and the lowest value of the reward for verl, which does not accept None. A missed deadline or a bad
+        reference is not the model's fault: TRL gets None for it in any case.
 
     Raises
     ------
@@ -69,19 +68,16 @@ class TrainingScorer:
         aggregate: str = "max",
         short: bool = False,
         deadline_s: float | None = None,
-        score: str = "vcs",
+        score: Score = "margin",
         reference_column: str = "reference",
-        unscorable: float = 0.0,
+        unscorable: float | None = None,
     ) -> None:
-        if score not in score_table.NAMES:
-            raise unknown_choice("score", score, score_table.NAMES)
         self._options = Options(chunk_size, params, aggregate, short)
         self._deadline_s = _positive(deadline_s)
-        self._score = score
-        self._counts = FlagCounts()
-        self._warned = False
+        self._reward = Reward.of(score)
+        self._warnings = Warnings()
         self._reference_column = reference_column
-        self._unscorable = float(unscorable)
+        self._unscorable = None if unscorable is None else float(unscorable)
         self._config = ScorerConfig.of(config).absolute()
         assert isinstance(self._config.bundle, str)
         open_bundle(self._config.bundle)
@@ -169,7 +165,8 @@ class TrainingScorer:
         Returns
         -------
         list of (float or None)
-            One reward for each completion; None for a row that cannot be scored.
+            One reward for each completion; `unscorable` for one that cannot be scored, None for a row that
+            fails for another reason.
 
         Raises
         ------
@@ -188,12 +185,13 @@ class TrainingScorer:
             )
         pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
         results = self.score_many(pairs)
-        failed = _log_errors(results)
-        self._warn_of_zeros(results)
+        failed = self._warn(results)
         if log_metric := columns.get("log_metric"):
             log_metric("vcs/unscorable", failed / len(results) if results else 0.0)
             log_metric("vcs/zeros", sum(r.vcs == 0 for r in results) / len(results) if results else 0.0)
-        return [self._reward(result) for result in results]
+        rewards = [self._reward_of(result) for result in results]
+        self._warnings.equal_groups(prompts, rewards)
+        return rewards
 
     def compute_score(
         self,
@@ -223,38 +221,24 @@ class TrainingScorer:
         Returns
         -------
         float
-            The score, or `unscorable`.
+            The reward, or `unscorable`.
         """
         results = self.score_many([(plain(ground_truth), solution_str)])
-        _log_errors(results)
-        self._warn_of_zeros(results)
-        reward = self._reward(results[0])
-        return self._unscorable if reward is None else reward
+        self._warn(results)
+        if (scores := results[0].scores) is not None:
+            return self._reward.value(scores)
+        return self._reward.lowest if self._unscorable is None else self._unscorable
 
-    def _reward(self, result: Result) -> float | None:
-        return None if result.scores is None else float(getattr(result.scores, self._score))
+    def _reward_of(self, result: Result) -> float | None:
+        if result.scores is not None:
+            return self._reward.value(result.scores)
+        return self._unscorable if (result.error or "").startswith("generated:") else None
 
-    def _warn_of_zeros(self, results: Sequence[Result]) -> None:
-        """Log once, as soon as it shows, that most rewards are a VCS of 0, which teaches a model nothing."""
-        if self._warned or self._score != "vcs":
-            return
-        for result in results:
-            if result.scores is not None:
-                self._counts.add(result.scores._asdict(), result.n_ref, result.n_gen)
-        if self._counts.scored >= _ENOUGH and self._counts.mostly_zero:
-            self._warned = True
-            service.LOG.warning(
-                '%s Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.',
-                " ".join(self._counts.sentences()),
-            )
-
-
-def _log_errors(results: Sequence[Result]) -> int:
-    """Log the number of results without a score, with the first error. Returns the number."""
-    errors = [result.error for result in results if result.error]
-    if errors:
-        service.LOG.warning("%d of %d could not be scored: %s", len(errors), len(results), errors[0])
-    return len(errors)
+    def _warn(self, results: Sequence[Result]) -> int:
+        """Log what a training should know, each kind once. Returns the number of results without scores."""
+        if self._reward.is_vcs:
+            self._warnings.zeros(results)
+        return self._warnings.errors(results)
 
 
 def _answer(completion: Any) -> Any:
