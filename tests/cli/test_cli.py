@@ -13,6 +13,7 @@ import pytest
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Scorer
+from vcs_runtime.cli.citation import LINKS
 
 
 def assert_one_line(done: Finished, code: int, *says: str) -> None:
@@ -46,6 +47,17 @@ def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_fil
     assert "12 scored, 0 failed" in done.stdout
     assert "vcs|def:1.0.0|chunk:1|" in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 160
+
+
+def test_cite_prints_entries_with_the_addresses_of_the_help() -> None:
+    cited = vcs("--cite")
+    assert (cited.code, cited.stderr) == (0, "")
+    assert cited.stdout.count("@") == 3
+    assert cited.stdout.count("{") == cited.stdout.count("}")
+    help_text = vcs("--help").stdout
+    for address in LINKS.values():
+        assert address in cited.stdout
+        assert address in help_text
 
 
 def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: Path) -> None:

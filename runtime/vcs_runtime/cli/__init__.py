@@ -69,10 +69,18 @@ class _Commands(click.Group):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
 
+def _cite(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(import_module("vcs_runtime.cli.citation").bibtex(), nl=False)
+        context.exit()
+
+
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 @click.version_option(__version__, prog_name="vcs-runtime")
+@click.option("--cite", is_flag=True, is_eager=True, expose_value=False, callback=_cite,
+              help="Show what to cite, as BibTeX, and exit.")  # fmt: skip
 def cli() -> None:
     """Score how well a description tells the story of a video.
 
@@ -84,6 +92,11 @@ def cli() -> None:
       vcs-runtime fetch default
       vcs-runtime demo
       vcs-runtime score pairs.jsonl -o scores.jsonl
+
+    \b
+    The metric, and a benchmark that it is used with:
+      https://github.com/Multimodal-Intelligence-Lab/Video-Comprehension-Score
+      https://arxiv.org/abs/2608.04302 (CLIP-CC-Bench)
     """
 
 
