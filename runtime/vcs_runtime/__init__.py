@@ -16,13 +16,16 @@ from vcs_runtime.errors import (
     DeviceError,
     InputError,
     MissingExtraError,
+    ModelError,
     TextError,
     VcsError,
 )
+from vcs_runtime.inference.custom import TextEmbedder
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.segmenter import Segmenter
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "Embedder",
     "InputError",
     "MissingExtraError",
+    "ModelError",
     "Options",
     "Params",
     "Result",
@@ -39,7 +43,9 @@ __all__ = [
     "ScorerConfig",
     "Scores",
     "Segmenter",
+    "TextEmbedder",
     "TextError",
+    "TextSegmenter",
     "VcsError",
     "__version__",
 ]

@@ -42,7 +42,7 @@ class CacheError(VcsError, RuntimeError):
 
 
 class ModelError(VcsError, RuntimeError):
-    """A vision-language model or server that is not available, or that gives impossible answers."""
+    """A model that is not available, or that gives impossible answers: ViSIL's, or a model of the caller."""
 
 
 class BuildError(VcsError, RuntimeError):

@@ -23,7 +23,6 @@ from vcs_runtime.inference.device import (
     open_session,
     run_bound,
 )
-from vcs_runtime.inference.vector_cache import cache_identity
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.signature import signature
 
@@ -186,7 +185,7 @@ def test_what_is_cached_is_bound_to_all_that_makes_a_vector(build: Opener) -> No
     ]
     embedders = [build(layout, **spec) for layout, spec in specs]
     assert len({embedder.weights_hash for embedder in embedders}) == 1
-    assert len({cache_identity(embedder) for embedder in embedders}) == len(embedders)
+    assert len({embedder.cache_identity for embedder in embedders}) == len(embedders)
 
 
 def test_a_packed_batch_says_where_each_token_lies() -> None:

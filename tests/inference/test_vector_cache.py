@@ -94,7 +94,7 @@ def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:
     embed = scorer.embedder.embed
 
     class Spy:
-        spec = scorer.embedder.spec
+        dimension = scorer.embedder.dimension
 
         def embed(self, texts: list[str]) -> np.ndarray:
             calls.extend(texts)

@@ -25,6 +25,8 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import SCORES, TEXTS
 from vcs_runtime.triton.repository import Deployment, write_repository
 
+CALLERS: Any = SimpleNamespace(identity="mine", embed=lambda texts: texts)
+
 
 class Tensor:
     def __init__(self, name: str, values: Any) -> None:
@@ -248,6 +250,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
         ({"name": "a/b"}, "name: 'a/b'"),
         ({"name": ""}, "name: ''"),
         ({"config": ScorerConfig(device="gpu")}, "device must be"),
+        ({"config": ScorerConfig(embedder=CALLERS)}, "config: Triton serves bundles"),
         ({"max_batch_size": 0}, "max_batch_size must be at least 1, not 0"),
         ({"queue_delay_us": -1}, "queue_delay_us must be at least 0"),
         ({"instances": 0}, "instances must be at least 1"),

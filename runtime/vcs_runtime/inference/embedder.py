@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
@@ -135,6 +136,33 @@ class Embedder:
             vectors[start : start + count] = self._embed_distinct(sequences, count)
             start += count
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.spec.name
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.spec.dimension
+
+    @property
+    def cache_identity(self) -> str:
+        """What a cached vector depends on besides its text."""
+        return f"{self.hash}|{self.device.provider_name}"
+
+    @property
+    def signature_fields(self) -> tuple[str, ...]:
+        """The fields of the signature that name the model and how it runs."""
+        spec = self.spec
+        return (
+            f"emb:{spec.name}@{self.weights_hash[:4]}",
+            *((f"instr:{sha256(spec.instruction.encode()).hexdigest()[:4]}",) if spec.instruction else ()),
+            f"long:{spec.long_text}/{spec.max_tokens}",
+            f"prec:{spec.precision}",
+            f"engine:{self.device.provider_name}",
+        )
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[tuple[Sequences, int]]:
         """Yield the token sequences of a portion of the texts, and the number of its texts."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.errors import CacheError
-from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.errors import CacheError, ModelError
+from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.util.lru import LRUCache
 
 Vector = npt.NDArray[np.float32]
@@ -39,10 +39,10 @@ class VectorCache:
     identity
         Separates vectors that must not be mixed: `cache_identity` of the embedder.
     dimension
-        Length of a vector.
+        Length of a vector. None: any.
     """
 
-    def __init__(self, folder: Path, identity: str, dimension: int) -> None:
+    def __init__(self, folder: Path, identity: str, dimension: int | None) -> None:
         self.path = Path(folder) / _FILE
         self._identity = identity
         self._dimension = dimension
@@ -70,9 +70,10 @@ class VectorCache:
                 marks = ",".join("?" * len(part))
                 rows = self._db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 for key, blob in rows:
-                    vector = np.frombuffer(blob, "<f4") if len(blob) == 4 * self._dimension else None
-                    if vector is not None and abs(float(vector @ vector) - 1.0) < 1e-3:
-                        vectors[keys[key]] = vector
+                    if len(blob) == 4 * (self._dimension or len(blob) // 4):
+                        vector = np.frombuffer(blob, "<f4")
+                        if abs(float(vector @ vector) - 1.0) < 1e-3:
+                            vectors[keys[key]] = vector
         return vectors
 
     def store(self, vectors: Mapping[str, Vector]) -> None:
@@ -111,13 +112,17 @@ class VectorStore:
         Size limit of the vectors in memory; those used longest ago are dropped.
     """
 
-    def __init__(self, embedder: Embedder, cache: VectorCache | None, memory_bytes: int) -> None:
+    def __init__(self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int) -> None:
         self._embedder = embedder
         self._cache = cache
+        self._dimension = embedder.dimension
         self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
 
     def get(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """Return the unit vectors by text, float32 `(dimension,)`; every missing text is embedded once."""
+        """Return the unit vectors by text, float32 `(dimension,)`; every missing text is embedded once.
+
+        Raises ModelError if vectors of several lengths meet.
+        """
         vectors: dict[str, Vector] = {}
         missing: list[str] = []
         for text in dict.fromkeys(texts):
@@ -127,6 +132,7 @@ class VectorStore:
                 missing.append(text)
         if missing:
             fresh = self._cache.load(missing) if self._cache else {}
+            self._check_lengths(fresh)
             missing = [text for text in missing if text not in fresh]
             if missing:
                 # Rows are copied, since a view would keep the whole batch in memory as long as one row is
@@ -134,6 +140,7 @@ class VectorStore:
                 embedded = {
                     text: row.copy() for text, row in zip(missing, self._embedder.embed(missing), strict=True)
                 }
+                self._check_lengths(embedded)
                 if self._cache:
                     self._cache.store(embedded)
                 fresh |= embedded
@@ -142,13 +149,17 @@ class VectorStore:
                 self._memory.put(text, vector)
         return vectors
 
+    def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
+        for length in {len(vector) for vector in vectors.values()}:
+            self._dimension = self._dimension or length
+            if length != self._dimension:
+                raise ModelError(
+                    f"embedder {self._embedder.name}: a vector of {length} components after vectors of "
+                    f"{self._dimension}: another model needs another `identity`"
+                )
+
     def close(self) -> None:
         """Drop the vectors in memory and close the cache."""
         self._memory.clear()
         if self._cache:
             self._cache.close()
-
-
-def cache_identity(embedder: Embedder) -> str:
-    """Return what a cached vector depends on besides its text."""
-    return f"{embedder.hash}|{embedder.device.provider_name}"

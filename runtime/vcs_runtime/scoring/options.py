@@ -10,6 +10,8 @@ from typing import Any
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import unknown_choice
+from vcs_runtime.inference.custom import TextEmbedder, checked_identity
+from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES
 
 AGGREGATES = ("max", "mean")
@@ -54,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True)
 class ScorerConfig:
-    """How a scorer is opened: plain values that can be compared, hashed and pickled.
+    """How a scorer is opened: plain values that can be compared, hashed and pickled, as far as models can.
 
     Parameters
     ----------
@@ -73,10 +75,21 @@ class ScorerConfig:
     segmenter
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
         pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
-        the bundle has only one of the two, it splits every pair.
+        the bundle has only one of the two, it splits every pair. Or an object of the caller (see
+        `TextSegmenter`), which splits every pair.
     gpu_mem_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.
+    embedder
+        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads` and `gpu_mem_gb`
+        mean nothing to models of the caller.
+
+    Raises
+    ------
+    TypeError
+        A model of the caller lacks a member.
+    ValueError
+        Its `identity` cannot stand in a signature.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"
@@ -84,16 +97,28 @@ class ScorerConfig:
     cache: str | os.PathLike[str] | None = None
     threads: int | None = None
     memory_mb: int = 256
-    segmenter: str | os.PathLike[str] | Bundle = "auto"
+    segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto"
     gpu_mem_gb: float | None = None
+    embedder: TextEmbedder | None = None
+
+    def __post_init__(self) -> None:
+        if self.embedder is not None:
+            checked_identity(self.embedder, "embedder", "embed")
+        if not isinstance(self.segmenter, str | os.PathLike | Bundle):
+            checked_identity(self.segmenter, "segmenter", "split")
 
     @classmethod
     def of(cls, value: ScorerConfig | Bundle | str | os.PathLike[str], **defaults: Any) -> ScorerConfig:
         """Return a config unchanged, and for a bundle a config of this bundle with these `defaults`."""
         return value if isinstance(value, ScorerConfig) else cls(value, **defaults)
 
+    @property
+    def has_custom_models(self) -> bool:
+        """Whether the embedder or the segmenter is an object of the caller."""
+        return self.embedder is not None or not isinstance(self.segmenter, str | os.PathLike | Bundle)
+
     def absolute(self) -> ScorerConfig:
-        """Return the same config as plain strings with absolute paths, for other processes and folders."""
+        """Return the same config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
             bundle=_absolute(self.bundle, "default"),
@@ -102,8 +127,10 @@ class ScorerConfig:
         )
 
 
-def _absolute(path: str | os.PathLike[str] | Bundle, *words: str) -> str:
+def _absolute(path: Any, *words: str) -> Any:
     if isinstance(path, Bundle):
         return str(path.root)
+    if not isinstance(path, str | os.PathLike):
+        return path  # a model of the caller
     text = os.fspath(path)
     return text if text in words else str(Path(text).absolute())

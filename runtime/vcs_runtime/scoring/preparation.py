@@ -9,7 +9,7 @@ from typing import TypeVar
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair
-from vcs_runtime.segmentation.segmenter import Segmenter
+from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.text.cleaning import check_text, clean_segments, join_chunks, short_words, strip_punctuation
 from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.util.lru import LRUCache
@@ -55,13 +55,13 @@ Block = list[tuple[T, PreparedPair | TextError]]
 
 @dataclass(frozen=True)
 class _RuleSplit:
-    """A text without punctuation, and its segments by rules; None for the learned segmenter to find."""
+    """What the learned segmenter sees of a text, and the text's segments by rules if they split it."""
 
-    stripped: str
+    rest: str
     segments: list[str] | None
 
     def size(self) -> int:
-        return len(self.stripped) + sum(map(len, self.segments or ()))
+        return len(self.rest) + sum(map(len, self.segments or ()))
 
 
 class Preparation:
@@ -75,7 +75,7 @@ class Preparation:
         Bytes for the sentences found by rules, and as many for those found by the learned segmenter.
     """
 
-    def __init__(self, segmenter: Segmenter, memory_bytes: int) -> None:
+    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
         self._learned_splits: LRUCache[list[str]] = LRUCache(
@@ -138,9 +138,7 @@ class Preparation:
         splits = [self._split_by_rules(text, name) for name, text in texts.items()]
         segments = [split.segments for split in splits if split.segments is not None]
         if len(segments) < len(splits):
-            # The learned segmenter sees no punctuation, not even where there is some (docs/vcs.md, section
-            # 1).
-            pending = [split.stripped for split in splits]
+            pending = [split.rest for split in splits]
             return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
         chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
         return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
@@ -153,26 +151,56 @@ class Preparation:
         if not stripped.strip():
             raise TextError(f"{name}: the text holds nothing but punctuation")
         sentences = self._segmenter.sentences(expanded, name)
-        split = _RuleSplit(stripped, None if sentences is None else clean_segments(sentences))
+        rest = expanded if self._segmenter.wants_punctuation else stripped
+        split = _RuleSplit(rest, None if sentences is None else clean_segments(sentences))
         self._rule_splits.put(text, split)
         return split
 
     def _split_pending(self, block: Block[T], options: Options) -> None:
         """Split all texts of a block that are left to the learned segmenter, in one call."""
         pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and pair.pending]
-        segments: dict[str, list[str]] = {}
+        segments: dict[str, list[str] | TextError] = {}
         missing: dict[str, None] = {}
         for text in (text for pair in pairs for text in pair.pending):
             if (known := self._learned_splits.get(text)) is not None:
                 segments[text] = known
             else:
                 missing[text] = None
-        for text, pieces in zip(missing, self._segmenter.split_learned(list(missing)), strict=True):
-            segments[text] = clean_segments(pieces)
-            self._learned_splits.put(text, segments[text])
-        for pair in pairs:
-            pair.chunks = [join_chunks(segments[text], options.chunk_size) for text in pair.pending]
-            pair.pending = []
+        segments |= self._split_learned(list(missing))
+        for i, (item, pair) in enumerate(block):
+            if isinstance(pair, PreparedPair) and pair.pending:
+                block[i] = item, _chunked(pair, segments, options.chunk_size)
+
+    def _split_learned(self, texts: list[str]) -> dict[str, list[str] | TextError]:
+        try:
+            splits = self._segmenter.split_learned(texts)
+        except TextError as error:
+            # One text that the segmenter refuses must not take the others with it.
+            if len(texts) > 1:
+                return {name: split for text in texts for name, split in self._split_learned([text]).items()}
+            return {texts[0]: error}
+        segments: dict[str, list[str] | TextError] = {}
+        for text, pieces in zip(texts, splits, strict=True):
+            if cleaned := clean_segments(pieces):
+                self._learned_splits.put(text, cleaned)
+            segments[text] = cleaned or TextError(f"segmenter {self._segmenter.model_name}: no segments")
+        return segments
+
+
+def _chunked(
+    pair: PreparedPair, segments: dict[str, list[str] | TextError], chunk_size: int
+) -> PreparedPair | TextError:
+    """Return the pair with the chunks of its pending texts, or the error of one of them."""
+    names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
+    if len(names) == 2:
+        names[0] = "reference"
+    for name, text in zip(names, pair.pending, strict=True):
+        pieces = segments[text]
+        if isinstance(pieces, TextError):
+            return TextError(f"{name}: {pieces}")
+        pair.chunks.append(join_chunks(pieces, chunk_size))
+    pair.pending = []
+    return pair
 
 
 def _words(texts: dict[str, str]) -> PreparedPair:

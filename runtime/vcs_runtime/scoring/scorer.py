@@ -14,17 +14,18 @@ import numpy.typing as npt
 
 from vcs_numba import Params, Scores, score_batch
 from vcs_numba.embeddings import cosine_similarity
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
-from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
 from vcs_runtime.inference.session import ahead
-from vcs_runtime.inference.vector_cache import Vector, VectorCache, VectorStore, cache_identity
+from vcs_runtime.inference.vector_cache import Vector, VectorCache, VectorStore
 from vcs_runtime.scoring.explanation import Explanation, explain
+from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
-from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
+from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.util.progress import progress_bar
 
 T = TypeVar("T")
@@ -37,7 +38,9 @@ class Scorer:
     Several threads may use one scorer. A score does not depend on the other pairs of a call.
     """
 
-    def __init__(self, embedder: Embedder, segmenter: Segmenter, store: VectorStore, memory_mb: int) -> None:
+    def __init__(
+        self, embedder: ScoringEmbedder, segmenter: ScoringSegmenter, store: VectorStore, memory_mb: int
+    ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
         self.segmenter = segmenter
@@ -53,30 +56,31 @@ class Scorer:
         cache: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         memory_mb: int = 256,
-        segmenter: str | os.PathLike[str] | Bundle = "auto",
+        segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto",
         gpu_mem_gb: float | None = None,
+        embedder: TextEmbedder | None = None,
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
+        `embedder` and `segmenter` may be objects of the caller: a `TextEmbedder` has `embed(texts)` and
+        `identity`, a `TextSegmenter` has `split(texts)` and `identity`. The bundle's model takes the place of
+        one that is not given; with both, no bundle is opened. `close` leaves them open.
+
         The arguments are the fields of `ScorerConfig` and are described there. Raises BundleError,
         DeviceError or CacheError if the bundle, the device or the cache folder cannot be used; ValueError if
-        `device` is not the name of a device.
+        `device` is not the name of a device, or an `identity` no name; TypeError if an object lacks a member.
         """
-        return cls.from_config(ScorerConfig(bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb))
+        return cls.from_config(
+            ScorerConfig(bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder)
+        )
 
     @classmethod
     def from_config(cls, config: ScorerConfig) -> Scorer:
         """Open a scorer from a configuration; errors as for `open`."""
-        bundle = config.bundle if isinstance(config.bundle, Bundle) else open_bundle(config.bundle)
-        segmenter_bundle, use = _segmenter_bundle(config.segmenter, bundle)
-        shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
-        embedder = Embedder.open(bundle, config.device, config.threads, shares[0])
+        embedder, segmenter = open_models(config)
         cache = None
         if config.cache is not None:
-            cache = VectorCache(Path(config.cache), cache_identity(embedder), embedder.spec.dimension)
-        segmenter = Segmenter.open(
-            segmenter_bundle, config.device, config.threads, use=use, gpu_mem_gb=shares[1]
-        )
+            cache = VectorCache(Path(config.cache), embedder.cache_identity, embedder.dimension)
         return cls(
             embedder, segmenter, VectorStore(embedder, cache, config.memory_mb << 20), config.memory_mb
         )
@@ -301,27 +305,6 @@ class Scorer:
 
 def _itself(pair: Pair) -> Pair:
     return pair
-
-
-def _segmenter_bundle(segmenter: str | os.PathLike[str] | Bundle, bundle: Bundle) -> tuple[Bundle, str]:
-    """Return the bundle whose segmenter splits texts, and which of its segmenters to use."""
-    if isinstance(segmenter, str) and segmenter in CHOICES:
-        return bundle, segmenter
-    return segmenter if isinstance(segmenter, Bundle) else open_bundle(segmenter), "auto"
-
-
-def _shares(
-    bundle: Bundle, segmenter_bundle: Bundle, use: str, gpu_mem_gb: float | None
-) -> tuple[float | None, float | None]:
-    """Divide `gpu_mem_gb` between embedder and segmenter in proportion to their weights."""
-    if gpu_mem_gb is None:
-        return None, None
-    models = ((bundle, bundle.part("embedder")), (segmenter_bundle, segmenter_bundle.part("segmenter")))
-    sizes = [part.weights_size(spec) if spec else 0 for part, spec in models]
-    if use == "rules" or not sizes[1]:
-        return gpu_mem_gb, None
-    share = gpu_mem_gb * sizes[1] / sum(sizes)
-    return gpu_mem_gb - share, share
 
 
 def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list[Evidence]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from vcs_runtime._version import __version__
-from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.segmentation.segmenter import Segmenter
+from vcs_runtime.segmentation.custom import ScoringSegmenter
 
 # Version of the formulas: that of the reference package.
 DEFINITION = "1.0.0"
 
 
-def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str:
+def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSegmenter) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
     Weights are named by the first four hex digits of the hash of the bytes that were loaded. Penalty,
     regulariser, small_text and aggregate have fields of their own if they are not at their defaults. So has
     an instruction before the texts: `instr`, four digits of its hash. With a learned segmenter, `cut` holds
-    its threshold, stride and precision.
+    its threshold, stride and precision. Models of the caller are named by their `identity` alone.
 
     Parameters
     ----------
@@ -52,16 +50,5 @@ def signature(options: Options, embedder: Embedder, segmenter: Segmenter) -> str
         fields.append(f"small:{params.small_text}")
     if options.aggregate != "max":
         fields.append(f"refs:{options.aggregate}")
-    fields.append("seg:none" if options.short else f"seg:{segmenter.identity}")
-    if (model := segmenter.spec.model) and not options.short:
-        fields.append(f"cut:{model.threshold:g}/{model.stride}/{model.precision}")
-    spec = embedder.spec
-    fields += [
-        f"emb:{spec.name}@{embedder.weights_hash[:4]}",
-        *([f"instr:{sha256(spec.instruction.encode()).hexdigest()[:4]}"] if spec.instruction else []),
-        f"long:{spec.long_text}/{spec.max_tokens}",
-        f"prec:{spec.precision}",
-        f"engine:{embedder.device.provider_name}",
-        f"v:{__version__}",
-    ]
-    return "|".join(fields)
+    fields += ["seg:none"] if options.short else segmenter.signature_fields
+    return "|".join([*fields, *embedder.signature_fields, f"v:{__version__}"])

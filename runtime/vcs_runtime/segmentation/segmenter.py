@@ -231,6 +231,18 @@ class Segmenter:
             return self._opened
 
     @property
+    def signature_fields(self) -> tuple[str, ...]:
+        """The fields of the signature that name the segmenters, and how the learned one cuts."""
+        model = self.spec.model
+        cut = (f"cut:{model.threshold:g}/{model.stride}/{model.precision}",) if model else ()
+        return (f"seg:{self.identity}", *cut)
+
+    @property
+    def wants_punctuation(self) -> bool:
+        """False: the learned segmenter sees no punctuation (docs/vcs.md, section 1)."""
+        return False
+
+    @property
     def rules_name(self) -> str | None:
         """The name of the rules; None if there are no rules."""
         return self.spec.rules.name if self.spec.rules else None

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from vcs_numba import Params
-from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.scoring.columns import plain
+from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.training import service
@@ -79,8 +79,7 @@ class TrainingScorer:
         self._reference_column = reference_column
         self._unscorable = None if unscorable is None else float(unscorable)
         self._config = ScorerConfig.of(config).absolute()
-        assert isinstance(self._config.bundle, str)
-        open_bundle(self._config.bundle)
+        open_bundles(self._config)
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             choose_device(self._config.device, self._config.gpu_mem_gb)
 

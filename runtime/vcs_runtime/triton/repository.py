@@ -118,6 +118,8 @@ class Deployment:
         for argument, least in (("max_batch_size", 1), ("queue_delay_us", 0), ("instances", 1)):
             if getattr(self, argument) < least:
                 raise ValueError(f"{argument} must be at least {least}, not {getattr(self, argument)}")
+        if self.config.has_custom_models:
+            raise ValueError("config: Triton serves bundles, not models of the caller")
         split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
             raise ValueError(f"address: {self.address!r} is not an address or a host name")
@@ -191,6 +193,7 @@ def _config(deployment: Deployment, config: ScorerConfig) -> str:
     # "auto" looks for a GPU in the server and reports its choice in the log and in every signature.
     gpu = f" gpus: [ {index} ]" if kind in ("cuda", "tensorrt") else ""
     opening = asdict(config)
+    del opening["embedder"]
     parameters = {
         "bundle": opening.pop("bundle"),
         "device": opening.pop("device"),

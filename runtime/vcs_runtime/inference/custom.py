@@ -1,0 +1,194 @@
+"""Embedders of the caller: what such an object has to offer, and how a scorer uses it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.embeddings import unit_rows
+from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.inference.device import Device
+
+_SHOWN: Final = 60  # characters of a text in an error
+
+
+class TextEmbedder(Protocol):
+    """An embedder that `Scorer.open(embedder=...)` accepts: any object with these two members."""
+
+    @property
+    def identity(self) -> str:
+        """Name of the model and its version for the signature, without white space and "|"."""
+
+    def embed(self, texts: list[str]) -> Any:
+        """Embed texts.
+
+        Parameters
+        ----------
+        texts
+            Distinct texts, up to some thousands: the caller divides them into batches.
+
+        Returns
+        -------
+        array
+            (len(texts), d): anything that NumPy reads as numbers, or a torch tensor on any device. Rows may
+            have any length but 0.
+
+        Raises
+        ------
+        TextError
+            A text cannot be embedded. Its pair then has this error, and the others go on. Every other
+            exception ends the call that scores.
+        """
+
+
+class ScoringEmbedder(Protocol):
+    """What a scorer needs of an embedder: of a bundle's, or of a `CustomEmbedder`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the embedder in errors."""
+
+    @property
+    def device(self) -> Device:
+        """Where the embedder runs."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Length of a vector; None if it is not known beforehand."""
+
+    @property
+    def cache_identity(self) -> str:
+        """What a cached vector depends on besides its text."""
+
+    @property
+    def signature_fields(self) -> tuple[str, ...]:
+        """The fields of the signature that name the embedder and how it runs."""
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the unit vectors of texts, (len(texts), d)."""
+
+    def release(self) -> None:
+        """Free memory for now."""
+
+    def close(self) -> None:
+        """Free memory for good."""
+
+
+class CustomEmbedder:
+    """An embedder of the caller as a scorer needs it: its output is checked, and scaled to unit length.
+
+    One thread at a time calls it, because tokenizers and models in Python often bear no more.
+
+    Parameters
+    ----------
+    embedder
+        The caller's object.
+
+    Raises
+    ------
+    TypeError
+        The object has no `embed` or no `identity`.
+    ValueError
+        `identity` cannot stand in a signature.
+    """
+
+    def __init__(self, embedder: TextEmbedder) -> None:
+        self.name = checked_identity(embedder, "embedder", "embed")
+        self.device = Device("custom", "CPUExecutionProvider", "the embedder is the caller's")
+        self.dimension = None
+        self.cache_identity = f"custom|{self.name}"
+        self.signature_fields = (f"emb:{self.name}",)
+        self._embedder = embedder
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Embed texts with the caller's object.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+
+        Returns
+        -------
+        ndarray
+            float32 (len(texts), d), rows of unit length.
+
+        Raises
+        ------
+        TextError
+            The embedder refuses a text, or returns zeros for it.
+        ModelError
+            The embedder returned something else than one row of finite numbers for each text.
+        """
+        with self._lock, naming_errors(f"embedder {self.name}"):
+            returned = self._embedder.embed(list(texts))
+        try:
+            rows = np.asarray(as_numbers(returned), np.float64)
+        except (TypeError, ValueError) as error:
+            raise self._wrong(f"something that is no array of numbers: {error}") from error
+        if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+            raise self._wrong(f"an array {rows.shape} for {len(texts)} texts: it must be ({len(texts)}, d)")
+        if len(bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
+            raise self._wrong(f"NaN or infinity for the text {_shown(texts[bad[0]])}")
+        if len(bad := np.flatnonzero(~rows.any(axis=1))):
+            raise TextError(f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}")
+        return unit_rows(rows, f"embedder {self.name}")
+
+    def release(self) -> None:
+        """Do nothing: the model belongs to the caller."""
+
+    def close(self) -> None:
+        """Do nothing: the model belongs to the caller."""
+
+    def _wrong(self, what: str) -> ModelError:
+        return ModelError(f"embedder {self.name}: embed returned {what}")
+
+
+@contextmanager
+def naming_errors(name: str) -> Iterator[None]:
+    """Name the caller's object in what it raises: in the message of a TextError, in a note elsewhere."""
+    try:
+        yield
+    except TextError as error:
+        raise TextError(f"{name}: {error}") from error
+    except Exception as error:
+        error.add_note(f"The {name} raised this.")
+        raise
+
+
+def as_numbers(values: Any) -> Any:
+    """Return `values` as something that NumPy reads: torch tensors, also in a list, come from their device.
+
+    They come as float64, because NumPy has no bfloat16.
+    """
+    if isinstance(values, list | tuple):
+        return [as_numbers(value) for value in values] if values and _is_tensor(values[0]) else values
+    return values.detach().cpu().double().numpy() if _is_tensor(values) else values
+
+
+def checked_identity(custom: Any, argument: str, method: str) -> str:
+    """Return the `identity` of a caller's object, which also needs a method of this name."""
+    if not callable(getattr(custom, method, None)):
+        raise TypeError(f"{argument}: {type(custom).__name__} has no method `{method}(texts)`")
+    identity = getattr(custom, "identity", None)
+    if identity is None:
+        raise TypeError(f"{argument}: {type(custom).__name__} has no `identity`, a name for the signature")
+    if not isinstance(identity, str) or not identity or "|" in identity or any(map(str.isspace, identity)):
+        raise ValueError(
+            f"{argument}: `identity` must be a name without white space and '|', not {identity!r}"
+        )
+    return identity
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "cpu")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -1,0 +1,64 @@
+"""Opens the models of a `ScorerConfig`: the bundle's, the caller's, or one of each."""
+
+from __future__ import annotations
+
+import os
+
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
+from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
+
+
+def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
+    """Open the embedder and the segmenter of a configuration; errors as for `Scorer.open`."""
+    bundle, segmenter_bundle = open_bundles(config)
+    use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
+    shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
+    where = config.device, config.threads
+    embedder: ScoringEmbedder
+    segmenter: ScoringSegmenter
+    if config.embedder is not None:
+        embedder = CustomEmbedder(config.embedder)
+    else:
+        assert bundle is not None
+        embedder = Embedder.open(bundle, *where, shares[0])
+    if not isinstance(config.segmenter, str | os.PathLike | Bundle):
+        segmenter = CustomSegmenter(config.segmenter)
+    else:
+        assert segmenter_bundle is not None
+        segmenter = Segmenter.open(segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1])
+    return embedder, segmenter
+
+
+def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
+    """Open the bundles that hold the embedder and the segmenter: None for a model of the caller."""
+    bundle = _opened(config.bundle) if config.embedder is None else None
+    if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
+        return bundle, bundle or _opened(config.bundle)
+    if isinstance(config.segmenter, str | os.PathLike | Bundle):
+        return bundle, _opened(config.segmenter)
+    return bundle, None
+
+
+def _opened(bundle: str | os.PathLike[str] | Bundle) -> Bundle:
+    return bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+
+
+def _shares(
+    bundle: Bundle | None, segmenter_bundle: Bundle | None, use: str, gpu_mem_gb: float | None
+) -> tuple[float | None, float | None]:
+    """Divide `gpu_mem_gb` between embedder and segmenter in proportion to their weights.
+
+    A model of the caller has no bundle, and takes nothing.
+    """
+    if gpu_mem_gb is None:
+        return None, None
+    models = ((bundle, "embedder"), (segmenter_bundle, "segmenter"))
+    sizes = [part.weights_size(spec) if part and (spec := part.part(name)) else 0 for part, name in models]
+    if use == "rules" or not sizes[1]:
+        return gpu_mem_gb, None
+    share = gpu_mem_gb * sizes[1] / sum(sizes)
+    return gpu_mem_gb - share, share

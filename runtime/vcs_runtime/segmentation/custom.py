@@ -1,0 +1,144 @@
+"""Segmenters of the caller: what such an object has to offer, and how a scorer uses it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from vcs_runtime.errors import ModelError
+from vcs_runtime.inference.custom import checked_identity, naming_errors
+
+
+class TextSegmenter(Protocol):
+    """A segmenter that `Scorer.open(segmenter=...)` accepts: any object with these two members."""
+
+    @property
+    def identity(self) -> str:
+        """Name of the segmenter and its version for the signature, without white space and "|"."""
+
+    def split(self, texts: list[str]) -> Any:
+        """Split texts into segments.
+
+        Parameters
+        ----------
+        texts
+            Distinct texts with their punctuation; contractions are written out (docs/vcs.md, section 1).
+
+        Returns
+        -------
+        list of list of str
+            The segments of each text, in order. Punctuation and white space around them do not matter.
+
+        Raises
+        ------
+        TextError
+            A text cannot be split. Its pairs then have this error, and the others go on. Every other
+            exception ends the call that scores.
+        """
+
+
+class ScoringSegmenter(Protocol):
+    """What a scorer needs of a segmenter: of a bundle's, or of a `CustomSegmenter`."""
+
+    @property
+    def signature_fields(self) -> tuple[str, ...]:
+        """The fields of the signature that name the segmenters."""
+
+    @property
+    def rules_name(self) -> str | None:
+        """Name of the rules in results; None if there are no rules."""
+
+    @property
+    def model_name(self) -> str | None:
+        """Name in results of what splits the texts that rules leave; None if there is nothing."""
+
+    @property
+    def wants_punctuation(self) -> bool:
+        """Whether the texts that rules leave are split with their punctuation."""
+
+    def sentences(self, text: str, name: str) -> list[str] | None:
+        """Split a text by rules; None if it is left to `split_learned`."""
+
+    def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split the texts that rules leave."""
+
+    def release(self) -> None:
+        """Free memory for now."""
+
+    def close(self) -> None:
+        """Free memory for good."""
+
+
+class CustomSegmenter:
+    """A segmenter of the caller as a scorer needs it: it splits every text, and its output is checked.
+
+    One thread at a time calls it.
+
+    Parameters
+    ----------
+    segmenter
+        The caller's object.
+
+    Raises
+    ------
+    TypeError
+        The object has no `split` or no `identity`.
+    ValueError
+        `identity` cannot stand in a signature.
+    """
+
+    def __init__(self, segmenter: TextSegmenter) -> None:
+        self.model_name = checked_identity(segmenter, "segmenter", "split")
+        self.rules_name = None
+        self.wants_punctuation = True
+        self.signature_fields = (f"seg:{self.model_name}",)
+        self._segmenter = segmenter
+        self._lock = threading.Lock()
+
+    def sentences(self, text: str, name: str) -> None:
+        """Leave every text to `split_learned`."""
+
+    def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split texts with the caller's object.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+
+        Returns
+        -------
+        list of list of str
+            The segments of each text.
+
+        Raises
+        ------
+        TextError
+            The segmenter refuses a text.
+        ModelError
+            The segmenter returned something else than one list of strings for each text.
+        """
+        if not texts:
+            return []
+        with self._lock, naming_errors(f"segmenter {self.model_name}"):
+            # A generator runs the caller's code here, too.
+            splits = [_listed(pieces) for pieces in self._segmenter.split(list(texts))]
+        if len(splits) != len(texts):
+            raise self._wrong(f"{len(splits)} lists for {len(texts)} texts")
+        if not all(isinstance(pieces, list) and all(isinstance(p, str) for p in pieces) for pieces in splits):
+            raise self._wrong("something else than a list of strings for each text")
+        return splits
+
+    def release(self) -> None:
+        """Do nothing: the model belongs to the caller."""
+
+    def close(self) -> None:
+        """Do nothing: the model belongs to the caller."""
+
+    def _wrong(self, what: str) -> ModelError:
+        return ModelError(f"segmenter {self.model_name}: split returned {what}")
+
+
+def _listed(pieces: Any) -> Any:
+    return list(pieces) if isinstance(pieces, Iterable) and not isinstance(pieces, str) else pieces
