@@ -13,6 +13,7 @@ import pytest
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Scorer
+from vcs_runtime.cli import inputs
 from vcs_runtime.cli.citation import LINKS
 
 
@@ -47,6 +48,27 @@ def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_fil
     assert "12 scored, 0 failed" in done.stdout
     assert "vcs|def:1.0.0|chunk:1|" in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 160
+
+
+@pytest.mark.parametrize(
+    ("there", "options", "says"),
+    [
+        (False, (), ""),
+        (False, ("-v",), "vcs-runtime: ort-cpu (auto: "),
+        (True, (), "vcs-runtime: the GPU is not used: ort-cpu (auto: "),
+        (True, ("--device", "cpu"), ""),  # as asked
+        (False, ("--device", "cpu", "--verbose"), "vcs-runtime: ort-cpu (named)"),
+    ],
+)
+def test_the_device_is_reported_where_a_gpu_is_unused_or_on_request(
+    tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch, there: bool, options: tuple[str, ...],
+    says: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(inputs, "gpu_is_there", lambda: there)
+    done = vcs("score", pairs_file, "--bundle", tiny_bundle, *options)
+    assert done.code == 0
+    assert done.stderr.startswith(says)
+    assert len(done.stderr.splitlines()) == bool(says)
 
 
 def test_cite_prints_entries_with_the_addresses_of_the_help() -> None:

@@ -8,20 +8,23 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.options import usage_errors
+from vcs_runtime.cli.options import usage_errors, verbose
 from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import InputError
+from vcs_runtime.inference.nvidia import gpu_is_there
 from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
 
 def open_scorer(config: ScorerConfig) -> Scorer:
-    """Open a scorer, and report on standard error which device `auto` chose."""
+    """Open a scorer, and report on standard error if it leaves a GPU unused; with --verbose, always."""
     with usage_errors():
         scorer = Scorer.from_config(config)
-    if config.device == "auto":
-        warn(f"{scorer.embedder.device.provider_name} ({scorer.embedder.device.reason})")
+    chosen = scorer.embedder.device
+    unused = config.device == "auto" and not chosen.is_gpu and gpu_is_there()
+    if unused or verbose():
+        warn(f"{'the GPU is not used: ' if unused else ''}{chosen.provider_name} ({chosen.reason})")
     return scorer
 
 

@@ -141,6 +141,17 @@ def _scorer_config(
     )
 
 
+def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[_VERBOSE] = value
+
+
+def verbose() -> bool:
+    """Whether the running command has --verbose."""
+    return bool(click.get_current_context().meta.get(_VERBOSE))
+
+
+_VERBOSE = f"{__name__}.verbose"
+
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
 scorer_options = combined("config", _scorer_config, together(
     bundle,
@@ -152,6 +163,8 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Number of CPU threads. [default: all cores]"),
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
+    click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
+                 help="Report which device runs the models, and why."),
     section="Models",
 ))  # fmt: skip
 

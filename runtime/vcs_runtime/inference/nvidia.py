@@ -106,6 +106,15 @@ def gpu(index: int) -> Gpu:
     return Gpu(name.value.decode(errors="replace"), f"sm{''.join(numbers)}", memory.value)
 
 
+def gpu_is_there() -> bool:
+    """Whether NVIDIA's driver shows a GPU, whatever the installed packages can do with it."""
+    try:
+        gpu(0)
+    except DeviceError:
+        return False
+    return True
+
+
 def free_memory(index: int, major: int) -> int | None:
     """Return the free memory of a GPU in bytes; None if the CUDA runtime does not report it.
 
