@@ -20,6 +20,7 @@ from vcs_runtime.inference.session import Budget, ahead, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
+from vcs_runtime.util.progress import report_part
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float32]
@@ -133,7 +134,8 @@ class Embedder:
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
         for sequences, count in self._ahead(self._portions(list(distinct), prefix, limit)):
-            vectors[start : start + count] = self._embed_distinct(sequences, count)
+            part = (start / len(distinct), count / len(distinct))
+            vectors[start : start + count] = self._embed_distinct(sequences, count, part)
             start += count
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
@@ -173,9 +175,9 @@ class Embedder:
     def _ahead(self, items: Iterator[T]) -> Iterator[T]:
         return ahead(items) if self.device.is_gpu else items
 
-    def _embed_distinct(self, sequences: Sequences, texts: int) -> FloatArray:
+    def _embed_distinct(self, sequences: Sequences, texts: int, part: tuple[float, float]) -> FloatArray:
         owners = sequences.owners
-        vectors = self._run(sequences)
+        vectors = self._run(sequences, part)
         if len(owners) == texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
@@ -188,7 +190,10 @@ class Embedder:
         result[~several] = vectors[~several[owners]]
         return result
 
-    def _run(self, sequences: Sequences) -> FloatArray:
+    def _run(self, sequences: Sequences, part: tuple[float, float]) -> FloatArray:
+        """Run the model; `part` is where the sequences begin among all texts, and how much they are."""
+        lengths = [len(ids) for ids in sequences.ids]
+        total, done = sum(lengths), 0
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
         mixed = self.device.is_gpu
         most_rows = row_limit(self.device)
@@ -207,8 +212,11 @@ class Embedder:
                     f"{len(rows)} texts of dimension {self.spec.dimension}"
                 )
             vectors[rows] = output
+            nonlocal done
+            done += sum(lengths[row] for row in rows)
+            report_part(part[0] + part[1] * done / total)
 
-        run_batches([len(ids) for ids in sequences.ids], self._budget, cut, run)
+        run_batches(lengths, self._budget, cut, run)
         if not np.isfinite(vectors).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return vectors

@@ -26,7 +26,7 @@ from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
-from vcs_runtime.util.progress import progress_bar
+from vcs_runtime.util.progress import progress_bar, units_in_work
 
 T = TypeVar("T")
 _DEFAULTS = Params()
@@ -277,9 +277,10 @@ class Scorer:
 
     def _score_block(self, block: Block[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
         try:
-            vectors = self._store.get(
-                text for _, pair in block if isinstance(pair, PreparedPair) for text in pair.all_texts()
-            )
+            with units_in_work(len(block)):
+                vectors = self._store.get(
+                    text for _, pair in block if isinstance(pair, PreparedPair) for text in pair.all_texts()
+                )
         except TextError as error:
             # One text that the model refuses must not take the others with it.
             if len(block) > 1:

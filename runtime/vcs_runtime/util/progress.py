@@ -1,9 +1,34 @@
-"""Progress bars on standard error: rate and remaining time on a terminal, nothing when piped."""
+"""Progress bars on standard error: rate and remaining time on a terminal, nothing when piped.
+
+A bar counts finished units. Work that finishes many units at a time reports its parts with `report_part`, so
+that the bar moves meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+_SHOW_PART: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("show_part", default=None)
+_UNITS: Final[ContextVar[int]] = ContextVar("units", default=0)
+
+
+@contextmanager
+def units_in_work(count: int) -> Iterator[None]:
+    """Say that the block works on `count` units of the bar that is open, which finish together."""
+    token = _UNITS.set(count)
+    try:
+        yield
+    finally:
+        _UNITS.reset(token)
+
+
+def report_part(done: float) -> None:
+    """Move the open bar to this part, in [0, 1], of the units in work. Without a bar nothing happens."""
+    if show := _SHOW_PART.get():
+        show(done * _UNITS.get())
 
 
 @contextmanager
@@ -53,7 +78,23 @@ def progress_bar(
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total, completed=done)
-        yield lambda count: progress.advance(task, count)
+        finished, shown = float(done), float(done)
+
+        def move(position: float) -> None:
+            nonlocal shown
+            shown = max(shown, position)  # never backwards, if the same units are worked on twice
+            progress.update(task, completed=shown)
+
+        def advance(count: int) -> None:
+            nonlocal finished
+            finished += count
+            move(finished)
+
+        token = _SHOW_PART.set(lambda units: move(finished + units))
+        try:
+            yield advance
+        finally:
+            _SHOW_PART.reset(token)
 
 
 @contextmanager
