@@ -1,8 +1,11 @@
-"""`vcs-runtime compare`: two score files."""
+"""`vcs-runtime compare`: score files of several systems."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from click.testing import CliRunner, Result
 
 from support.stories import write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.bootstrap import mean_interval
 
 
 def run(*arguments: object) -> Result:
@@ -56,11 +61,19 @@ def test_difference_interval_tests_and_what_moved(pair: tuple[Path, Path]) -> No
     assert half["difference"] == pytest.approx(found["difference"] / 2)
 
 
-def test_the_tables_for_people(pair: tuple[Path, Path]) -> None:
-    done = run(*pair)
+def test_the_table_for_people(pair: tuple[Path, Path]) -> None:
+    done = run(*pair, "--moved", 1)
     assert done.exit_code == 0
-    for part in ("vcs, 40 pairs", "difference +0.0875", "paired bootstrap", "permutation", "A vcs|one"):
-        assert part in done.stdout
+    head, a, b, *rest = done.stdout.splitlines()
+    assert head.split() == "system zeros VCS [95 %] difference [95 %] p bootstrap p permutation".split()
+    assert re.fullmatch(r"a +0 +0\.\d{4} \[0\.\d{4}, 0\.\d{4}\]  baseline *", a)
+    assert re.fullmatch(
+        r"b +0 +0\.\d{4} \[.*\]  \+0\.0875\*\* \[\+0\.\d{4}, \+0\.\d{4}\] +0\.0\d* +0\.0\d* *", b
+    )
+    assert "VCS of 2 systems over the 40 pairs that all of them have scored." in rest
+    [moved] = [line for line in rest if line.startswith("7 ")]
+    assert moved.split()[-1] == "-0.4000"
+    assert rest[-1] == "vcs|one"
 
 
 def zeros(margins: list[float]) -> list[dict[str, Any]]:
@@ -74,10 +87,9 @@ def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path
     write_pairs(tmp_path / "b.jsonl", zeros([-0.2, -0.1, 0.0, 0.2]))
     done = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert done.exit_code == 0
-    assert done.stdout.startswith(
-        "VCS is 0 for 6 of 8 scores, so the margin is compared; --score vcs compares VCS.\n"
-    )
-    assert "margin, 4 pairs: -0.1250 in A, -0.0250 in B" in done.stdout
+    assert "VCS is 0 for 6 of 8 scores, so the margin is compared; --score vcs compares VCS.\n" in done.stdout
+    head, a, b = (line.split() for line in done.stdout.splitlines()[:3])
+    assert (head[2], a[1:3], b[1:3]) == ("margin", ["3", "-0.1250"], ["3", "-0.0250"])
     named = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--score", "vcs", "--json")
     found = json.loads(named.stdout)
     assert (found["score"], found["reason"]) == ("vcs", "")
@@ -93,7 +105,7 @@ def test_other_signatures_are_refused_unless_forced(pair: tuple[Path, Path], tmp
     assert "vcs|one and vcs|two; --ignore-signatures" in str(refused.exception)
     forced = run(*pair, "--ignore-signatures")
     assert forced.exit_code == 0
-    assert "B vcs|two" in forced.stdout
+    assert forced.stdout.endswith("a: vcs|one\nb: vcs|two\n")
 
 
 def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
@@ -107,7 +119,11 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     found = json.loads(done.stdout)
     assert found["pairs"] == 29
     assert sorted(map(int, found["left_out"])) == [3, *range(30, 40)]
-    assert "vcs-runtime: 3: not scored in both files" in done.stderr
+    assert "vcs-runtime: 3: not scored by b, left out\n" in done.stderr
+    assert [system["failed"] for system in found["systems"]] == [0, 1]
+    assert [system["missing"] for system in found["systems"]] == [0, 10]
+    head, a, b = (line.split() for line in run(*pair).stdout.splitlines()[:3])
+    assert (head[1:4], a[1:4], b[1:4]) == (["failed", "missing", "zeros"], ["0", "0", "0"], ["1", "10", "0"])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +138,7 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
             [{"id": 1, "vcs": 1, "signature": "s"}, {"id": 2, "vcs": 1, "signature": "t"}],
             "line 2: scored as t, the lines before as s",
         ),
-        ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id that both have scored"),
+        ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id that all have scored"),
     ],
 )
 def test_bad_files_are_named(pair: tuple[Path, Path], tmp_path: Path, rows: list[Any], says: str) -> None:
@@ -160,7 +176,7 @@ def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "difference +0.0875" in done.stdout
+    assert "+0.0875" in done.stdout
 
 
 def test_scoring_starts_without_the_experiments() -> None:
@@ -168,3 +184,206 @@ def test_scoring_starts_without_the_experiments() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert {"compare", "experiment"} <= set(cli.list_commands(None))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def five(tmp_path: Path) -> list[Path]:
+    """Five systems: the second is better, the third far worse, the others differ by chance alone."""
+    draw = np.random.default_rng(3)
+    base = draw.uniform(0.3, 0.7, 30)
+    values = [base + shift + draw.normal(0, 0.02, 30) for shift in (0.0, 0.03, -0.2, 0.0, 0.0)]
+    files = [tmp_path / f"{name}.jsonl" for name in ("one", "two", "three", "four", "five")]
+    for path, own in zip(files, values, strict=True):
+        write_pairs(path, lines(own.tolist()))
+    return files
+
+
+def values_of(path: Path) -> Any:
+    return np.array([json.loads(line)["vcs"] for line in path.read_text().splitlines()])
+
+
+def holm_by_hand(p: list[float]) -> list[float]:
+    ranked, found, last = sorted(range(len(p)), key=p.__getitem__), [0.0] * len(p), 0.0
+    for step, i in enumerate(ranked):
+        found[i] = last = max(last, min(1.0, p[i] * (len(p) - step)))
+    return found
+
+
+def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Path]) -> None:
+    found = json.loads(run(*five, "--json").stdout)
+    assert (found["baseline"], found["pairs"], found["tests"]) == ("one", 30, 4)
+    base = values_of(five[0])
+    for test, path in zip(found["comparisons"], five[1:], strict=True):
+        assert (test["system"], test["baseline"], test["score"]) == (path.stem, "one", "vcs")
+        difference = values_of(path) - base
+        assert test["difference"] == pytest.approx(difference.mean())
+        theirs = scipy.stats.permutation_test((difference,), np.mean, permutation_type="samples",
+                                              n_resamples=2000, rng=np.random.default_rng(found["seed"]))  # fmt: skip
+        assert test["p_permutation"] == pytest.approx(theirs.pvalue)
+    for kind in ("p_bootstrap", "p_permutation"):
+        corrected = [test[f"{kind}_corrected"] for test in found["comparisons"]]
+        assert corrected == pytest.approx(holm_by_hand([test[kind] for test in found["comparisons"]]))
+    assert [test["p_permutation_corrected"] < 0.05 for test in found["comparisons"]] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    plain = json.loads(run(*five, "--json", "--correction", "none").stdout)
+    assert all(test["p_bootstrap_corrected"] == test["p_bootstrap"] for test in plain["comparisons"])
+    text = run(*five).stdout
+    assert "corrected by Holm's method over 4 tests" in text
+    assert "not corrected, of 4 tests" in run(*five, "--correction", "none").stdout
+    assert [line.count("*") for line in text.splitlines()[1:6]] == [0, 2, 2, 0, 0]
+
+
+def test_the_interval_of_a_mean_is_that_of_score(five: list[Path]) -> None:
+    [own, *_] = json.loads(run(*five, "--json").stdout)["systems"]
+    assert own["scores"]["vcs"]["ci95"] == mean_interval(values_of(five[0])).tolist()
+
+
+def test_all_pairs_are_one_family_of_tests(five: list[Path]) -> None:
+    found = json.loads(run(*five, "--json", "--all-pairs", "--baseline", "three").stdout)
+    assert found["tests"] == len(found["comparisons"]) == 10
+    assert [test["baseline"] for test in found["comparisons"]][:4] == ["three"] * 4
+    corrected = [test["p_bootstrap_corrected"] for test in found["comparisons"]]
+    assert corrected == pytest.approx(holm_by_hand([test["p_bootstrap"] for test in found["comparisons"]]))
+    [row] = [test for test in found["comparisons"] if (test["system"], test["baseline"]) == ("five", "four")]
+    assert row["difference"] == pytest.approx((values_of(five[4]) - values_of(five[3])).mean())
+    text = run(*five, "--all-pairs").stdout
+    assert sum(line.startswith("five ") for line in text.splitlines()) == 5  # itself, and four tests
+    rows = list(csv.DictReader(io.StringIO(run(*five, "--all-pairs", "--format", "csv").stdout)))
+    assert len(rows) == 10
+
+
+def test_the_order_of_files_does_not_matter_with_a_named_baseline(five: list[Path]) -> None:
+    def by_system(files: list[Path]) -> list[Any]:
+        done = run(*files, "--format", "csv", "--baseline", "four")
+        return sorted(csv.reader(io.StringIO(done.stdout)))
+
+    write_pairs(five[3], lines(values_of(five[3]).tolist())[::-1])  # nor does the order within a file
+    assert by_system(five) == by_system(five[::-1]) == by_system(five[2:] + five[:2])
+    assert (
+        run(*five, "--baseline", five[3], "--json").stdout
+        == run(*five, "--baseline", "four", "--json").stdout
+    )
+
+
+def test_several_scores_are_columns_of_one_family(five: list[Path]) -> None:
+    done = run(*five, "--score", "vcs", "--score", "las", "--json")
+    found = json.loads(done.stdout)
+    assert (found["scores"], found["tests"]) == (["vcs", "las"], 8)
+    halves = [test["difference"] / 2 for test in found["comparisons"][:4]]
+    assert [test["difference"] for test in found["comparisons"][4:]] == pytest.approx(halves)
+    head, *rows = csv.reader(
+        io.StringIO(run(*five, "--score", "vcs", "--score", "las", "--format", "csv").stdout)
+    )
+    assert [head.index(name) for name in ("vcs", "las", "las p permutation")] == [4, 12, 19]
+    assert [float(row[12]) for row in rows] == pytest.approx([float(row[4]) / 2 for row in rows])
+    assert [row[-1] for row in rows] == ["holm"] * 5
+    assert [row[7:12] == [""] * 5 for row in rows] == [True] + [False] * 4  # the baseline has no tests
+    markdown = run(*five, "--score", "vcs", "--score", "las", "--format", "markdown").stdout
+    assert r"| VCS mean \[95 %\] |" in markdown.splitlines()[0]
+    assert markdown.splitlines()[0].endswith("| LAS p permutation |")
+    heads = [line.split()[2] for line in run(*five, "--score", "vcs", "--score", "las").stdout.splitlines()
+             if line.startswith("system ")]  # fmt: skip
+    assert heads == ["VCS", "LAS"]  # for people one below the other
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))]
+
+
+@pytest.mark.parametrize("more", [[], ["--all-pairs"], ["--score", "vcs", "--score", "las", "--all-pairs"]])
+def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[str]) -> None:
+    names = ["a_b & 50 %", "{x}", "[/x]", "#$~^\\", "*<|>"]
+    named = [part for name in names for part in ("--name", name)]
+    done = run(*five, *named, "--format", "latex", *more)
+    assert done.exit_code == 0, done.output
+    body = [line for line in done.stdout.splitlines() if not line.startswith("%")]
+    assert "% vcs|one" in done.stdout.splitlines()
+    text = "\n".join(body)
+    for part in (r"a\_b \& 50 \%", r"\{x\}", r"{}[/x]", r"\#\$\textasciitilde{}\textasciicircum{}\textbackslash{}",
+                 r"{}*\textless{}\textbar{}\textgreater{}"):  # fmt: skip
+        assert f"\n{part} & " in text
+    bare = re.sub(r"\\.", "", text)  # without what is escaped
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("$") % 2 == 0
+    assert not set("#_%~") & set(re.sub(r"\$[^$]*\$", "", bare))
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1 + ("--all-pairs" in more)
+    for table in text.split(r"\begin{tabular}")[1:]:
+        columns = len(re.findall("[lr]", table[: table.index("\n")]))
+        rows = [line for line in table.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        assert {len(cells(line)) for line in rows} == {columns}
+    assert re.search(r"\$-0\.\d{3}\^\{\*\*\}\$ \$\[-0\.\d{3}, -0\.\d{3}\]\$", text)
+
+
+def test_markdown_escapes_names(five: list[Path]) -> None:
+    named = [part for name in ("a|b", "*x*", "[y](z)", "p_q", "<i>") for part in ("--name", name)]
+    table, note, signature = run(*five, *named, "--format", "markdown").stdout.strip().split("\n\n")
+    head, rule, *rows = table.splitlines()
+    assert (head.count("|"), rule.count("|")) == (7, 7)
+    assert [row.split(" | ")[0] for row in rows] == [
+        r"| a\|b", r"| \*x\*", r"| \[y\](z)", "| p_q", r"| \<i\>",
+    ]  # fmt: skip
+    assert "Holm" in note
+    assert signature == "`vcs|one`"
+
+
+def test_names_and_ids_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:
+    files = [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
+    for path, value in zip(files, (0.25, 0.5), strict=True):
+        write_pairs(path, [{"id": "[/x] :dog:\x1b[1m", "vcs": value, "signature": "[bold]s"}])
+    done = run(*files, "--name", "[/red]", "--name", "[bold]b")
+    assert done.exit_code == 0, done.output
+    for part in ("[/red] ", "[bold]b ", "[/x] :dog: [1m ", "[bold]s"):
+        assert part in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_seventeen_systems(tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    files = [tmp_path / f"system-{number:02}.jsonl" for number in range(17)]
+    for number, path in enumerate(files):
+        write_pairs(path, lines((draw.uniform(0.3, 0.5, 20) + 0.02 * number).tolist()))
+    found = json.loads(run(*files, "--json", "--resamples", 200, "--all-pairs").stdout)
+    assert (len(found["systems"]), found["tests"]) == (17, 136)
+    assert "So few resamples show no p below 1.4." in run(*files, "--resamples", 200, "--all-pairs").stdout
+    # Enough of them by default: the first and the last are far apart, corrected for all pairs.
+    found = json.loads(run(*files, "--json", "--all-pairs").stdout)
+    assert found["resamples"] == 27200
+    [test] = [
+        test
+        for test in found["comparisons"]
+        if (test["system"], test["baseline"]) == ("system-16", "system-00")
+    ]
+    assert max(test["p_bootstrap_corrected"], test["p_permutation_corrected"]) < 0.01
+
+
+def test_names_of_systems(five: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    twin = tmp_path / "other" / "one.jsonl"
+    twin.write_bytes(five[0].read_bytes())
+    found = json.loads(run(five[0], twin, five[1], "--json").stdout)
+    assert [system["name"] for system in found["systems"]] == [str(five[0]), str(twin), "two"]
+    found = json.loads(run(five[0], twin, "--name", "A", "--name", "B", "--baseline", "B", "--json").stdout)
+    assert [found[key] for key in ("baseline", "difference", "p_bootstrap", "moved")] == ["B", 0.0, 1.0, []]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["one"], "two or more score files are needed"),
+        (["one", "two", "--name", "A"], "a name is needed for each of the 2 files, not 1"),
+        (["one", "two", "--name", "A", "--name", "A"], "two systems are called 'A'"),
+        (["one", "two", "--baseline", "nine"], "baseline must be one of 'one', 'two', not 'nine'"),
+        (["one", "two", "three", "--moved", "3"], "--moved lists the pairs of two systems"),
+        (["one", "two", "--json", "--format", "csv"], "--json and --format exclude each other"),
+        (["one", "two", "--correction", "bonferroni"], "'bonferroni' is not one of 'holm', 'none'"),
+    ],
+)
+def test_wrong_usage(five: list[Path], arguments: list[str], says: str) -> None:
+    files = {path.stem: path for path in five}
+    done = run(*(files.get(part, part) for part in arguments))
+    assert done.exit_code == 2
+    assert says in done.stderr

@@ -28,7 +28,7 @@ _SECTIONS = {
         "score": (_HERE, "Score a file of pairs, or one pair of text files."),
         "explain": (_HERE, "Show what is missing, invented or moved in a text."),
         "report": (_HERE, "Write an HTML or PDF report about pairs or scores."),
-        "compare": (_HERE, "Compare two score files over the same pairs."),
+        "compare": (_HERE, "Compare the score files of several systems."),
     },
     "Set-up": {
         "demo": (_HERE, "Score a small built-in story, told well and badly."),

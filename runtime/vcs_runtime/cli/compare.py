@@ -1,4 +1,4 @@
-"""`vcs-runtime compare`: two score files over the same pairs."""
+"""`vcs-runtime compare`: the score files of several systems over the same pairs."""
 
 from __future__ import annotations
 
@@ -10,69 +10,99 @@ import rich.table
 
 from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, usage_errors
 from vcs_runtime.cli.tables import console, warn
-from vcs_runtime.experiments.compare import Comparison
+from vcs_runtime.experiments import comparison_tables
 from vcs_runtime.experiments.compare import compare as compare_files
-from vcs_runtime.experiments.statistics import RESAMPLES
+from vcs_runtime.experiments.comparison_tables import grids, notes, printable
+from vcs_runtime.experiments.results import csv_text
+from vcs_runtime.experiments.systems import CORRECTIONS, Comparison
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import SCORES
 
+_FORMATS = ("text", "markdown", "latex", "csv", "json")
+
 
 @click.command(cls=SectionedCommand)
-@click.argument("a", type=PATH, metavar="A.jsonl")
-@click.argument("b", type=PATH, metavar="B.jsonl")
-@click.option("--score", type=click.Choice(tuple(SCORES)), metavar="NAME",
-              help="Score to compare: vcs, margin, gas, las, nas, or another column of the files. "
-              "[default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
-@click.option("--moved", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
-              help="Number of pairs to list, those that changed most first.")  # fmt: skip
-@click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
-@click.option("--resamples", type=click.IntRange(min=100), default=RESAMPLES, show_default=True, metavar="N",
-              help="Number of resamples of the bootstrap and the permutation test.")  # fmt: skip
-@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+@click.argument("files", type=PATH, nargs=-1, metavar="A.jsonl B.jsonl...")
+@click.option("--baseline", metavar="NAME", help="System that the others are compared with, by its name or "
+              "file. [default: the first file]")  # fmt: skip
+@click.option("--name", "names", multiple=True, metavar="NAME",
+              help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
+@click.option("--score", "scores", type=click.Choice(tuple(SCORES)), multiple=True, metavar="NAME",
+              help="Score to compare: vcs, margin, gas, las, nas, or another column of the files; may be "
+              "repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
+@click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
+@click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
+              help="How p-values are corrected for the number of tests.")  # fmt: skip
+@click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")
 @as_json
+@click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
+              "list, those that changed most first. [default: 10]")  # fmt: skip
+@click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
+@click.option("--resamples", type=click.IntRange(min=100), metavar="N",
+              help="Number of resamples of the bootstrap and the permutation test. "
+              "[default: 2000; more if many tests are corrected]")  # fmt: skip
+@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 def compare(
-    a: Path, b: Path, score: str | None, moved: int, ignore_signatures: bool, resamples: int, seed: int,
-    as_json: bool,
+    files: tuple[Path, ...], baseline: str | None, names: tuple[str, ...], scores: tuple[str, ...],
+    all_pairs: bool, correction: str, format_: str | None, as_json: bool, moved: int | None,
+    ignore_signatures: bool, resamples: int | None, seed: int,
 ) -> None:  # fmt: skip
-    """Compare two score files over the same pairs.
+    """Compare the score files of several systems.
 
-    Pairs are matched by id. The result is the mean difference (B minus A) with a 95 % interval, the p-values
-    of two paired tests, and the pairs that changed most.
+    Pairs are matched by id; only those that all systems have scored are compared. The table has the mean of
+    each system, and its difference to the baseline with two paired tests.
 
     \b
-    Example:
+    Examples:
       vcs-runtime compare baseline.jsonl new-model.jsonl
+      vcs-runtime compare a.jsonl b.jsonl c.jsonl --score vcs --score las --format latex
     """
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError("--json and --format exclude each other")
+    if moved is not None and len(files) > 2:
+        raise click.UsageError("--moved lists the pairs of two systems; there are more")
     with usage_errors():
         comparison = compare_files(
-            a, b, score=score, moved=moved, force=ignore_signatures, resamples=resamples, seed=seed
-        )
-    if as_json:
+            files, names=names, baseline=baseline, scores=scores, correction=correction, all_pairs=all_pairs,
+            moved=10 if moved is None else moved, force=ignore_signatures, resamples=resamples, seed=seed,
+        )  # fmt: skip
+    if as_json or format_ == "json":
         click.echo(json.dumps(comparison.to_dict()))
+    elif format_ == "csv":
+        table = comparison_tables.tables(comparison)[-1]
+        click.echo(csv_text(table.columns, table.rows), nl=False)
+        if comparison.reason:
+            warn(notes(comparison)[0])
+    elif format_ == "latex":
+        click.echo(comparison_tables.latex(comparison), nl=False)
+    elif format_ == "markdown":
+        click.echo(comparison_tables.markdown(comparison), nl=False)
     else:
         _print(comparison)
-    for name in comparison.left_out:
-        warn(f"{name}: not scored in both files, left out")
+    for id_, systems in comparison.left_out.items():
+        warn(f"{id_}: not scored by {', '.join(systems)}, left out")
     if comparison.left_out:
         raise click.exceptions.Exit(1)
 
 
 def _print(comparison: Comparison) -> None:
-    difference = comparison.difference
-    mean_a, mean_b = comparison.mean_a, comparison.mean_b
     out = console()
-    if comparison.reason:
-        out.print(f"{comparison.reason}, so the margin is compared; --score vcs compares VCS.\n")
-    out.print(f"{comparison.score}, {comparison.pairs} pairs: {mean_a:.4f} in A, {mean_b:.4f} in B")
-    out.print(
-        f"difference {difference.mean:+.4f}, 95 % interval {difference.low:+.4f} .. {difference.high:+.4f}"
-    )
-    out.print(
-        f"p {difference.p_bootstrap:.4f} (paired bootstrap), {difference.p_permutation:.4f} (permutation)\n"
-    )
-    table = rich.table.Table("moved most", "A", "B", "B - A", box=None, pad_edge=False)
-    for name, a, b in comparison.moved:
-        table.add_row(name, f"{a:.4f}", f"{b:.4f}", f"{b - a:+.4f}")
-    out.print(table)
-    for name, signature in zip("AB", comparison.signatures, strict=True):
-        out.print(f"{name} {signature}", soft_wrap=True)
+    for score in comparison.scores:  # one below the other: side by side they would be too wide
+        for grid in grids(comparison, [score], digits=4):
+            view = rich.table.Table(*grid.flat(), box=None, pad_edge=False)
+            for row in grid.rows:
+                view.add_row(*map(str, row))
+            out.print(view, "")
+    for sentence in notes(comparison):
+        out.print(sentence)
+    if comparison.moved:
+        out.print()
+        a, b = sorted((own.name for own in comparison.systems), key=lambda name: name != comparison.baseline)
+        table = rich.table.Table(
+            "moved most", printable(a), printable(b), "difference", box=None, pad_edge=False
+        )
+        for name, first, second in comparison.moved:
+            table.add_row(printable(name), f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}")
+        out.print(table)
+    for line in comparison_tables.signatures(comparison):
+        out.print(line, soft_wrap=True)

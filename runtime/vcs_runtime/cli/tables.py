@@ -13,9 +13,12 @@ from vcs_runtime.scoring.score_table import PART, SCORES, up_to
 
 
 def console() -> Console:
-    """Return a console on standard output, wide enough for its tables where no terminal limits it."""
-    out = Console(highlight=False, soft_wrap=False)
-    return out if out.is_terminal else Console(highlight=False, width=160)
+    """Return a console on standard output, wide enough for its tables where no terminal limits it.
+
+    It prints texts as they are: names and ids may look like markup.
+    """
+    out = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return out if out.is_terminal else Console(highlight=False, width=160, markup=False, emoji=False)
 
 
 def warn(message: str) -> None:

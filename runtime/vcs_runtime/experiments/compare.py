@@ -1,157 +1,164 @@
-"""Compares two score files of the same pairs, and tests whether the difference is chance."""
+"""Compares score files of several systems over the pairs that all of them have scored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vcs_runtime.errors import InputError, unknown_choice
-from vcs_runtime.experiments.statistics import RESAMPLES, Difference, paired_difference
+from vcs_runtime.experiments.statistics import Values
+from vcs_runtime.experiments.systems import CORRECTIONS, Comparison, Counts, compare_systems
 from vcs_runtime.jobs.bootstrap import SEED
-from vcs_runtime.jobs.score_files import read_scores
+from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.scoring import score_table
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A comparison of two score files, A and B.
-
-    Attributes
-    ----------
-    score
-        The score that was compared.
-    reason
-        Why this score was chosen; "" if the caller named it.
-    pairs
-        Number of pairs that both files have scored.
-    mean_a, mean_b
-        The means over these pairs.
-    difference
-        B minus A.
-    moved
-        The pairs that differ most, as `(id, a, b)`, the largest difference first.
-    left_out
-        Ids that one of the files lacks, or could not score.
-    signatures
-        The signatures of both files.
-    resamples, seed
-        Of the tests.
-    """
-
-    score: str
-    reason: str
-    pairs: int
-    mean_a: float
-    mean_b: float
-    difference: Difference
-    moved: list[tuple[str, float, float]]
-    left_out: list[str]
-    signatures: tuple[str, str]
-    resamples: int
-    seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object; numbers that are undefined for a single pair are null."""
-        d = self.difference
-        numbers = {"difference": d.mean, "ci95": [d.low, d.high], "p_bootstrap": d.p_bootstrap,
-                   "p_permutation": d.p_permutation}  # fmt: skip
-        return {
-            "score": self.score, "reason": self.reason, "pairs": self.pairs,
-            "mean_a": self.mean_a, "mean_b": self.mean_b,
-            **{name: _plain(value) for name, value in numbers.items()},
-            "moved": [{"id": name, "a": a, "b": b} for name, a, b in self.moved], "left_out": self.left_out,
-            "signature_a": self.signatures[0], "signature_b": self.signatures[1],
-            "resamples": self.resamples, "seed": self.seed,
-        }  # fmt: skip
-
-
 def compare(
-    a: Path, b: Path, *, score: str | None = None, moved: int = 10, force: bool = False,
-    resamples: int = RESAMPLES, seed: int = SEED,
+    files: Sequence[Path], *, names: Sequence[str] = (), baseline: str | None = None,
+    scores: Sequence[str] = (), correction: str = "holm", all_pairs: bool = False, moved: int = 10,
+    force: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
-    """Compare two outputs of `vcs-runtime score`, over the ids that both have scored.
+    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
 
     Parameters
     ----------
-    a
-        The first score file.
-    b
-        The second score file.
-    score
-        The score to compare: one of `score_table.NAMES`. None: VCS, or the margin if VCS is 0 for most of the
+    files
+        Two or more score files.
+    names
+        The names of the systems, one a file. Empty: the names of the files without their suffixes; the whole
+        paths where these are equal.
+    baseline
+        The name or the file of the system that the others are compared with. None: the first one.
+    scores
+        The scores to compare, of `score_table.NAMES`. Empty: VCS, or the margin if VCS is 0 for most of the
         pairs.
+    correction
+        One of `CORRECTIONS`.
+    all_pairs
+        Test all pairs of systems.
     moved
-        How many of the pairs that differ most are listed.
+        How many of the pairs that differ most are listed, if there are two files.
     force
         Compare files of different signatures.
     resamples
-        Number of resamples of the tests.
+        Number of resamples of each test. None: 2,000, or as many as the correction needs.
     seed
         Seed of the draws.
 
     Returns
     -------
     Comparison
-        The difference, B minus A.
+        The comparison.
 
     Raises
     ------
     InputError
         A file cannot be read, has an id twice, or has another signature; or no id is common.
     ValueError
-        There is no such score.
+        There are too few files, or no such score, baseline or correction; or the names do not fit the files.
     """
-    if score is not None and score not in score_table.NAMES:
-        raise unknown_choice("score", score, score_table.NAMES)
-    names = (score,) if score else ("vcs", "margin")
-    (rows_a, signature_a, bad_a), (rows_b, signature_b, bad_b) = _read(a, names), _read(b, names)
-    if signature_a != signature_b and not force:
-        raise InputError(
-            f"{a} and {b} were scored differently: {signature_a} and {signature_b}; "
-            "--ignore-signatures compares them all the same"
-        )
-    common = [name for name in rows_a if name in rows_b]
+    for score in scores:
+        if score not in score_table.NAMES:
+            raise unknown_choice("score", score, score_table.NAMES)
+    if correction not in CORRECTIONS:
+        raise unknown_choice("correction", correction, CORRECTIONS)
+    systems = _named(files, names)
+    first = _find(baseline, systems)
+    required = tuple(dict.fromkeys(("vcs", *scores)))
+    read = {name: _read(path, required, (*required, "margin")) for name, path in systems.items()}
+    if not force:
+        check_signatures({path: read[name].signature for name, path in systems.items()})
+    # In the order of the baseline, so that the draws do not depend on the order of the files.
+    common = [id_ for id_ in read[first].rows if all(id_ in own.rows for own in read.values())]
     if not common:
-        raise InputError(f"{a} and {b}: no id that both have scored")
-    values = np.array([[rows[name] for name in common] for rows in (rows_a, rows_b)])  # (2, pairs, names)
+        raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
+    columns = {
+        score: {name: np.array([own.rows[id_][score] for id_ in common]) for name, own in read.items()}
+        for score in (*required, "margin")
+    }
+    zeros = {name: int((own <= 0).sum()) for name, own in columns["vcs"].items()}
+    known = dict.fromkeys(id_ for own in read.values() for id_ in (*own.rows, *own.failed))
+    counts = {
+        name: Counts(len(own.failed), len(known) - len(own.failed) - len(own.rows), zeros[name])
+        for name, own in read.items()
+    }
     reason = ""
-    if score is None:
-        zeros = int((values[:, :, 0] <= 0).sum())
-        score = "margin" if zeros > len(common) and np.isfinite(values).all() else "vcs"
-        reason = f"VCS is 0 for {zeros} of {2 * len(common)} scores" if score == "margin" else ""
-    first, second = values[:, :, names.index(score)]
-    order = np.argsort(-np.abs(second - first), kind="stable")[:moved]
-    rest = dict.fromkeys([*rows_a, *rows_b, *bad_a, *bad_b])
-    return Comparison(
-        score, reason, len(common), float(first.mean()), float(second.mean()),
-        paired_difference(second, first, resamples=resamples, seed=seed),
-        [(common[i], float(first[i]), float(second[i])) for i in order],
-        [name for name in rest if name not in rows_a or name not in rows_b], (signature_a, signature_b),
-        resamples, seed,
+    if not scores:
+        total, zero = len(systems) * len(common), sum(zeros.values())
+        scores = ["vcs"]
+        if 2 * zero > total and all(np.isfinite(own).all() for own in columns["margin"].values()):
+            scores, reason = ["margin"], f"VCS is 0 for {zero} of {total} scores"
+    comparison = compare_systems(
+        {score: columns[score] for score in scores}, counts, first,
+        correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed,
     )  # fmt: skip
+    left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
+    return replace(
+        comparison,
+        systems=[replace(system, signature=read[system.name].signature) for system in comparison.systems],
+        reason=reason,
+        moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
+        left_out={id_: without for id_, without in left_out.items() if without},
+    )
 
 
-def _read(path: Path, names: Sequence[str]) -> tuple[dict[str, list[float]], str, list[str]]:
-    """Read some scores by id, the file's signature, and the ids that could not be scored."""
-    scores: dict[str, list[float]] = {}
-    failed: list[str] = []
-    signature = ""
-    for place, row in read_scores(path, names[:1]):
-        name, signature = str(row["id"]), str(row["signature"])
-        if name in scores or name in failed:
+@dataclass
+class _Scores:
+    """A score file: its signature, some scores by id, and the ids that could not be scored."""
+
+    signature: str = ""
+    rows: dict[str, dict[str, float]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+
+def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
+    """Read a score file. A score that is not required is NaN where it is missing."""
+    scores = _Scores()
+    for place, row in read_scores(path, required):
+        name, scores.signature = str(row["id"]), str(row["signature"])
+        if name in scores.rows or name in scores.failed:
             raise InputError(f"{place}: id {name} is there twice")
         if "error" in row:
-            failed.append(name)
+            scores.failed.add(name)
         else:
-            scores[name] = [float(row.get(score, np.nan)) for score in names]
-    return scores, signature, failed
+            scores.rows[name] = {score: float(row.get(score, np.nan)) for score in names}
+    return scores
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def _named(files: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
+    """Name the systems. Raises ValueError if the names do not fit the files."""
+    if len(files) < 2:
+        raise ValueError("two or more score files are needed")
+    if not names:
+        stems = [path.stem for path in files]
+        names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+    elif len(names) != len(files):
+        raise ValueError(f"a name is needed for each of the {len(files)} files, not {len(names)}")
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"two systems are called {name!r}: name each of them")
+    return dict(zip(names, files, strict=True))
+
+
+def _find(baseline: str | None, systems: Mapping[str, Path]) -> str:
+    """Find a system by its name or file. Raises ValueError if there is none."""
+    if baseline is None:
+        return next(iter(systems))
+    if baseline not in systems:
+        for name, path in systems.items():
+            if path == Path(baseline):
+                return name
+        raise unknown_choice("baseline", baseline, tuple(systems))
+    return baseline
+
+
+def _moved(
+    values: Mapping[str, Values], baseline: str, ids: Sequence[str], count: int
+) -> list[tuple[str, float, float]]:
+    """List the pairs that differ most between two systems; equal ones are left out."""
+    a, b = values[baseline], *(own for name, own in values.items() if name != baseline)
+    order = np.argsort(-np.abs(b - a), kind="stable")[:count]
+    return [(ids[i], float(a[i]), float(b[i])) for i in order if a[i] != b[i]]

@@ -129,12 +129,17 @@ def write_pairs(folder: Path, scores: ScoresById, columns: Sequence[str]) -> Non
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Write a CSV file; floats have all digits, and NaN and infinity become empty cells."""
+    """Write a CSV file. Parameters as for `csv_text`."""
+    write_whole(path, csv_text(columns, rows))
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table as CSV; floats have all digits, and NaN and infinity become empty cells."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_finite(cell) for cell in row] for row in rows)
-    write_whole(path, text.getvalue())
+    return text.getvalue()
 
 
 def means_table(
