@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.gate import Gate
 from support.stories import story
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.errors import DeviceMemoryError
@@ -24,24 +25,6 @@ TEXT, OTHER = story(1), story(2)
 @pytest.fixture
 def background(config: ScorerConfig) -> TrainingScorer:
     return TrainingScorer(config)
-
-
-class Gate:
-    """Holds every batch until it is opened, and records what is in it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reached, self.open = threading.Event(), threading.Event()
-        self.batches: list[list[str]] = []
-        stream = Scorer.stream
-
-        def held(scorer: Scorer, items: Any, key: Any, options: Any) -> Iterator[Any]:
-            self.reached.set()
-            assert self.open.wait(60)
-            batch = list(items)
-            self.batches.append([key(item)[1] for item in batch])
-            return stream(scorer, batch, key, options)
-
-        monkeypatch.setattr(Scorer, "stream", held)
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ _SECTIONS = {
     "Experiments, servers and other languages": {
         "experiment": (_HERE, "Run the authors' experiments on your data."),
         "visil": (_HERE, "Score how much information a summary of a video loses."),
+        "serve": (_HERE, "Serve scores over HTTP (docs/serve.md)."),
         "triton": (_HERE, "Serve scores from NVIDIA's Triton server (docs/triton.md)."),
         "capi": (_HERE, "Build the library for C, C++, Rust and Go (docs/capi.md)."),
     },

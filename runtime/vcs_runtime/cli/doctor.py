@@ -38,6 +38,7 @@ _PACKAGES = {
     "onnx-ir": "default",
     "safetensors": "default",
     "pyarrow": "parquet",
+    "uvicorn": "serve",
 }
 
 

@@ -1,0 +1,73 @@
+"""`vcs-runtime serve`: scores over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
+    scorer_options,
+    scoring_options,
+    together,
+    usage_errors,
+)
+from vcs_runtime.cli.tables import warn
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.util.extras import require
+
+
+@click.command(cls=SectionedCommand)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST",
+              help="Address to listen on; one that other machines reach needs --token-file.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="PORT",
+              help="Port that the server listens on; 0 takes a free one.")  # fmt: skip
+@click.option("--token-file", type=PATH, metavar="FILE",
+              help="File with the token that clients must send. [default: none needed]")  # fmt: skip
+@together(
+    click.option("--max-body-mb", type=float, default=8.0, show_default=True, metavar="MB",
+                 help="Most megabytes of a request."),
+    click.option("--max-pairs", type=int, default=1000, show_default=True, metavar="N",
+                 help="Most pairs of a request."),
+    click.option("--timeout-s", type=float, default=60.0, show_default=True, metavar="S",
+                 help="Most seconds until a request is scored, and to finish after SIGTERM."),
+    click.option("--queue", type=int, default=64, show_default=True, metavar="N",
+                 help="Most requests that wait or are scored; others are asked to come back later."),
+)  # fmt: skip
+@scoring_options
+@scorer_options
+def serve(
+    host: str,
+    port: int,
+    token_file: Path | None,
+    max_body_mb: float,
+    max_pairs: int,
+    timeout_s: float,
+    queue: int,
+    options: Options,
+    config: ScorerConfig,
+) -> None:
+    """Serve scores over HTTP (docs/serve.md).
+
+    The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish the
+    accepted requests, then the server ends with exit code 0.
+
+    \b
+    Examples:
+      vcs-runtime serve
+      vcs-runtime serve --host 0.0.0.0 --token-file token.txt --device cuda:0
+    """
+    for package in ("starlette", "uvicorn"):
+        require(package, "serve", "vcs-runtime serve")
+    from vcs_runtime.serve.limits import Limits
+    from vcs_runtime.serve.server import ScoreServer, is_loopback, listen, read_token
+
+    with usage_errors():
+        limits = Limits(max_body_mb, max_pairs, timeout_s, queue)
+    if token_file is None and not is_loopback(host):
+        raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
+    token = None if token_file is None else read_token(token_file, warn)
+    with usage_errors():
+        ScoreServer(listen(host, port), config, options, limits, token, warn).run()

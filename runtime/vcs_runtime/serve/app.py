@@ -1,0 +1,202 @@
+"""The application: endpoints, and the way of a request to the scorer and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from vcs_runtime._version import __version__
+from vcs_runtime.errors import VcsError
+from vcs_runtime.scoring.background import BackgroundScorer, Request
+from vcs_runtime.scoring.explanation import explain
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.serve.guard import Guard, answer, error
+from vcs_runtime.serve.limits import Limits
+from vcs_runtime.serve.messages import Refused, read_question
+from vcs_runtime.serve.metrics import Metrics
+from vcs_runtime.serve.openapi import EXAMPLE, docs_page, document
+
+Convert = Callable[[Result, Evidence | None], dict[str, Any]]
+
+
+class Service:
+    """The endpoints over one scorer.
+
+    Parameters
+    ----------
+    config
+        How the scorer is opened, in the background.
+    options
+        How pairs are scored where a request says nothing else.
+    limits
+        Limits of requests.
+    token
+        The token that clients must send. None: no client needs one.
+    report
+        Receives one line for each failure of the machine.
+    """
+
+    def __init__(
+        self,
+        config: ScorerConfig,
+        options: Options,
+        limits: Limits,
+        token: bytes | None,
+        report: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._limits = limits
+        self._waiting = 0
+        self._metrics = Metrics(lambda: self._waiting)
+        self._report = report
+        self.engine = BackgroundScorer(config, self._failed)
+        # The first request compiles what is left to compile.
+        pair = (EXAMPLE["reference"], EXAMPLE["generated"])
+        warm_up = Request([pair], options, lambda result, _: result)
+        self.ready: Future[list[Result]] = warm_up.future
+        self.engine.put(warm_up)
+        self._page = docs_page(__version__, limits)
+        self._document = document(__version__)
+        self.app = Starlette(
+            routes=[
+                Route("/score", self._score, methods=["POST"]),
+                Route("/explain", self._explain, methods=["POST"]),
+                Route("/health", self._health),
+                Route("/metrics", self._show_metrics),
+                Route("/openapi.json", self._openapi),
+                Route("/docs", self._docs),
+                Route("/", self._docs),
+            ],
+            middleware=[Middleware(Guard, token=token, metrics=self._metrics, report=report)],
+            exception_handlers={HTTPException: _http_error, Refused: _refused},
+        )
+        self.app.router.redirect_slashes = False
+
+    def _failed(self, failure: Exception) -> None:
+        if self.ready.done():  # else the server cannot start, which `ready` says
+            self._report(_failure(failure))
+
+    async def _score(self, request: HttpRequest) -> Response:
+        return await self._answer(request, lambda options: lambda result, _: result.to_dict())
+
+    async def _explain(self, request: HttpRequest) -> Response:
+        def converter(options: Options) -> Convert:
+            return lambda result, evidence: (
+                explain(result, evidence, options.params).to_dict() if evidence else result.to_dict()
+            )
+
+        return await self._answer(request, converter)
+
+    async def _answer(self, http: HttpRequest, converter: Callable[[Options], Convert]) -> Response:
+        """Read a request, score it with all others that wait, and answer it."""
+        question = read_question(await self._body(http), self._options, self._limits.max_pairs)
+        if self._waiting >= self._limits.queue:
+            raise Refused(429, f"{self._waiting} requests are waiting, try again later")
+        request = Request(question.pairs, question.options, converter(question.options))
+        self._waiting += 1
+        try:
+            entries = await self._entries(http, request)
+        finally:
+            self._waiting -= 1
+            request.future.cancel()
+            request.pairs = ()  # the scorer may reach a request that was given up much later
+        self._metrics.pairs += len(entries)
+        self._metrics.errors += sum("error" in entry for entry in entries)
+        lines = [{**head, **entry} for head, entry in zip(question.heads, entries, strict=True)]
+        return answer(200, lines[0] if question.single else {"results": lines})
+
+    async def _body(self, http: HttpRequest) -> bytes:
+        limit = self._limits.max_body
+        too_large = Refused(413, f"the body is larger than {self._limits.max_body_mb:g} MB")
+        if int(http.headers.get("content-length", 0)) > limit:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.read_s):
+                async for part in http.stream():
+                    body += part
+                    if len(body) > limit:
+                        raise too_large
+        except TimeoutError:
+            raise Refused(408, f"the body did not arrive within {self._limits.read_s:g} s") from None
+        except ClientDisconnect:
+            raise Refused(400, "the body is incomplete") from None
+        return bytes(body)
+
+    async def _entries(self, http: HttpRequest, request: Request[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Wait for the scorer, not longer than the limit, and not for a client that has gone."""
+        scored = asyncio.wrap_future(request.future)
+        # The body is read, so only a disconnect can come.
+        gone: asyncio.Future[Any] = asyncio.ensure_future(http.receive())
+        awaited: set[asyncio.Future[Any]] = {scored, gone}
+        self.engine.put(request)
+        try:
+            await asyncio.wait(awaited, timeout=self._limits.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if scored.done():
+                return scored.result()
+        except Exception as failure:
+            raise Refused(500, f"nothing was scored: {_failure(failure)}") from None
+        finally:
+            gone.cancel()
+            scored.cancel()
+        if gone.done() and not gone.cancelled():
+            raise Refused(400, "the client has gone")
+        raise Refused(503, f"not scored within {self._limits.timeout_s:g} s")
+
+    async def _health(self, request: HttpRequest) -> Response:
+        scorer = self.engine.scorer
+        if scorer is None or not self.ready.done():
+            return answer(503, {"status": "loading", "version": __version__})
+        device = scorer.embedder.device
+        return answer(200, {
+            "status": "ready",
+            "version": __version__,
+            "signature": scorer.signature_for(self._options),
+            "device": f"{device.provider_name} ({device.reason})",
+        })  # fmt: skip
+
+    async def _show_metrics(self, request: HttpRequest) -> Response:
+        return PlainTextResponse(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _openapi(self, request: HttpRequest) -> Response:
+        return answer(200, self._document)
+
+    async def _docs(self, request: HttpRequest) -> Response:
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        return HTMLResponse(self._page, headers={"Content-Security-Policy": policy})
+
+
+async def _refused(request: HttpRequest, exception: Exception) -> Response:
+    assert isinstance(exception, Refused)
+    headers = {}
+    if exception.status in (429, 503):
+        headers["Retry-After"] = "1"
+    if exception.status == 408:
+        headers["Connection"] = "close"
+    return answer(exception.status, error(str(exception)), headers)
+
+
+async def _http_error(request: HttpRequest, exception: Exception) -> Response:
+    assert isinstance(exception, HTTPException)
+    path = request.scope["path"][:100]
+    sentence = {
+        404: f"there is no {path}; / lists what there is",
+        405: f"{path} does not take {request.method}",
+    }
+    text = sentence.get(exception.status_code, exception.detail)
+    return answer(exception.status_code, error(text), dict(exception.headers or {}))
+
+
+def _failure(failure: Exception) -> str:
+    return str(failure) if type(failure) is VcsError else f"{type(failure).__name__}: {failure}"

@@ -1,0 +1,71 @@
+"""Connections that a slow or greedy client cannot hold."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from vcs_runtime.serve.limits import Limits
+
+
+class Connection(H11Protocol):
+    """A connection with limits on silence and number.
+
+    uvicorn drops a connection that stays silent after an answer. But it waits for ever for the first headers,
+    for headers that come one byte at a time, and for the rest of a body that was refused.
+    """
+
+    limits = Limits()
+    _timer: asyncio.TimerHandle | None = None
+    _unsent: float = math.inf
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for headers, or close the connection if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.abort()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer, which would keep the connection in memory."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Stop waiting for headers if they are complete."""
+        super().handle_events()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next headers."""
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Limit the time in which no request is being answered. The application limits that of bodies."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._timer is None:
+            self._unsent = math.inf
+            self._timer = self.loop.call_later(self.limits.read_s, self._late)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent:  # the client still reads its answer
+            self._unsent = unsent
+            self._timer = self.loop.call_later(self.limits.read_s, self._late)
+        else:
+            self.transport.abort()
+
+
+def limited(limits: Limits) -> type[Connection]:
+    """Return the class of connections with these limits."""
+    return type("LimitedConnection", (Connection,), {"limits": limits})

@@ -1,0 +1,93 @@
+"""What stands before every request: the token, the count of answers, and the last stop of exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vcs_runtime.serve.metrics import Metrics
+
+#: Paths that ask for scores, and paths that need no token: none of them tells what others sent.
+SCORING = ("/score", "/explain")
+OPEN = ("/", "/docs", "/health", "/openapi.json")
+_KNOWN = (*SCORING, *OPEN, "/metrics")
+
+
+class Guard:
+    """A layer around the application.
+
+    Parameters
+    ----------
+    app
+        The application.
+    token
+        The token that clients must send. None: no client needs one.
+    metrics
+        Counts the answers.
+    report
+        Receives one line for each unexpected exception.
+    """
+
+    def __init__(
+        self, app: ASGIApp, token: bytes | None, metrics: Metrics, report: Callable[[str], None]
+    ) -> None:
+        self._app = app
+        self._token = token
+        self._metrics = metrics
+        self._report = report
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever happens."""
+        started = time.perf_counter()
+        status = 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        path = scope["path"] if scope["path"] in _KNOWN else "other"
+        try:
+            if self._may(path, scope):
+                await self._app(scope, receive, counted)
+            else:
+                headers = {"WWW-Authenticate": "Bearer"}
+                await answer(401, error("send the server's token: Authorization: Bearer TOKEN"), headers)(
+                    scope, receive, counted
+                )
+        except asyncio.CancelledError:  # the server stops, and its time is over
+            if not status:
+                await answer(503, error("the server was stopped"))(scope, receive, counted)
+        except Exception as exception:
+            self._report(f"{path}: unexpected {type(exception).__name__}: {exception}")
+            if not status:
+                await answer(500, error(f"unexpected {type(exception).__name__}"))(scope, receive, counted)
+        finally:
+            seconds = time.perf_counter() - started
+            self._metrics.answered(path, status, seconds, scoring=path in SCORING and status == 200)
+
+    def _may(self, path: str, scope: Scope) -> bool:
+        if self._token is None or path in OPEN:
+            return True
+        sent = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = sent.partition(b" ")
+        # In constant time: the time of the answer must not tell how much of a guess was right.
+        return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
+
+
+def answer(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with a value as JSON, in ASCII: an id may hold a lone surrogate."""
+    body = json.dumps(value, allow_nan=False)
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+def error(sentence: str) -> dict[str, str]:
+    """Return the body of an answer that refuses a request."""
+    return {"error": sentence}

@@ -1,0 +1,172 @@
+"""Bodies of requests: JSON that is checked field by field, and the pairs and options in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NoReturn
+
+import msgspec
+
+from vcs_runtime.errors import VcsError
+from vcs_runtime.scoring.options import PRESETS, Options
+
+_Preset = Literal["default", "paper", "table-lct0", "table-lct1"]
+_Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+class Refused(VcsError):
+    """A request that is refused with a status and a sentence.
+
+    Parameters
+    ----------
+    status
+        The status code of HTTP.
+    sentence
+        What is wrong, with the name of the field.
+    """
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class ScoringOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """Options of scoring; what is missing is as the server was started."""
+
+    preset: _Preset | None = None
+    chunk_size: _Positive | None = None
+    lct: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+    aggregate: Literal["max", "mean"] | None = None
+    short: bool | None = None
+
+
+class OnePair(msgspec.Struct, forbid_unknown_fields=True):
+    """A reference, or several, and a generated text."""
+
+    reference: str | list[str]
+    generated: str
+    id: str | int | None = None
+
+
+class OneRequest(OnePair, forbid_unknown_fields=True):
+    """One pair with options."""
+
+    options: ScoringOptions | None = None
+
+
+class ManyRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Several pairs with options."""
+
+    pairs: Annotated[list[OnePair], msgspec.Meta(min_length=1)]
+    options: ScoringOptions | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a request asks.
+
+    Attributes
+    ----------
+    pairs
+        Pairs `(reference, generated)`.
+    heads
+        The beginning of each answer: the pair's id, or nothing.
+    options
+        How the pairs are scored.
+    single
+        Whether the request was one pair, without a list.
+    """
+
+    pairs: list[tuple[str | list[str], str]]
+    heads: list[dict[str, Any]]
+    options: Options
+    single: bool
+
+
+def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
+    """Read the body of a request.
+
+    Parameters
+    ----------
+    body
+        JSON in UTF-8.
+    defaults
+        The options of the server.
+    max_pairs
+        Most pairs of a request.
+
+    Returns
+    -------
+    Question
+        Pairs and options. Whether a text can be scored is decided by the scorer.
+
+    Raises
+    ------
+    Refused
+        The body is no JSON, or a field is wrong or missing. The message is one sentence that names it.
+    """
+    value = _parse(body)
+    if not isinstance(value, dict):
+        raise Refused(400, "the body must be an object with reference and generated, or with pairs")
+    try:
+        if "pairs" in value:
+            # Before the conversion, which would take long for a million pairs.
+            if isinstance(value["pairs"], list) and len(value["pairs"]) > max_pairs:
+                raise Refused(
+                    413, f"pairs: {len(value['pairs'])} are too many, send at most {max_pairs} at once"
+                )
+            many = msgspec.convert(value, ManyRequest)
+            pairs, chosen = many.pairs, many.options
+        else:
+            one = msgspec.convert(value, OneRequest)
+            pairs, chosen = [one], one.options
+    except msgspec.ValidationError as error:
+        raise Refused(400, _sentence(str(error))) from None
+    except UnicodeError:
+        raise Refused(400, "the name of an unknown field holds a lone surrogate") from None
+    return Question(
+        [(pair.reference, pair.generated) for pair in pairs],
+        [{} if pair.id is None else {"id": pair.id} for pair in pairs],
+        _options(chosen or ScoringOptions(), defaults),
+        "pairs" not in value,
+    )
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise Refused(400, f"the body is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise Refused(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        reason = "" if not body else f": {str(error).partition(';')[0]}"
+        raise Refused(400, f"the body is {'not JSON' if body else 'empty'}{reason}") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _sentence(message: str) -> str:
+    """Put the field first: "Expected `str`, got `int` - at `$.generated`" names it last."""
+    reason, _, path = message.replace("`", "").rpartition(" - at ")
+    reason = reason or path  # a message about the whole body has no path
+    field = path.removeprefix("$").removeprefix(".") if path.startswith("$") else ""
+    return f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason[:1].lower() + reason[1:]
+
+
+def _options(chosen: ScoringOptions, defaults: Options) -> Options:
+    chunk_size, lct = defaults.chunk_size, defaults.params.lct
+    if chosen.preset is not None:
+        chunk_size, lct = PRESETS[chosen.preset]
+    short = defaults.short if chosen.short is None else chosen.short
+    if short and chosen.chunk_size is not None:
+        raise Refused(400, "options.chunk_size: words are the chunks of short texts, so leave it out")
+    return Options(
+        1 if short else chosen.chunk_size or chunk_size,
+        replace(defaults.params, lct=lct if chosen.lct is None else chosen.lct),
+        chosen.aggregate or defaults.aggregate,
+        short,
+    )

@@ -1,0 +1,195 @@
+"""The server process: its socket, its token, its start and its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.result import Result
+from vcs_runtime.serve.app import Service
+from vcs_runtime.serve.connections import limited
+from vcs_runtime.serve.limits import Limits
+
+_CLOSE_S = 10.0
+_TOKEN_LENGTH = 16
+
+
+def read_token(path: Path, report: Callable[[str], None]) -> bytes:
+    """Read the token that clients must send.
+
+    Parameters
+    ----------
+    path
+        A file with the token in its only line.
+    report
+        Receives a warning if everybody on this machine may read the file.
+
+    Returns
+    -------
+    bytes
+        The token.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or its content is no token.
+    """
+    try:
+        token = path.read_bytes().strip()
+        readable = path.stat().st_mode & 0o004
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    if len(token) < _TOKEN_LENGTH or not all(33 <= byte <= 126 for byte in token):
+        raise InputError(
+            f"{path}: a token is one line of at least {_TOKEN_LENGTH} ASCII characters without spaces "
+            "(`openssl rand -hex 32` makes one)"
+        )
+    if readable and os.name == "posix":
+        report(f"everybody on this machine can read the token: chmod 600 {path}")
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is reached from this machine alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the server's socket.
+
+    Parameters
+    ----------
+    host
+        Name or address.
+    port
+        Port; 0 takes a free one.
+
+    Returns
+    -------
+    socket
+        A listening socket.
+
+    Raises
+    ------
+    InputError
+        The address cannot be used. The message names host and port.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=256)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"--host {host} --port {port}: cannot listen: {reason}") from None
+
+
+class ScoreServer:
+    """A server of scores on a socket.
+
+    Parameters
+    ----------
+    listener
+        A listening socket, which is closed at the end.
+    config
+        How the scorer is opened.
+    options
+        How pairs are scored where a request says nothing else.
+    limits
+        Limits of requests.
+    token
+        The token that clients must send. None: no client needs one.
+    report
+        Receives lines for standard error.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        config: ScorerConfig,
+        options: Options,
+        limits: Limits,
+        token: bytes | None,
+        report: Callable[[str], None],
+    ) -> None:
+        host, port = listener.getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._listener = listener
+        self._options = options
+        self._report = report
+        self._service = Service(config, options, limits, token, report)
+        self._server = uvicorn.Server(uvicorn.Config(
+            self._service.app,
+            http=limited(limits), ws="none", lifespan="off", loop="asyncio",
+            access_log=False, log_config=None, log_level="critical",
+            proxy_headers=False, server_header=False,
+            timeout_graceful_shutdown=math.ceil(limits.timeout_s),
+        ))  # fmt: skip
+
+    def run(self) -> None:
+        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted.
+
+        Raises
+        ------
+        VcsError
+            The scorer cannot be opened.
+        """
+        ready = self._service.ready
+        with self._listener, self._stopped_by_signals():
+            self._report(f"listening on {self.url} (help: {self.url}/docs); loading")
+            ready.add_done_callback(self._opened)
+            self._server.run(sockets=[self._listener])
+            self._close()
+        if ready.done():
+            ready.result()
+
+    def stop(self) -> None:
+        """Let `run` finish what was accepted, and return."""
+        self._server.should_exit = True
+
+    def _opened(self, ready: Future[list[Result]]) -> None:
+        scorer = self._service.engine.scorer
+        if ready.exception() or scorer is None:
+            self.stop()
+        else:
+            device = scorer.embedder.device
+            signature = scorer.signature_for(self._options)
+            self._report(f"ready: {device.provider_name} ({device.reason}): {signature}")
+
+    @contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        """Let signals stop the server, and nothing more: uvicorn raises them again at its end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        names = (signal.SIGINT, signal.SIGTERM)
+        before = {name: signal.signal(name, lambda *_: self.stop()) for name in names}
+        try:
+            yield
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+    def _close(self) -> None:
+        """Close the scorer, and end the process if its current block takes too long: nobody waits for it."""
+        closing = threading.Thread(target=self._service.engine.close, name="vcs-closing", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+        if closing.is_alive():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)

@@ -1,0 +1,43 @@
+"""Servers of scores; each test with limits of its own starts one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.score_server import Running, Serve
+from vcs_runtime import ScorerConfig
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.serve.limits import Limits
+
+
+@pytest.fixture
+def serve(tiny_bundle: Path) -> Iterator[Serve]:
+    """Starts servers with these limits, which are stopped at the end of the test."""
+    running: list[Running] = []
+
+    def start(
+        token: bytes | None = None, options: Options = Options(), wait: bool = True, **limits: Any
+    ) -> Running:
+        server = Running(ScorerConfig(tiny_bundle, "cpu"), Limits(**limits), options, token)
+        running.append(server)
+        if wait:
+            assert server.ready.wait(60)
+        return server
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tiny_bundle: Path) -> Iterator[Running]:
+    """One server with the usual limits for tests that do not change it. It stayed silent."""
+    running = Running(ScorerConfig(tiny_bundle, "cpu"), Limits(), Options())
+    assert running.ready.wait(60)
+    yield running
+    running.stop()
+    assert len(running.lines) == 2

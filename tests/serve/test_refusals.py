@@ -1,0 +1,322 @@
+"""What the server refuses: malformed and large requests, strangers, too many requests; and slow clients."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from support.gate import Gate
+from support.score_server import Running, Serve
+from support.stories import story
+from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.inference.embedder import Embedder
+
+PAIR = {"reference": story(1), "generated": story(2)}
+TOKEN = b"0123456789abcdef"
+
+
+MALFORMED: list[tuple[bytes | dict[str, Any], str]] = [
+    (b"", "empty"),
+    (b"{", "not JSON"),
+    (b"\xff\xfe", "not UTF-8 (byte 0)"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b'{"reference":' * 100_000, "nested too deeply"),
+    (b"[]", "must be an object"),
+    (b'"pairs"', "must be an object"),
+    (b"null", "must be an object"),
+    (b"1" * 5000, "not JSON"),
+    (b'{"reference": NaN}', "NaN"),
+    ({}, "reference"),
+    ({"reference": "a"}, "generated"),
+    ({**PAIR, "reference": 5}, "reference"),
+    ({**PAIR, "reference": ["a", None]}, "reference[1]"),
+    ({**PAIR, "generated": ["a"]}, "generated"),
+    ({**PAIR, "id": 1.5}, "id"),
+    ({**PAIR, "id": True}, "id"),
+    ({**PAIR, "id": {"a": 1}}, "id"),
+    ({**PAIR, "optoins": {}}, "optoins"),
+    ({**PAIR, "\ud800": 1}, "unknown field"),
+    ({"pairs": []}, "pairs"),
+    ({"pairs": PAIR}, "pairs"),
+    ({"pairs": [PAIR, 5]}, "pairs[1]"),
+    ({"pairs": [PAIR, {"reference": "a"}]}, "pairs[1]"),
+    ({"pairs": [PAIR], **PAIR}, "unknown field"),
+    ({**PAIR, "options": []}, "options"),
+    ({**PAIR, "options": {"params": {}}}, "options"),
+    ({**PAIR, "options": {"preset": "papr"}}, "options.preset"),
+    ({**PAIR, "options": {"chunk_size": 0}}, "options.chunk_size"),
+    ({**PAIR, "options": {"chunk_size": 10**400}}, "options.chunk_size"),
+    ({**PAIR, "options": {"chunk_size": True}}, "options.chunk_size"),
+    ({**PAIR, "options": {"chunk_size": 2, "short": True}}, "options.chunk_size"),
+    ({**PAIR, "options": {"lct": -1}}, "options.lct"),
+    (json.dumps({**PAIR, "options": {"lct": 7}}).replace("7", "1e999").encode(), "options.lct"),
+    ({**PAIR, "options": {"lct": 10**400}}, "options.lct"),
+    ({**PAIR, "options": {"aggregate": "median"}}, "options.aggregate"),
+    ({**PAIR, "options": {"short": 1}}, "options.short"),
+]
+
+
+@pytest.mark.parametrize(("body", "names"), MALFORMED)
+def test_a_malformed_request_gets_one_sentence_that_names_the_field(
+    server: Running, body: bytes | dict[str, Any], names: str
+) -> None:
+    for path in ("/score", "/explain"):
+        answer = server.ask(path, body)
+        assert answer.status == 400, answer
+        assert names in answer.error
+
+
+def test_random_bodies_never_break_the_server(server: Running) -> None:
+    rng = random.Random(1)
+    whole = json.dumps({"pairs": [PAIR, PAIR], "options": {"lct": 0.5}}).encode()
+    for _ in range(300):
+        body = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(body))
+            body[at : at + rng.randint(0, 3)] = rng.choice(
+                [b"", b'"', b"\xff", b"{", b"]", b"1e9", b"\\ud800"]
+            )
+        assert server.ask("/score", bytes(body)).status in (200, 400)
+    assert server.score(**PAIR).status == 200
+
+
+def test_paths_and_methods_that_do_not_exist(server: Running) -> None:
+    for path in ("/nope", "/score/", "//", "/score%00", "/%ff"):
+        answer = server.ask(path, PAIR)
+        assert answer.status == 404
+        assert answer.error
+    for method, path in (("GET", "/score"), ("PUT", "/explain"), ("POST", "/metrics"), ("BREW", "/score")):
+        answer = server.ask(path, method=method)
+        assert answer.status == 405
+        assert method in answer.error
+    assert server.ask("/nope", headers={"Host": "["}).status == 404
+
+
+def test_what_is_too_large_is_refused_before_and_while_it_is_read(serve: Serve) -> None:
+    server = serve(max_body_mb=0.01, max_pairs=2)
+    assert "0.01 MB" in server.ask("/score", {**PAIR, "generated": "x" * 20_000}).error
+    large = server.ask("/score", b"x" * 3_000_000)
+    assert large.status == 413
+    # Without a length: chunks, of which no one knows how many will come.
+    with server.connect() as connection:
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(3):
+            connection.sendall(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413")
+    answer = server.ask("/score", {"pairs": [PAIR] * 3})
+    assert answer.status == 413
+    assert "at most 2" in answer.error
+    assert server.ask("/score", {"pairs": [PAIR] * 2}).status == 200
+
+
+def test_a_chunked_body_is_read_whole(server: Running) -> None:
+    body = json.dumps(PAIR).encode()
+    with server.connect() as connection:
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, len(body), 50):
+            part = body[at : at + 50]
+            connection.sendall(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        connection.sendall(b"0\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"nonsense\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        b"POST /score HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{}}}}}",
+        b"GET /" + b"x" * 20_000,
+    ],
+)
+def test_broken_http_is_refused(server: Running, head: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(head)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400")
+
+
+def test_a_slow_client_is_refused_and_harms_no_other(serve: Serve) -> None:
+    server = serve(read_s=0.5)
+    body = json.dumps(PAIR).encode()
+    head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    silent, headers, bodies, after = (server.connect() for _ in range(4))
+    headers.sendall(head[:20])
+    bodies.sendall(head + body[:20])
+    after.sendall(head + body)
+    assert after.recv(65536).startswith(b"HTTP/1.1 200")
+    after.sendall(head[:20])  # the second request of a connection has the same limit
+    assert server.score(**PAIR).status == 200
+    answer = _until_closed(bodies)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"0.5 s" in answer
+    for connection in (silent, headers):
+        assert _until_closed(connection) == b""
+    assert b"HTTP/1.1" not in _until_closed(after)
+    for connection in (silent, headers, bodies, after):
+        connection.close()
+
+
+def test_a_client_that_sends_byte_by_byte_is_not_waited_for(serve: Serve) -> None:
+    server = serve(read_s=0.5)
+    with server.connect() as connection:
+        sent = 0
+        try:
+            for byte in b"GET /health HTTP/1.1\r\nX: " + b"x" * 10_000:
+                connection.sendall(bytes([byte]))
+                sent += 1
+                time.sleep(0.02)
+        except OSError:
+            pass
+        assert sent < 5000
+
+
+def test_a_refused_body_is_not_read_for_ever(serve: Serve) -> None:
+    server = serve(read_s=0.5, max_body_mb=0.001)
+    with server.connect() as connection:
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+        assert _until_closed(connection).startswith(b"HTTP/1.1 413")
+
+
+def test_too_many_connections_are_closed_and_room_is_made_again(serve: Serve) -> None:
+    server = serve(connections=3)
+    held = [server.connect() for _ in range(3)]
+    while server_is_full(server) is False:
+        time.sleep(0.01)
+    for connection in held:
+        connection.close()
+    while server_is_full(server):
+        time.sleep(0.01)
+    assert server.score(**PAIR).status == 200
+
+
+def server_is_full(server: Running) -> bool:
+    try:
+        return server.ask("/health").status != 200
+    except OSError:
+        return True
+
+
+def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(queue=2)
+    gate = Gate(monkeypatch)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(server.score, **PAIR) for _ in range(2)]
+        while server.metric("vcs_queue_length") < 2:
+            time.sleep(0.01)
+        refused = server.score(**PAIR)
+        assert refused.status == 429
+        assert refused.headers["retry-after"] == "1"
+        assert "try again" in refused.error
+        assert server.ask("/score", b"{").status == 400
+        gate.open.set()
+        assert [future.result(60).status for future in waiting] == [200, 200]
+    assert server.score(**PAIR).status == 200
+
+
+def test_a_request_that_takes_too_long_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(timeout_s=0.3)
+    gate = Gate(monkeypatch)
+    late = server.score(**PAIR)
+    assert late.status == 503
+    assert late.error == "not scored within 0.3 s"
+    assert server.score(story(1), story(3)).status == 503
+    gate.open.set()
+    while server.score(**PAIR).status != 200:
+        pass
+    assert [story(3)] not in gate.batches  # what was given up before its turn costs nothing
+
+
+def test_a_client_that_goes_away_is_not_scored_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    gate = Gate(monkeypatch)
+    body = json.dumps({**PAIR, "generated": story(9)}).encode()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(server.score, **PAIR)
+        assert gate.reached.wait(60)
+        with server.connect() as connection:
+            head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+            connection.sendall(head % len(body) + body)
+            while server.metric("vcs_queue_length") < 2:
+                time.sleep(0.01)
+        while server.metric("vcs_queue_length") > 1:
+            time.sleep(0.01)
+        gate.open.set()
+        assert first.result(60).status == 200
+    assert server.score(**PAIR).status == 200
+    assert [story(9)] not in gate.batches
+
+
+def test_a_machine_that_fails_is_an_error_of_its_request(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+
+    def full(*arguments: Any) -> Any:
+        raise DeviceMemoryError("the embedder: out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "embed", full)
+        answer = server.score(story(30), story(31))
+        assert answer.status == 500
+        assert answer.error == "nothing was scored: DeviceMemoryError: the embedder: out of memory"
+    assert server.lines[2:] == ["DeviceMemoryError: the embedder: out of memory"]
+    assert server.score(story(30), story(31)).status == 200
+
+
+def test_a_defect_is_one_line_and_the_server_goes_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    with monkeypatch.context() as patch:
+        patch.setattr("vcs_runtime.serve.app.read_question", lambda *_: 1 / 0)
+        answer = server.score(**PAIR)
+    assert (answer.status, answer.error) == (500, "unexpected ZeroDivisionError")
+    assert server.lines[2:] == ["/score: unexpected ZeroDivisionError: division by zero"]
+    assert not caplog.records
+    assert server.score(**PAIR).status == 200
+
+
+def test_a_token_is_asked_for_where_texts_are(serve: Serve) -> None:
+    server = serve(token=TOKEN)
+    wrong = [None, b"", b"Bearer", b"Bearer x", b"Basic " + TOKEN, TOKEN, b"Bearer " + TOKEN + b"0"]
+    for path in ("/score", "/explain", "/metrics", "/nope"):
+        for value in wrong:
+            headers = {} if value is None else {"Authorization": value.decode()}
+            refused = server.ask(path, PAIR, headers=headers)
+            assert refused.status == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert "Authorization" in refused.error
+    for path in ("/health", "/docs", "/openapi.json"):
+        assert server.ask(path).status == 200
+    headers = {"Authorization": f"bearer {TOKEN.decode()}"}
+    assert server.ask("/score", PAIR, headers=headers).status == 200
+    assert server.ask("/metrics", headers=headers).status == 200
+
+
+def test_threads_end_with_the_server(serve: Serve) -> None:
+    before = set(threading.enumerate())
+    server = serve()
+    assert server.score(**PAIR).status == 200
+    server.stop()
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not left
+
+
+def _until_closed(connection: socket.socket) -> bytes:
+    """Everything that arrives until the server closes the connection."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            received += part
+    return received
