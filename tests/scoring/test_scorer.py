@@ -402,6 +402,16 @@ def test_a_result_answers_every_score_by_name(scorer: Scorer) -> None:
     assert pickle.loads(pickle.dumps(result)) == result
 
 
+@pytest.mark.parametrize("line_end", ["\r\n", "\r"])
+def test_line_ends_of_other_systems_change_nothing(scorer: Scorer, line_end: str) -> None:
+    # A paragraph without a full stop ends at an empty line.
+    reference, generated = (text.replace(". ", "\n\n", 2) for text in PAIRS[7])
+    expected = scorer.score(reference, generated)
+    other = scorer.score(reference.replace("\n", line_end), generated.replace("\n", line_end))
+    assert other == expected
+    assert expected.n_ref > 3
+
+
 def test_short_texts_of_stop_words_alone_are_refused(scorer: Scorer) -> None:
     with pytest.raises(TextError, match="^generated: the text holds nothing but punctuation and stop words"):
         scorer.score_short("a man", "it is the")

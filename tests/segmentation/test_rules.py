@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vcs_runtime.bundle.manifest import RulesSpec
+from vcs_runtime.errors import BundleError
 from vcs_runtime.segmentation.rules import MAX_WORDS, Rules, doubt
 
 RULES = Rules(RulesSpec("sentencex", "en"))
@@ -26,6 +27,21 @@ def test_cuts_at_sentence_ends_and_keeps_white_space() -> None:
 @example("\n\n.")
 def test_pieces_join_to_the_text_again(text: str) -> None:
     assert "".join(RULES.split(text)) == text
+
+
+@pytest.mark.parametrize(
+    "boundaries",
+    [[(0, 9), (9, 12), (0, 4)], [(0, 9)], [(0, 9), (8, 12)], []],
+    ids=["garbled", "lost", "overlapping", "none"],
+)
+def test_pieces_that_do_not_join_to_the_text_are_refused(
+    boundaries: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the versions 1.0.11 to 1.0.26 of sentencex cut texts with empty lines."""
+    found = [{"start_index": start, "end_index": end} for start, end in boundaries]
+    monkeypatch.setattr("sentencex.get_sentence_boundaries", lambda language, text: found)
+    with pytest.raises(BundleError, match=r"sentencex@.* do not join to their text again: install"):
+        Rules(RulesSpec("sentencex", "en")).split("A dog. \n\nIt")
 
 
 @pytest.mark.parametrize("text", ["a man walks in he sits down", "NSFW", "one\ttwo", "a\nb"])

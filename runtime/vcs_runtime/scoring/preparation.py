@@ -10,7 +10,14 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair
 from vcs_runtime.segmentation.custom import ScoringSegmenter
-from vcs_runtime.text.cleaning import check_text, clean_segments, join_chunks, short_words, strip_punctuation
+from vcs_runtime.text.cleaning import (
+    check_text,
+    clean_segments,
+    join_chunks,
+    plain_line_ends,
+    short_words,
+    strip_punctuation,
+)
 from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.util.lru import LRUCache
 
@@ -130,7 +137,7 @@ class Preparation:
         else:
             raise TextError("reference: the list is empty")
         named["generated"] = generated
-        texts = {name: check_text(text, name) for name, text in named.items()}
+        texts = {name: plain_line_ends(check_text(text, name)) for name, text in named.items()}
         return _words(texts) if options.short else self._sentences(texts, options)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:

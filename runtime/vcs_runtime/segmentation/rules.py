@@ -41,7 +41,10 @@ class Rules:
         self.identity = f"{spec.name}@{version('sentencex')}"
 
     def split(self, text: str) -> list[str]:
-        """Split a text into sentences with their white space; joined they are the text again."""
+        """Split a text into sentences with their white space; joined they are the text again.
+
+        Raises BundleError if they are not, as with versions of `sentencex` before 1.0.29.
+        """
         pieces: list[str] = []
         for boundary in self._find(self.spec.language, text.translate(_PLAIN_SPACES)):
             piece = text[boundary["start_index"] : boundary["end_index"]]
@@ -50,6 +53,11 @@ class Rules:
                 pieces[-1] += piece
             else:
                 pieces.append(piece)
+        if "".join(pieces) != text:
+            raise BundleError(
+                f"the sentences that {self.identity} found do not join to their text again: install "
+                "sentencex 1.0.29 or later"
+            )
         return pieces
 
 

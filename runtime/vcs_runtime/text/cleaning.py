@@ -49,6 +49,11 @@ def check_text(text: object, name: str) -> str:
     return text
 
 
+def plain_line_ends(text: str) -> str:
+    """Turn the line ends CRLF and CR into LF: a text scores the same whichever system wrote its file."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def check_texts(texts: Sequence[str]) -> None:
     """Check texts for a model; empty texts are allowed.
 
