@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from support.command_line import vcs
 from support.experiments import CASES, comparison, sentences, write_json
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, MissingExtraError
+from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.datasets import corruptions
 from vcs_runtime.experiments.datasets.texts import POSITIONS, SERIES
 
@@ -354,9 +356,69 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
     assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)  # of three pairs one is the other way round
     assert [row["zeros"] for row in rows] == [(np.array([lines[f"{row['model']}/{i}"] for i in common]) == 0).sum()
                                              for row in rows]  # fmt: skip
+    pairs_file = (out / "pairs.csv").read_text().splitlines()
+    assert pairs_file[0].startswith("model,id,BLEU-1,")
+    assert {line.split(",")[0] for line in pairs_file[1:]} == {"copy", "Half", "noise"}
+    # Neighbours: two tests, so that the smaller p-value is doubled.
+    p = [statistics.paired_difference(first, second, resamples=200).p_bootstrap
+         for first, second in ((np.array([lines[f"copy/{i}"] for i in common]), half), (half, noise))]  # fmt: skip
+    assert [row["p bootstrap"] for row in rows[:2]] == pytest.approx(statistics.holm(np.array(p)).tolist())
+    assert "p-values corrected by Holm's method over 2 tests" in done.stdout
+    assert not (out / "comparison.tex").exists()
+    # On a terminal VCS comes first; the files keep their columns.
+    [head] = [line for line in done.stdout.splitlines() if line.startswith("rank ")]
+    assert "BLEU" not in head
+    assert "zeros" in head
     wrong = experiment("rank", *arguments, "--by", "nonsense", out=tmp_path / "o2")
     assert wrong.exit_code == 2
     assert "--by must be one of BLEU-1" in wrong.output
+
+
+def test_rank_compares_with_a_baseline_as_compare_does(
+    experiment: Any, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    references = {str(i): story(i) for i in range(8)}
+    write_json(tmp_path / "references.json", references)
+    folder = tmp_path / "models"
+    write_json(folder / "copy.json", references)
+    write_json(folder / "half.json", {i: story(int(i) + 50 * (int(i) % 2)) for i in references})
+    write_json(folder / "[red]_y.json", {i: story(90 + int(i)) for i in references if i != "3"} | {"5": " "})
+    arguments = ("--references", tmp_path / "references.json", "--predictions", folder, "--resamples", 300)
+    done = experiment("rank", *arguments, "--baseline", "half", "--all-pairs", "--by", "VCS_LCT0")
+    assert done.exit_code == 1, done.output
+    assert "[red]_y" in done.stdout
+    out, files = tmp_path / "out", []
+    for model in ("half", "copy", "[red]_y"):
+        texts = json.loads((folder / f"{model}.json").read_text())
+        write_pairs(
+            tmp_path / "pairs.jsonl",
+            [{"id": i, "reference": references[i], "generated": texts[i]} for i in texts],
+        )
+        files.append(tmp_path / f"{model}.jsonl")
+        vcs("score", tmp_path / "pairs.jsonl", "-o", files[-1], "--bundle", tiny_bundle, "--device", "cpu")
+    names = ("--name", "half", "--name", "copy", "--name", "[red]_y")
+    printed = vcs("compare", *files, *names, "--json", "--score", "vcs", "--all-pairs", "--resamples", 300)
+    expected = json.loads(printed.stdout)
+    rows = {row["system"]: row for row in table(out, "comparison")}
+    assert {name: (row["failed"], row["missing"]) for name, row in rows.items()} == {
+        "copy": (0, 0), "half": (0, 0), "[red]_y": (0, 2),  # an empty text is no text
+    }  # fmt: skip
+    for system in expected["systems"]:
+        own = rows[system["name"]]
+        assert (own["VCS_LCT0"], own["zeros"]) == (system["scores"]["vcs"]["mean"], system["zeros"])
+    tests = {(row["system"], row["against"]): row for row in table(out, "tests")}
+    assert len(tests) == len(expected["comparisons"]) == 3
+    for test in expected["comparisons"]:
+        found = tests.get((test["system"], test["baseline"])) or tests[test["baseline"], test["system"]]
+        assert abs(found["difference"]) == pytest.approx(abs(test["difference"]))
+        assert found["p permutation"] == pytest.approx(test["p_permutation_corrected"])
+        assert found["p bootstrap"] == pytest.approx(test["p_bootstrap_corrected"])
+    latex = (out / "comparison.tex").read_text()
+    assert "\n{}[red]\\_y & $0$ & $2$ & " in latex
+    assert "% Left out: 2 more" in latex
+    wrong = experiment("rank", *arguments, "--baseline", "nobody", out=tmp_path / "o2")
+    assert wrong.exit_code == 2
+    assert "--baseline must be one of [red]_y, copy, half, not 'nobody'" in wrong.output
 
 
 def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_path: Path) -> None:

@@ -19,6 +19,13 @@ from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import SCORES
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
+#: Options of paired tests, also of `experiment rank`.
+correction = click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
+                          help="How p-values are corrected for the number of tests.")  # fmt: skip
+enough_resamples = click.option(
+    "--resamples", type=click.IntRange(min=100), metavar="N", help="Number of resamples of the bootstrap and "
+    "the permutation test. [default: 2000; more if many tests are corrected]",
+)  # fmt: skip
 
 
 @click.command(cls=SectionedCommand)
@@ -31,16 +38,13 @@ _FORMATS = ("text", "markdown", "latex", "csv", "json")
               help="Score to compare: vcs, margin, gas, las, nas, or another column of the files; may be "
               "repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
-@click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
-              help="How p-values are corrected for the number of tests.")  # fmt: skip
+@correction
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")
 @as_json
 @click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
               "list, those that changed most first. [default: 10]")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
-@click.option("--resamples", type=click.IntRange(min=100), metavar="N",
-              help="Number of resamples of the bootstrap and the permutation test. "
-              "[default: 2000; more if many tests are corrected]")  # fmt: skip
+@enough_resamples
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 def compare(
     files: tuple[Path, ...], baseline: str | None, names: tuple[str, ...], scores: tuple[str, ...],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +12,7 @@ import click
 
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
 from vcs_runtime.cli.options import (
     PATH,
@@ -29,7 +30,8 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.results import exit_if, finish
+from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
@@ -42,9 +44,8 @@ from vcs_runtime.experiments.datasets import published as published_scores
 from vcs_runtime.experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
 from vcs_runtime.experiments.metrics.bertscore import TokenStates
 from vcs_runtime.experiments.metrics.scoring import KnownMetrics, LongMetrics
-from vcs_runtime.experiments.results import Results, check_output, shown
+from vcs_runtime.experiments.results import check_output
 from vcs_runtime.experiments.running import Output
-from vcs_runtime.experiments.statistics import RESAMPLES
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
@@ -52,8 +53,6 @@ from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
-
-_MAX_COLUMNS = 12  # of a printed table; the files hold all columns
 
 _data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
@@ -179,7 +178,7 @@ def corruption(
             cases, published, metrics, run.output, problems, threshold=threshold,
             plots=f"VCS_LCT{lcts[0]:g}" if drawn else None,
         )  # fmt: skip
-    _finish(results, run.output.folder)
+    finish(results, run.output.folder)
 
 
 @experiment.command(cls=SectionedCommand)
@@ -204,7 +203,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
     with run.opened(data, source) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
-    _finish(results, run.output.folder)
+    finish(results, run.output.folder)
 
 
 @experiment.command(cls=SectionedCommand)
@@ -228,7 +227,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
     with run.opened(data) as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
-    _finish(results, run.output.folder)
+    finish(results, run.output.folder)
 
 
 @experiment.command(cls=SectionedCommand)
@@ -237,18 +236,23 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
 @_ranking
 @click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; "
               "its margin if VCS is 0 for most texts]")  # fmt: skip
+@click.option("--baseline", metavar="MODEL", help="Model that all others are tested against. [default: none]")
+@click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")
+@correction
 @_lcts(0.0)
 @_chunk_size
-@_resamples(RESAMPLES)
+@enough_resamples
 @_seed
 @_scored
 def rank(
-    source: Path, predictions: Path, ranking: Path | None, by: str | None, lcts: tuple[float, ...],
-    chunk_size: int, resamples: int, seed: int, run: _Run,
+    source: Path, predictions: Path, ranking: Path | None, by: str | None, baseline: str | None,
+    all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int, resamples: int | None,
+    seed: int, run: _Run,
 ) -> None:  # fmt: skip
     """Rank the models of a folder by their scores.
 
-    The ranking comes with bootstrap intervals and paired tests between neighbours.
+    The ranking comes with bootstrap intervals and paired tests between neighbours; and, on request, of all
+    models against a baseline or against each other, as `vcs-runtime compare` makes them.
 
     \b
     Example:
@@ -258,15 +262,17 @@ def rank(
     references = read_descriptions(source, problems)
     models = rank_study.read_models(predictions, references, problems)
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
+    if baseline and baseline not in models:
+        raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
     with run.opened(source, ranking, predictions / "results.json") as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
         if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
             references, models, metrics, by, run.output, problems, ranking=other_ranking,
-            resamples=resamples, seed=seed,
+            baseline=baseline, all_pairs=all_pairs, correction=correction, resamples=resamples, seed=seed,
         )  # fmt: skip
-    _finish(results, run.output.folder)
+    finish(results, run.output.folder)
 
 
 @experiment.command(cls=SectionedCommand)
@@ -295,7 +301,7 @@ def parameters(
     with open_keeping_vectors(config, output) as scorer:
         results = parameters_study.run(cases, published, scorer, output, problems, chunk_sizes=chunk_sizes,
                                        lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
-    _finish(results, output)
+    finish(results, output)
 
 
 @experiment.command(cls=SectionedCommand)
@@ -330,7 +336,7 @@ def usefulness(
     with open_keeping_vectors(config, output) as scorer:
         results = usefulness_study.run(references, models, labelled, scorer, output, problems,
                                        ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
-    _finish(results, output)
+    finish(results, output)
 
 
 @experiment.command("make-corruptions")
@@ -362,36 +368,10 @@ def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segment
         count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, output, problems,
                                  seed=seed, advance=advance)  # fmt: skip
     click.echo(f"{count} scenes in {output}")
-    _exit(problems.messages)
+    exit_if(problems.messages)
 
 
 def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[str, float]]]:
     cases = read_cases(data, problems)
     folder = published_scores.find_published(data, "comparison")
     return cases, published_scores.read_published(folder, problems) if folder else {}
-
-
-def _finish(results: Results, out: Path) -> None:
-    """Print the tables. If anything was left out, report it and end with exit code 1."""
-    import rich.table
-
-    for note in results.notes:
-        console().print(note, "", soft_wrap=True)
-    for table in results.tables:
-        columns = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")][:_MAX_COLUMNS]
-        view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")
-        for i in columns:
-            view.add_column(table.columns[i], no_wrap=not i)
-        for row in table.rows:
-            view.add_row(*(shown(row[i]) for i in columns))
-        console().print(view, "")
-    click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
-    click.echo(results.signature)
-    click.echo(f"all columns and pairs: {out}")
-    _exit(results.problems)
-
-
-def _exit(problems: Sized) -> None:
-    if problems:
-        warn(f"{len(problems)} left out (see above)")
-        raise click.exceptions.Exit(1)

@@ -92,13 +92,13 @@ def compare(
         if 2 * zero > total and all(np.isfinite(own).all() for own in columns["margin"].values()):
             scores, reason = ["margin"], f"VCS is 0 for {zero} of {total} scores"
     comparison = compare_systems(
-        {score: columns[score] for score in scores}, counts, first,
+        {score: columns[score] for score in scores}, counts,
+        {name: own.signature for name, own in read.items()}, first,
         correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed,
     )  # fmt: skip
     left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
     return replace(
         comparison,
-        systems=[replace(system, signature=read[system.name].signature) for system in comparison.systems],
         reason=reason,
         moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
         left_out={id_: without for id_, without in left_out.items() if without},

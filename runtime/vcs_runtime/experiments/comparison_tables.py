@@ -123,6 +123,12 @@ def _interval(low: float, high: float, digits: int, sign: str = "") -> str:
     return "" if math.isnan(low) else f"[{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
 
 
+def describe_correction(correction: str, tests: int) -> str:
+    """Say how p-values were corrected, over how many tests."""
+    corrected = "corrected by Holm's method over" if correction == "holm" else "not corrected, of"
+    return f"{corrected} {tests} test{'s' if tests != 1 else ''}"
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Say in sentences what the numbers of a comparison are."""
     c = comparison
@@ -132,8 +138,7 @@ def notes(comparison: Comparison) -> list[str]:
     sentences += [f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."]
     if c.left_out:
         sentences.append(f"Left out: {len(c.left_out)} more, which a system failed to score or lacks.")
-    corrected = "corrected by Holm's method over" if c.correction == "holm" else "not corrected, of"
-    several = f", {corrected} {len(c.tests)} tests" if len(c.tests) > 1 else ""
+    several = f", {describe_correction(c.correction, len(c.tests))}" if len(c.tests) > 1 else ""
     smallest = 2 / (c.resamples + 1) * (len(c.tests) if c.correction == "holm" else 1)
     few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
     others = ", in the second table to the other system" if c.all_pairs else ""
@@ -216,17 +221,18 @@ def tables(comparison: Comparison) -> list[Table]:
     c, note = comparison, " ".join(notes(comparison))
     columns = ["system", "failed", "missing", "zeros"]
     for score in c.scores:
-        columns += [score, f"{score} low", f"{score} high", *(f"{score} {name}" for name in _COLUMNS)]
+        prefix = f"{score} " if len(c.scores) > 1 else ""
+        columns += [score, *(f"{prefix}{name}" for name in ("low", "high", *_COLUMNS))]
     rows: list[tuple[Cell, ...]] = []
     for own in c.systems:
         row: list[Cell] = [own.name, *own.counts]
         for score in c.scores:
             test = c.test_of(own.name, score)
-            row += [*own.means[score], *(_cells(test) if test else [None] * len(_COLUMNS))]
+            row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
         rows.append((*row, c.correction))
     lists = [Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)]
     if c.all_pairs:
-        rows = [(t.score, t.system, t.baseline, *_cells(t), c.correction) for t in c.tests]
+        rows = [(t.score, t.system, t.baseline, *test_cells(t), c.correction) for t in c.tests]
         heads = ("score", "system", "against", *_COLUMNS, "correction")
         lists.append(Table("tests", "All pairs of systems", heads, rows, note))
     return lists
@@ -235,7 +241,8 @@ def tables(comparison: Comparison) -> list[Table]:
 _COLUMNS: Final = ("difference", "difference low", "difference high", "p bootstrap", "p permutation")
 
 
-def _cells(test: PairedTest) -> list[Cell]:
+def test_cells(test: PairedTest) -> list[Cell]:
+    """Return the cells of a test: difference, interval, corrected p-values."""
     d = test.difference
     return [d.mean, d.low, d.high, test.p_bootstrap, test.p_permutation]
 

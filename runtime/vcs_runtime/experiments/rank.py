@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments import statistics
+from vcs_runtime.experiments import comparison_tables, statistics
+from vcs_runtime.experiments.comparison_tables import describe_correction, test_cells
 from vcs_runtime.experiments.datasets.texts import Problems, read_descriptions
 from vcs_runtime.experiments.metrics.scoring import Job, Metrics
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
+from vcs_runtime.experiments.systems import (
+    Counts,
+    PairedTest,
+    compare_systems,
+    enough_resamples,
+    paired_tests,
+)
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.util.atomic import write_whole
 
 Texts = Mapping[str, str | list[str]]
 
@@ -106,7 +116,10 @@ def run(
     problems: Problems,
     *,
     ranking: Sequence[str] = (),
-    resamples: int = statistics.RESAMPLES,
+    baseline: str | None = None,
+    all_pairs: bool = False,
+    correction: str = "holm",
+    resamples: int | None = None,
     seed: int = SEED,
 ) -> Results:
     """Score all models, rank them by a mean score, and write the results.
@@ -130,8 +143,14 @@ def run(
         Learns of each text that cannot be scored.
     ranking
         A ranking to compare with, best first; empty for none.
+    baseline
+        The model that all others are tested against. None: neighbours in the ranking are tested, no others.
+    all_pairs
+        Test all pairs of models.
+    correction
+        How p-values are corrected for the number of tests: one of `systems.CORRECTIONS`.
     resamples
-        Number of resamples of the paired tests.
+        Number of resamples of the paired tests. None: as `systems.enough_resamples` says.
     seed
         Seed of all draws.
 
@@ -151,7 +170,7 @@ def run(
         for name, text in references.items()
         if name in models[model]
     ]
-    scores = run_jobs(jobs, metrics, out, problems)
+    scores = run_jobs(jobs, metrics, out, problems, keys=("model", "id"))
     common = [name for name in references if all(f"{model}/{name}" in scores for model in models)]
     if not common:
         raise InputError("no id that every model has a score for: nothing to rank by")
@@ -171,17 +190,40 @@ def run(
                 f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked by {by}."
             ]
     order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
-    tables = [_ranking(order, values, zeros, by, resamples, seed)]
+    number = len(order) * (len(order) - 1) // 2 if all_pairs else len(order) - 1
+    resamples = resamples or enough_resamples(number, correction)
+    own = {by: values[by]}
+    tests = paired_tests(own, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed)
+    tables = [_ranking(order, values, zeros, by, tests, correction, seed)]
+    if baseline or all_pairs:
+        left_out = {
+            name: [model for model in order if f"{model}/{name}" not in scores] for name in references
+        }
+        counts = {
+            model: Counts(
+                sum(model in without and name in models[model] for name, without in left_out.items()),
+                sum(name not in models[model] for name in references),
+                zeros[model],
+            )
+            for model in order
+        }
+        comparison = compare_systems(
+            own, counts, dict.fromkeys(order, metrics.signature), baseline or order[0], correction=correction,
+            all_pairs=all_pairs, resamples=resamples, seed=seed,
+        )  # fmt: skip
+        comparison.left_out.update((name, without) for name, without in left_out.items() if without)
+        tables += comparison_tables.tables(comparison)
+        write_whole(out.folder / "comparison.tex", comparison_tables.latex(comparison))
     if ranking:
         tables.append(_agreement(ranking, values))
-    counts = {
+    totals = {
         "models": len(models),
         "pairs": len(jobs),
         "scored": len(scores),
         "ids of all models": len(common),
     }
-    options = {"by": by, "resamples": resamples, "seed": seed}
-    results = Results("rank", metrics.signature, options, counts, problems.messages, notes, tables)
+    options = {"by": by, "correction": correction, "resamples": resamples, "seed": seed}
+    results = Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
     results.write(out.folder)
     return results
 
@@ -191,11 +233,12 @@ def _ranking(
     values: Mapping[str, Mapping[str, statistics.Values]],
     zeros: Mapping[str, int],
     by: str,
-    resamples: int,
+    tests: Sequence[PairedTest],
+    correction: str,
     seed: int,
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for place, model in enumerate(order, 1):
+    for place, (model, test) in enumerate(zip_longest(order, tests), 1):
         mine = values[by][model]
         row: list[Cell] = [
             place,
@@ -203,24 +246,20 @@ def _ranking(
             float(mine.mean()),
             *mean_interval(mine, seed=seed).tolist(),
         ]
-        if place < len(order):
-            below = values[by][order[place]]
-            d = statistics.paired_difference(mine, below, resamples=resamples, seed=seed)
-            row += [d.mean, d.low, d.high, d.p_bootstrap, d.p_permutation]
-        else:
-            row += [None] * 5
+        row += test_cells(test) if test else [None] * 5
         rows.append(
             (*row, zeros[model], *(float(values[column][model].mean()) for column in values if column != by))
         )
     others = (column for column in values if column != by)
     columns = ("rank", "model", by, "low", "high", "to the next", "to the next low", "to the next high",
                "p bootstrap", "p permutation", "zeros", *others)  # fmt: skip
+    corrected = describe_correction(correction, len(tests))
     note = (
         "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the model "
-        "below, with the p-values of a paired bootstrap and a permutation test, not corrected for number. "
+        f"below, with the p-values of a paired bootstrap and a permutation test, {corrected}. "
         "`zeros` counts the texts whose first VCS is 0."
     )
-    return Table("ranking", f"Models by {by}", columns, rows, note)
+    return Table("ranking", f"Models by {by}; p-values {corrected}", columns, rows, note)
 
 
 def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, statistics.Values]]) -> Table:

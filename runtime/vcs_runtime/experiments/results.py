@@ -120,12 +120,14 @@ def check_output(folder: Path, *sources: Path | None) -> None:
         refuse_input_as_output(path, *filter(None, sources))
 
 
-def write_pairs(folder: Path, scores: ScoresById, columns: Sequence[str]) -> None:
-    """Write `pairs.csv`: `scene` and `case` from the ids "SCENE/CASE", then a column for each metric."""
+def write_pairs(
+    folder: Path, scores: ScoresById, columns: Sequence[str], keys: tuple[str, str] = ("scene", "case")
+) -> None:
+    """Write `pairs.csv`: two columns from the ids "SCENE/CASE", called `keys`; then one for each metric."""
     rows: Iterator[tuple[Cell, ...]] = (
         (*name.split("/", 1), *(own[column] for column in columns)) for name, own in scores.items()
     )
-    write_csv(folder / "pairs.csv", ("scene", "case", *columns), rows)
+    write_csv(folder / "pairs.csv", (*keys, *columns), rows)
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:

@@ -41,8 +41,9 @@ class Output:
 
 
 def run_jobs(
-    jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems
-) -> dict[str, dict[str, float]]:
+    jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems,
+    *, keys: tuple[str, str] = ("scene", "case"),
+) -> dict[str, dict[str, float]]:  # fmt: skip
     """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`.
 
     Parameters
@@ -55,6 +56,8 @@ def run_jobs(
         Where the files go, and whether they are continued.
     problems
         Learns of each job that cannot be scored.
+    keys
+        What the two parts of the jobs' ids are called in `pairs.csv`.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def run_jobs(
         identify=attrgetter("id"), check=check, resume=out.resume, overwrite=out.overwrite,
         bar=partial(progress_bar, unit="texts"),
     )  # fmt: skip
-    write_pairs(out.folder, scores, metrics.columns)
+    write_pairs(out.folder, scores, metrics.columns, keys)
     return scores
 
 

@@ -56,7 +56,7 @@ class System:
     name: str
     counts: Counts
     means: dict[str, Mean]
-    signature: str = ""
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,8 @@ def enough_resamples(tests: int, correction: str) -> int:
 
 
 def compare_systems(
-    values: ByScore, counts: Mapping[str, Counts], baseline: str, *, correction: str = "holm",
+    values: ByScore, counts: Mapping[str, Counts], signatures: Mapping[str, str], baseline: str,
+    *, correction: str = "holm",
     all_pairs: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
     """Compare systems over pairs that all of them have scored.
@@ -224,6 +225,8 @@ def compare_systems(
         The scores.
     counts
         The numbers of pairs of each system; the order of systems.
+    signatures
+        The signature of each system's scores.
     baseline
         The name of the system that the others are compared with.
     correction
@@ -253,8 +256,8 @@ def compare_systems(
     }
     return Comparison(
         tuple(values), len(next(iter(values.values()))[baseline]), baseline,
-        [System(name, counts[name], means[name]) for name in counts], tests, all_pairs, correction, resamples,
-        seed,
+        [System(name, counts[name], means[name], signatures[name]) for name in counts], tests, all_pairs,
+        correction, resamples, seed,
     )  # fmt: skip
 
 
