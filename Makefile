@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix types parity triton spark llama bench clean
+.PHONY: help demo test test-all lint fix types parity deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,16 @@ parity: .venv-parity/ready  ## compare with the originals, in an environment of 
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
+# DeepEval wants older versions of what other oracles use, and brings a pytest plugin that reports every run.
+.venv-deepeval/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-deepeval
+	.venv-deepeval/bin/python -m pip install --quiet --upgrade pip
+	.venv-deepeval/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'deepeval>=3'
+	touch $@
+
+deepeval: .venv-deepeval/ready  ## the metric for DeepEval, in an environment of its own
+	DEEPEVAL_TELEMETRY_OPT_OUT=1 .venv-deepeval/bin/python -m pytest -p no:deepeval -p no:asyncio tests/deepeval
+
 # Spark itself: 400 MB, and it needs Java.
 .venv-spark/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
@@ -96,4 +106,4 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-triton .venv-spark .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -50,7 +50,7 @@ class BuildError(VcsError, RuntimeError):
 
 
 class MissingExtraError(VcsError, ImportError):
-    """A package of one of the extras of `vcs-runtime` is not installed. The message names the extra."""
+    """A package that the base install does not bring is missing. The message says what to install."""
 
 
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:

@@ -82,7 +82,7 @@ def on_two_ranks() -> Iterator[Ranks]:
 
 
 def _torchmetrics(rank: int, bundle: str, shares: list[slice]) -> dict[str, float]:
-    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](ScorerConfig(bundle, "cpu"))
+    metric = run_snippet(PAGE, "torchmetrics", config=ScorerConfig(bundle, "cpu"))["metric"]
     share = shares[rank]
     if PREDS[share]:
         metric.update(PREDS[share], TARGETS[share])
@@ -231,7 +231,7 @@ def test_a_lightning_trainer_evaluates(tiny_bundle: Path, expected: dict[str, fl
     import lightning
     from torch.utils.data import DataLoader
 
-    metric = run_snippet(PAGE, "torchmetrics")["VideoComprehensionScore"](ScorerConfig(tiny_bundle, "cpu"))
+    metric = run_snippet(PAGE, "torchmetrics", config=ScorerConfig(tiny_bundle, "cpu"))["metric"]
     module = run_snippet(PAGE, "lightning")["Describer"](
         SimpleNamespace(describe=lambda inputs: [PREDS[i] for i in inputs]), metric
     )

@@ -44,7 +44,8 @@ class State(TypedDict):
     signature: str
 
 
-_COUNTS: Final[tuple[Literal["count", "zeros", "not_judged", "unscorable"], ...]] = (
+#: The names of the counts of a `State`.
+COUNTS: Final[tuple[Literal["count", "zeros", "not_judged", "unscorable"], ...]] = (
     "count", "zeros", "not_judged", "unscorable"
 )  # fmt: skip
 
@@ -125,7 +126,7 @@ class TextMetric:
         state = self.state()
         count = state["count"]
         means = {name: float(total / count) if count else math.nan for name, total in state["sums"].items()}
-        return means | {name: state[name] for name in _COUNTS}
+        return means | {name: state[name] for name in COUNTS}
 
     def state(self) -> State:
         """Return the sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
@@ -202,7 +203,7 @@ def _add(total: State, more: State) -> None:
     if len(signatures) > 1:
         raise ValueError(f"merge_state: scores with different signatures: {' and '.join(sorted(signatures))}")
     total["signature"] = "".join(signatures)
-    for count in _COUNTS:
+    for count in COUNTS:
         total[count] += more[count]
     for name, value in more["sums"].items():
         total["sums"][name] += value

@@ -9,14 +9,15 @@ from vcs_runtime.errors import MissingExtraError
 
 
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
-    """Import a package of an extra.
+    """Import a package of an extra, or one that no extra brings.
 
     Parameters
     ----------
     module
         Name to import: "pyarrow.parquet".
     extra
-        The extra that brings it: "parquet"; or several extras, of which one is enough.
+        The extra that brings it: "parquet"; or several extras, of which one is enough; or () for a package
+        that users bring themselves.
     purpose
         What needs it, at the beginning of the error: "reading Parquet".
 
@@ -28,12 +29,41 @@ def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
     Raises
     ------
     MissingExtraError
-        The package cannot be imported. The message names the extra and the reason.
+        The package cannot be imported. The message names the extra, or else the package, and the reason.
     """
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         extras = (extra,) if isinstance(extra, str) else extra
-        command = " or ".join(f"`vcs-runtime[{name}]`" for name in extras)
+        command = " or ".join(f"`vcs-runtime[{name}]`" for name in extras) or f"`{package}`"
         raise MissingExtraError(f"{purpose} needs {package} ({error}): install {command}") from None
+
+
+def base_class(module: str, name: str, purpose: str) -> Any:
+    """Import a base class from a package that users bring themselves.
+
+    Parameters
+    ----------
+    module
+        Name to import: "torchmetrics".
+    name
+        The class in this module.
+    purpose
+        What needs it, as for `require`.
+
+    Returns
+    -------
+    type
+        The class. If the package is missing: a class whose call raises MissingExtraError. The module of a
+        derived class can be imported in both cases.
+    """
+    try:
+        return getattr(require(module, (), purpose), name)
+    except MissingExtraError as error:
+        message = str(error)
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise MissingExtraError(message)
+
+        return type(name, (), {"__new__": refuse})

@@ -1,0 +1,105 @@
+"""`VideoComprehensionScore` for torchmetrics: sums and counts as tensors, which add up over ranks.
+
+Only importing this module imports torchmetrics, and so PyTorch, if they are installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from vcs_numba import Params
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.result import Reference
+from vcs_runtime.scoring.score_table import NAMES
+from vcs_runtime.training.metric import COUNTS, TextMetric
+from vcs_runtime.util.extras import base_class, require
+
+_PURPOSE = "the metric for torchmetrics"
+_Metric: Any = base_class("torchmetrics", "Metric", _PURPOSE)
+_DEFAULTS = Params()
+
+
+class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is not there when types are checked
+    """Mean scores of an evaluation, over all ranks.
+
+    Parameters
+    ----------
+    config
+        How the scorer is opened, or a bundle's folder. Metrics of a process with equal configs share a
+        session.
+    chunk_size
+        Segments joined to one chunk, as for `Scorer.score_many`.
+    params
+        Parameters of the alignment.
+    aggregate
+        "max" or "mean" over several references.
+    short
+        Compare words instead of sentences, as `Scorer.score_short` does.
+    deadline_s
+        Seconds that an update may take. Late pairs count as unscorable. None: no limit.
+    **kwargs
+        Further arguments of `Metric` of torchmetrics.
+
+    Attributes
+    ----------
+    sums
+        float64 (16,), the sum of every score of `score_table.NAMES`.
+    counts
+        int64 (4,): `count`, `zeros`, `not_judged` and `unscorable` (see `training.State`).
+
+    Raises
+    ------
+    MissingExtraError
+        torchmetrics or PyTorch is not installed.
+    BundleError, DeviceError, ValueError
+        As for `training.TrainingScorer`.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    sums: Any
+    counts: Any
+
+    def __init__(
+        self,
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
+        *,
+        chunk_size: int = 1,
+        params: Params = _DEFAULTS,
+        aggregate: str = "max",
+        short: bool = False,
+        deadline_s: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._texts = TextMetric(
+            config,
+            chunk_size=chunk_size,
+            params=params,
+            aggregate=aggregate,
+            short=short,
+            deadline_s=deadline_s,
+        )
+        torch = require("torch", (), _PURPOSE)
+        self.add_state("sums", torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("counts", torch.zeros(len(COUNTS), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, preds: str | Sequence[str], target: Reference | Sequence[Reference]) -> None:
+        """Add generated texts and their references; parameters and errors as for `TextMetric.update`."""
+        self._texts.reset()
+        self._texts.update(preds, target)
+        state = self._texts.state()
+        self.sums = self.sums + self.sums.new_tensor([float(state["sums"][name]) for name in NAMES])
+        self.counts = self.counts + self.counts.new_tensor([state[name] for name in COUNTS])
+
+    def compute(self) -> dict[str, Any]:
+        """Return the mean of every score by name (NaN if there are none), and the counts, as tensors."""
+        means = self.sums / self.counts[COUNTS.index("count")]
+        return dict(zip(NAMES + COUNTS, (*means, *self.counts), strict=True))
+
+    def release(self) -> None:
+        """Release the models' memory until the next evaluation. Sums, counts and vectors stay."""
+        self._texts.release()

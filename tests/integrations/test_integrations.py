@@ -1,0 +1,91 @@
+"""What holds without the libraries: nothing imports them, a missing one is named; the recipes of the page."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from support.snippets import run_snippet
+from support.stories import story
+from vcs_runtime import MissingExtraError, Scorer, ScorerConfig, training
+from vcs_runtime.training import TextMetric
+
+PAGE = "docs/integrations.md"
+LIBRARIES = {"torchmetrics", "evaluate", "deepeval"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    training.close()
+
+
+def test_importing_the_package_imports_no_library() -> None:
+    program = (
+        "import sys, vcs_runtime, vcs_runtime.cli, vcs_runtime.training, vcs_runtime.integrations;"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        f"{LIBRARIES | {'torch', 'datasets'}} or name.startswith('vcs_runtime.integrations.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("library", sorted(LIBRARIES))
+def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, f"vcs_runtime.integrations.{library}", None)
+    del sys.modules[f"vcs_runtime.integrations.{library}"]  # and monkeypatch forgets the one imported here
+    module = importlib.import_module(f"vcs_runtime.integrations.{library}")
+    metric = getattr(module, "VCSMetric" if library == "deepeval" else "VideoComprehensionScore")
+    with pytest.raises(MissingExtraError, match=rf"needs {library} \(.*\): install `{library}`$"):
+        metric(device="cpu")
+
+
+def test_the_recipe_for_lmms_eval_scores_samples_and_leaves_what_cannot_be_scored_out_of_means(
+    tiny_bundle: Path, scorer: Scorer
+) -> None:
+    names = run_snippet(PAGE, "lmms-eval", bundle=tiny_bundle)
+    # As lmms-eval does: one call a sample with a list of outputs, then every value that came to an aggregation.
+    values: dict[str, list[float]] = {}
+    for i, output in enumerate([story(20), "", story(22)]):
+        for name, value in names["process_results"]({"caption": story(i)}, [output]).items():
+            values.setdefault(name, []).append(value)
+    expected = [scorer.score(story(i), story(20 + i)) for i in (0, 2)]
+    assert values["vcs"] == [result.vcs for result in expected]
+    assert values["vcs_margin"] == [result.margin for result in expected]
+    assert values["vcs_unscorable"] == [0.0, 1.0, 0.0]
+    assert names["share_above_gate"]([0.0, 0.2, 0.0, 0.4]) == 0.5
+
+
+def test_the_recipe_for_vlmevalkit_reads_the_file_of_predictions(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    # VLMEvalKit reads files with pandas, so that an empty prediction is NaN.
+    smp: Any = ModuleType("vlmeval.smp")
+    smp.load = lambda path: pandas.read_csv(path, sep="\t")
+    monkeypatch.setitem(sys.modules, "vlmeval", ModuleType("vlmeval"))
+    monkeypatch.setitem(sys.modules, "vlmeval.smp", smp)
+    rows = [
+        (story(20), story(0)),
+        (story(21), story(1)),
+        ("", story(2)),
+        ("Failed to obtain answer via API.", story(3)),
+    ]
+    predictions = tmp_path / "model_captions.tsv"
+    pandas.DataFrame(rows, columns=["prediction", "answer"]).to_csv(predictions, sep="\t")
+
+    class Captions(run_snippet(PAGE, "vlmevalkit", bundle=tiny_bundle)["VCSEvaluation"]):  # type: ignore[misc]
+        """A data set whose own prompts and videos are not needed here."""
+
+    found = Captions.evaluate(str(predictions), model="exact_matching", nproc=4)
+    expected = TextMetric(ScorerConfig(tiny_bundle, "cpu"))
+    expected.update([generated for generated, _ in rows[:2]], [reference for _, reference in rows[:2]])
+    assert found == expected.compute() | {"unscorable": 2, "overall": expected.compute()["vcs"]}
