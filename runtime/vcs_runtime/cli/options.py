@@ -170,7 +170,7 @@ scorer_options = combined("config", _scorer_config, together(
 
 
 def _options(
-    preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool,
+    preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool, clean: str | None,
     lct_penalty: Any, small_text: Any, context_cutoff: float, context_window: float,
     regularizer: Any, nas_blend_factor: float, nas_coverage_cutoff: float,
 ) -> Options:  # fmt: skip
@@ -183,7 +183,8 @@ def _options(
     )  # fmt: skip
     if chunk_size is None:
         chunk_size = 1 if short else PRESETS[preset][0]
-    return Options(chunk_size, params, aggregate, short)
+    names = [name.strip() for name in clean.split(",")] if clean is not None else []
+    return Options(chunk_size, params, aggregate, short, names)
 
 
 _PARAMS = Params()
@@ -198,6 +199,9 @@ scoring_options = combined("options", _options, together(
     click.option("--aggregate", type=click.Choice(AGGREGATES), default="max", show_default=True,
                  help="How scores against several references become one."),
     click.option("--short", is_flag=True, help="Compare words instead of sentences, for short captions."),
+    click.option("--clean", metavar="NAMES",
+                 help="Comma-separated list of what is removed from all texts first: markdown, think "
+                 "(reasoning in <think> tags), list-numbers. [default: nothing]"),
     section="Scoring",
 ), together(
     click.option("--lct-penalty", type=click.Choice(["full", "excess"]), default=_PARAMS.lct_penalty,

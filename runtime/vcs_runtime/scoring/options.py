@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES
+from vcs_runtime.text.markup import CLEANINGS
 
 AGGREGATES = ("max", "mean")
 # Chunk size and LCT: docs/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
@@ -33,6 +35,9 @@ class Options:
         With several references: "max" for the scores with the best one, "mean" for the mean of all scores.
     short
         Words take the place of chunks (VCS_short; docs/vcs.md, section 10).
+    clean
+        What is removed from every text first: names of "markdown", "think" and "list-numbers" (docs/vcs.md,
+        section 1), kept in this order.
 
     Raises
     ------
@@ -44,6 +49,7 @@ class Options:
     params: Params = Params()
     aggregate: str = "max"
     short: bool = False
+    clean: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
@@ -52,6 +58,12 @@ class Options:
             raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
         if self.aggregate not in AGGREGATES:
             raise unknown_choice("aggregate", self.aggregate, AGGREGATES)
+        if isinstance(self.clean, str):
+            raise ValueError(f"clean must be a sequence of names, not the string {self.clean!r}")
+        for name in self.clean:
+            if name not in CLEANINGS:
+                raise unknown_choice("clean", name, CLEANINGS)
+        object.__setattr__(self, "clean", tuple(name for name in CLEANINGS if name in self.clean))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from vcs_runtime.text.cleaning import (
     strip_punctuation,
 )
 from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.util.lru import LRUCache
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ class Preparation:
         else:
             raise TextError("reference: the list is empty")
         named["generated"] = generated
-        texts = {name: plain_line_ends(check_text(text, name)) for name, text in named.items()}
+        texts = {name: _checked(text, name, options) for name, text in named.items()}
         return _words(texts) if options.short else self._sentences(texts, options)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
@@ -208,6 +209,16 @@ def _chunked(
         pair.chunks.append(join_chunks(pieces, chunk_size))
     pair.pending = []
     return pair
+
+
+def _checked(text: object, name: str, options: Options) -> str:
+    """Check a text, and remove from it what the options say."""
+    plain = plain_line_ends(check_text(text, name))
+    if not options.clean:
+        return plain
+    if not (cleaned := remove_markup(plain, options.clean)):
+        raise TextError(f"{name}: nothing is left after cleaning ({', '.join(options.clean)})")
+    return cleaned
 
 
 def _words(texts: dict[str, str]) -> PreparedPair:

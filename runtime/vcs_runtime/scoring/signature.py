@@ -15,9 +15,9 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
     """Build the signature of a score: fields `key:value` separated by "|".
 
     Weights are named by the first four hex digits of the hash of the bytes that were loaded. Penalty,
-    regulariser, small_text and aggregate have fields of their own if they are not at their defaults. So has
-    an instruction before the texts: `instr`, four digits of its hash. With a learned segmenter, `cut` holds
-    its threshold, stride and precision. Models of the caller are named by their `identity` alone.
+    regulariser, small_text, aggregate and clean have fields of their own if they are not at their defaults.
+    So has an instruction before the texts: `instr`, four digits of its hash. With a learned segmenter, `cut`
+    holds its threshold, stride and precision. Models of the caller are named by their `identity` alone.
 
     Parameters
     ----------
@@ -50,5 +50,7 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         fields.append(f"small:{params.small_text}")
     if options.aggregate != "max":
         fields.append(f"refs:{options.aggregate}")
+    if options.clean:
+        fields.append(f"clean:{'+'.join(options.clean)}")
     fields += ["seg:none"] if options.short else segmenter.signature_fields
     return "|".join([*fields, *embedder.signature_fields, f"v:{__version__}"])

@@ -169,4 +169,5 @@ def _options(chosen: ScoringOptions, defaults: Options) -> Options:
         replace(defaults.params, lct=lct if chosen.lct is None else chosen.lct),
         chosen.aggregate or defaults.aggregate,
         short,
+        defaults.clean,
     )
