@@ -72,9 +72,9 @@ def test_options_of_a_request(server: Running, scorer: Scorer, preset: str) -> N
 
 
 def test_options_of_the_server_hold_where_a_request_says_nothing(serve: Serve, scorer: Scorer) -> None:
-    options = Options(3, Params(lct=0.1, small_text="reference"), "mean")
+    options = Options(3, Params(lct=0.1, small_text="reference"), "mean", clean=["list-numbers"])
     server = serve(options=options)
-    pair = ([story(1), story(2)], story(3))
+    pair = ([story(1), story(2)], f"1. {story(3)}")
     [expected] = scorer.iter_scores([pair], options)
     assert server.score(*pair).json == expected.to_dict()
     [expected] = scorer.iter_scores([pair], replace(options, chunk_size=1))

@@ -271,7 +271,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
         cli,
         ["triton", "export", str(out), "--bundle", tiny_bundle.name, "--preset", "paper", "--device", "cpu",
          "--segmenter", "rules", "--threads", "2", "--cache", "vectors", "--max-batch-size", "7",
-         "--queue-delay-us", "500", "--instances", "2", "--name", "story"],
+         "--queue-delay-us", "500", "--instances", "2", "--name", "story", "--clean", "think,markdown"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     written = parameters(out / "story/config.pbtxt")
@@ -284,6 +284,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
     }  # fmt: skip
     scoring = json.loads(written["scoring"])
     assert (scoring["chunk_size"], scoring["params"]["lct"], scoring["short"]) == (3, 0.1, False)
+    assert Options(clean=scoring["clean"]).clean == ("markdown", "think")
     config = (out / "story/config.pbtxt").read_text()
     for line in ("max_batch_size: 7", "max_queue_delay_microseconds: 500", "count: 2 kind: KIND_CPU"):
         assert line in config
