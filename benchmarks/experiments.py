@@ -40,6 +40,11 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     rank = ["--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
             "--ranking", f"{ranking}"]  # fmt: skip
     useful = ["--references", f"{clip}/references.json", "--cache", f"{work}/vectors"]
+    # Every third scene is enough for the AUC of many settings.
+    thirds = work / "thirds"
+    (thirds / "comparison").mkdir(parents=True, exist_ok=True)
+    for path in sorted((vcs / "comparison").glob("*.json"))[::3]:
+        shutil.copyfile(path, thirds / "comparison" / path.name)
     for which, models in GROUPS.items():
         folder = work / which
         folder.mkdir(exist_ok=True)
@@ -59,7 +64,7 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         # Again, with the vectors that it left: what a further chunk size or LCT would cost.
         CACHED: ["parameters", "--data", f"{vcs}"],
         "rank": ["rank", *rank],
-        "usefulness": ["usefulness", *rank, "--data", f"{vcs}", "--cache", f"{work}/vectors"],
+        "usefulness": ["usefulness", *rank, "--data", f"{thirds}", "--cache", f"{work}/vectors"],
         # The same for the models that the ranking has first and last, whose vectors are there by then.
         **{f"usefulness-{which}": ["usefulness", *useful, "--predictions", f"{work}/{which}"]
            for which in GROUPS},

@@ -1,11 +1,11 @@
 """The reference points of docs/reading-scores.md: what pairs of known kinds score, with one bundle.
 
-    python benchmarks/reading_scores.py DATA [--bundle B] [--cache DIR] [-o FILE]
+    python benchmarks/reading_scores.py DATA [--rewrites DIR] [--bundle B] [--cache DIR] [-o FILE]
 
-DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as benchmarks/experiments.py expects them. Printed are the VCS
-of equal SAS and NAS; zeros and means of paragraphs (rewrites, a second author, another film), of texts of one
-and two sentences, and of captions; and how far the scores of captions agree with human ratings. The tables
-hold figures and names of kinds, no text.
+DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as benchmarks/experiments.py expects them. --rewrites names
+another folder of rewrites than DATA/vcs-eval. Printed are the VCS of equal SAS and NAS; zeros and means of
+paragraphs (rewrites, a second author, another film), of texts of one and two sentences, and of captions; and
+how far the scores of captions agree with human ratings. The tables hold figures and names of kinds, no text.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def sentences(text: str, count: int) -> str:
     return " ".join(re.split(r"(?<=[.!?])\s+", text.strip())[:count])
 
 
-def paragraphs(data: Path, problems: Problems) -> dict[str, list[Pair]]:
+def paragraphs(data: Path, rewrites: Path, problems: Problems) -> dict[str, list[Pair]]:
     """Pairs of paragraphs by kind."""
     kinds: dict[str, list[Pair]] = {}
     authors = read_authors(data / "vcs-eval/authors/authors.json", problems)
-    for case in read_cases(data / "vcs-eval", problems):
+    for case in read_cases(rewrites, problems):
         label = {True: "valid", False: "corrupted", None: "series"}[case.valid]
         for kind in (f"all {label} rewrites", f"{label}: {case.name}"):
             kinds.setdefault(kind, []).append((case.reference, case.generated))
@@ -128,6 +128,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path)
+    parser.add_argument("--rewrites", type=Path)
     parser.add_argument("--bundle", default="default")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("-o", "--output", type=Path)
@@ -137,7 +138,7 @@ def main() -> None:
     with Scorer.open(options.bundle, device="cpu", cache=options.cache) as scorer:
         videos = read_vatex(options.data / "vatex-eval/vatex-eval-300.jsonl", problems)
         tables += captions(scorer, videos)
-        kinds = paragraphs(options.data, problems)
+        kinds = paragraphs(options.data, options.rewrites or options.data / "vcs-eval", problems)
         rows = [row for kind, pairs in kinds.items() for size in (1, 3) if size == 1 or ":" not in kind
                 for row in measure(scorer, kind, pairs, Options(size))]  # fmt: skip
         tables.insert(1, Table("paragraphs", "Paragraphs", COLUMNS, rows))
