@@ -181,6 +181,16 @@ def test_a_client_that_sends_byte_by_byte_is_not_waited_for(serve: Serve) -> Non
         assert sent < 5000
 
 
+def test_a_server_that_stops_does_not_wait_for_slow_clients(serve: Serve) -> None:
+    server = serve(timeout_s=0.1, read_s=60)
+    with server.connect() as silent, server.connect() as body:
+        body.sendall(b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{")
+        assert server.ask("/health").status == 200  # so the server has read what was sent before
+        server.stop()
+        assert b"the server was stopped" in _until_closed(body)
+        assert _until_closed(silent) == b""
+
+
 def test_a_refused_body_is_not_read_for_ever(serve: Serve) -> None:
     server = serve(read_s=0.5, max_body_mb=0.001)
     with server.connect() as connection:

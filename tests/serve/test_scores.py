@@ -71,6 +71,12 @@ def test_options_of_a_request(server: Running, scorer: Scorer, preset: str) -> N
     assert answer == expected.to_dict()
 
 
+def test_the_largest_options_are_scored(server: Running, scorer: Scorer) -> None:
+    answer = server.score(story(1), story(2), id=10**400, options={"chunk_size": 1_000_000, "lct": 1e9})
+    expected = scorer.score(story(1), story(2), chunk_size=1_000_000, params=Params(lct=1e9))
+    assert answer.json == {"id": 10**400, **expected.to_dict()}
+
+
 def test_options_of_the_server_hold_where_a_request_says_nothing(serve: Serve, scorer: Scorer) -> None:
     options = Options(3, Params(lct=0.1, small_text="reference"), "mean", clean=["list-numbers"])
     server = serve(options=options)

@@ -109,7 +109,6 @@ class Service:
             entries = await self._entries(http, request)
         finally:
             self._waiting -= 1
-            request.future.cancel()
             request.pairs = ()  # the scorer may reach a request that was given up much later
         self._metrics.pairs += len(entries)
         self._metrics.errors += sum("error" in entry for entry in entries)
@@ -149,7 +148,7 @@ class Service:
             raise Refused(500, f"nothing was scored: {_failure(failure)}") from None
         finally:
             gone.cancel()
-            scored.cancel()
+            scored.cancel()  # and with it the future of the request
         if gone.done() and not gone.cancelled():
             raise Refused(400, "the client has gone")
         raise Refused(503, f"not scored within {self._limits.timeout_s:g} s")
