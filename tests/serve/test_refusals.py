@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.gate import Gate
-from support.score_server import Running, Serve
+from support.score_server import Running, Serve, eventually
 from support.stories import story
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
@@ -201,20 +201,29 @@ def test_a_refused_body_is_not_read_for_ever(serve: Serve) -> None:
 def test_too_many_connections_are_closed_and_room_is_made_again(serve: Serve) -> None:
     server = serve(connections=3)
     held = [server.connect() for _ in range(3)]
-    while server_is_full(server) is False:
-        time.sleep(0.01)
+    eventually(lambda: not _answers(server))
     for connection in held:
         connection.close()
-    while server_is_full(server):
-        time.sleep(0.01)
-    assert server.score(**PAIR).status == 200
+    eventually(lambda: _answers(server))
 
 
-def server_is_full(server: Running) -> bool:
+@pytest.mark.parametrize("last", ["close", "keep-alive"])
+def test_a_client_that_does_not_read_its_answer_is_cut_off(serve: Serve, last: str) -> None:
+    server = serve(read_s=0.3, connections=1)
+    body = json.dumps({**PAIR, "id": "x" * 7_900_000}).encode()
+    head = b"POST /score HTTP/1.1\r\nHost: a\r\nConnection: %s\r\nContent-Length: %d\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(head % (last.encode(), len(body)) + body)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        eventually(lambda: _answers(server))
+        assert len(_until_closed(connection)) < len(body) - 4096
+
+
+def _answers(server: Running) -> bool:
     try:
-        return server.ask("/health").status != 200
+        return server.ask("/health").status == 200
     except OSError:
-        return True
+        return False
 
 
 def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +231,7 @@ def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.Monkey
     gate = Gate(monkeypatch)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(server.score, **PAIR) for _ in range(2)]
-        while server.metric("vcs_queue_length") < 2:
-            time.sleep(0.01)
+        eventually(lambda: server.metric("vcs_queue_length") == 2)
         refused = server.score(**PAIR)
         assert refused.status == 429
         assert refused.headers["retry-after"] == "1"
@@ -242,8 +250,7 @@ def test_a_request_that_takes_too_long_is_given_up(serve: Serve, monkeypatch: py
     assert late.error == "not scored within 0.3 s"
     assert server.score(story(1), story(3)).status == 503
     gate.open.set()
-    while server.score(**PAIR).status != 200:
-        pass
+    eventually(lambda: server.score(**PAIR).status == 200)
     assert [story(3)] not in gate.batches  # what was given up before its turn costs nothing
 
 
@@ -257,10 +264,8 @@ def test_a_client_that_goes_away_is_not_scored_for(serve: Serve, monkeypatch: py
         with server.connect() as connection:
             head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
             connection.sendall(head % len(body) + body)
-            while server.metric("vcs_queue_length") < 2:
-                time.sleep(0.01)
-        while server.metric("vcs_queue_length") > 1:
-            time.sleep(0.01)
+            eventually(lambda: server.metric("vcs_queue_length") == 2)
+        eventually(lambda: server.metric("vcs_queue_length") == 1)
         gate.open.set()
         assert first.result(60).status == 200
     assert server.score(**PAIR).status == 200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.gate import Gate
-from support.score_server import Running, Serve
+from support.score_server import Running, Serve, eventually
 from support.stories import story, stripped
 from vcs_numba import Params
 from vcs_runtime import Scorer
@@ -43,8 +43,7 @@ def test_requests_that_arrive_meanwhile_are_scored_together(
         first = pool.submit(server.score, story(1), story(2))
         assert gate.reached.wait(60)
         others = [pool.submit(server.score, story(1), story(3 + i)) for i in range(7)]
-        while server.metric("vcs_queue_length") < 8:
-            pass
+        eventually(lambda: server.metric("vcs_queue_length") == 8)
         gate.open.set()
         assert {future.result(60).status for future in (first, *others)} == {200}
     assert [len(batch) for batch in gate.batches] == [1, 7]

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -84,6 +85,14 @@ class Running:
         self._server.stop()
         self._thread.join(60)
         assert not self._thread.is_alive()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is so, which it must be within half a minute."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 Serve = Callable[..., Running]
