@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Params
+from vcs_numba import Params, Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.datasets.texts import Case, Problems, read_cases
@@ -20,6 +20,7 @@ from vcs_runtime.experiments.metrics.scoring import realign
 from vcs_runtime.experiments.rank import Texts
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.scoring.flags import FlagCounts
+from vcs_runtime.scoring.result import merit
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
 
@@ -194,7 +195,7 @@ def _score(
 
 def _best(rows: Rows, indices: Sequence[int]) -> int:
     """Find the best reference of a text."""
-    return max(indices, key=lambda i: (rows["vcs"][i], rows["margin"][i], rows["gas"][i]))
+    return max(indices, key=lambda i: merit(Scores._make(rows[i])))
 
 
 def _count(rows: Rows, counts: npt.NDArray[np.int64]) -> FlagCounts:

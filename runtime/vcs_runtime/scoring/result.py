@@ -121,6 +121,14 @@ class Evidence(NamedTuple):
     gas: float
 
 
+def merit(scores: Scores) -> tuple[float, ...]:
+    """Return the key by which the best of several references is chosen: VCS, margin, GAS, then the rest.
+
+    With all other scores at its end, references that tie give the same result in any order.
+    """
+    return (scores.vcs, scores.margin, scores.gas, *scores)
+
+
 def as_pairs(
     pairs: Iterable[Pair] | None, references: Iterable[Reference] | None, predictions: Iterable[str] | None
 ) -> list[Pair]:

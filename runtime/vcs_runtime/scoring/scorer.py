@@ -23,7 +23,7 @@ from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
-from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
+from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs, merit
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.util.progress import progress_bar, units_in_work
@@ -340,10 +340,7 @@ def _result(pair: PreparedPair, rows: npt.NDArray[Any], options: Options, signat
     scores = [Scores._make(row) for row in rows.tolist()]
     best = 0
     if len(scores) > 1:
-        # All other numbers come last, so that references that tie give the same result in any order.
-        keys = [
-            (s.vcs, s.margin, s.gas, *s, len(chunks)) for s, chunks in zip(scores, pair.chunks, strict=False)
-        ]
+        keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
         best = keys.index(max(keys))
     if options.aggregate == "mean":
         # Exactly rounded sums do not depend on the order of the references either.
