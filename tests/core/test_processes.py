@@ -69,6 +69,32 @@ print([os.waitpid(child, 0)[1] for child in children], everything() == expected)
     assert run_python(script) == "[0, 0, 0, 0] True"
 
 
+def test_a_fork_while_another_thread_compiles_leaves_a_child_that_can_compile(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys, threading, warnings
+warnings.simplefilter("ignore")  # of forking beside threads, which is tested, and of a kernel without a file
+from vcs_numba.jit.kernel import Kernel, types
+def once(x): return x
+def twice(x): return 2 * x
+first, second = Kernel(once, types.float64), Kernel(twice, types.float64)
+thread = threading.Thread(target=first.load)
+thread.start()
+names = []
+while "compile" not in names:
+    frame, names = sys._current_frames().get(thread.ident), []
+    while frame:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if second.call(1.0) == 2.0 else 3)
+print(os.waitpid(child, 0)[1])
+thread.join()
+"""
+    assert run_python(script, NUMBA_CACHE_DIR=str(tmp_path)) == "0"
+
+
 def test_many_threads_may_score_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba_config, "NUMBA_NUM_THREADS", 4)
     large = matrix(drawn_case(12)._replace(n_ref=700, n_gen=500))

@@ -10,7 +10,7 @@ import pytest
 
 from support.stories import story
 from vcs_runtime import Scorer, ScorerConfig
-from vcs_runtime.errors import BundleError, DeviceMemoryError
+from vcs_runtime.errors import BundleError, DeviceMemoryError, VcsError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.background import BackgroundScorer, Request
 from vcs_runtime.scoring.options import Options
@@ -101,3 +101,26 @@ def test_a_bundle_that_cannot_be_opened_fails_every_request(tmp_path: Path) -> N
             request.future.result(60)
     assert background.scorer is None
     background.close()
+
+
+def test_an_exception_that_is_no_exception_leaves_nobody_waiting(
+    background: BackgroundScorer, reported: list[Exception]
+) -> None:
+    """A panic of the tokenizer derives from BaseException, which `except Exception` lets through."""
+
+    class Panic(BaseException):
+        pass
+
+    def convert(result: Result, evidence: Evidence | None) -> float:
+        if result.n_gen == 1:
+            raise Panic("index out of range")
+        return result.vcs
+
+    bad = Request([(story(1), story(1, 1))], Options(), convert)
+    good = Request([(story(2), story(2))], Options(), convert)
+    background.put(bad)
+    background.put(good)
+    with pytest.raises(VcsError, match="Panic: index out of range"):
+        bad.future.result(60)
+    assert good.future.result(60)[0] > 0.99
+    assert [str(error) for error in reported] == ["Panic: index out of range"]

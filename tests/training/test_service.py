@@ -56,6 +56,18 @@ def test_a_reward_past_its_deadline_is_none(config: ScorerConfig, gate: Gate) ->
     gate.open.set()
 
 
+def test_an_endless_deadline_is_none_and_leaves_the_others_alone(
+    background: TrainingScorer, gate: Gate
+) -> None:
+    for endless in (float("inf"), 1e300, 1e10):
+        patient = background.submit(TEXT, OTHER, deadline_s=endless)
+    assert gate.reached.wait(60)
+    late = background.submit(TEXT, story(3), deadline_s=0.05).result(60)
+    assert late.error == "deadline: not scored within 0.05 s"
+    gate.open.set()
+    assert patient.result(60).scores is not None
+
+
 def test_a_deadline_that_is_met_changes_nothing(background: TrainingScorer, scorer: Scorer) -> None:
     assert background.submit(TEXT, OTHER, deadline_s=300).result() == scorer.score(TEXT, OTHER)
 

@@ -8,6 +8,7 @@ is bit-reproducible.
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -24,6 +25,12 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 numba_config: Final[Any] = config
 
 _LOADING: Final = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A child could load nothing if another thread was loading when its parent forked: the locks here, in
+    # Numba and in LLVM would stay locked for ever. So a fork waits until nobody loads.
+    os.register_at_fork(
+        before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
+    )
 
 #: The element types a similarity matrix may have, by NumPy's character code.
 SIMILARITY_TYPES: Final = {"f": types.float32, "d": types.float64}

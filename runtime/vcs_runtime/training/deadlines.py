@@ -40,7 +40,7 @@ class Clock:
         while True:
             with self._changed:
                 while not self._entries or (wait := self._entries[0][0] - time.monotonic()) > 0:
-                    self._changed.wait(wait if self._entries else None)
+                    self._changed.wait(min(wait, threading.TIMEOUT_MAX) if self._entries else None)
                 _, _, weak, late = heapq.heappop(self._entries)
             if (future := weak()) is not None:
                 settle(future, late())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ class _Services:
             service = self._running.get(config) or _Service(config)
             self._running[config] = service
             service.put(_Request(pairs, options, _result, service=service, future=future))
-        if deadline_s is not None:
+        if deadline_s is not None and math.isfinite(deadline_s):
             count, error = len(pairs), f"deadline: not scored within {deadline_s:g} s"
             self._clock.watch(future, deadline_s, lambda: service.failed(count, options, error))
         return future
