@@ -168,8 +168,8 @@ def as_numbers(values: Any) -> Any:
     They come as float64, because NumPy has no bfloat16.
     """
     if isinstance(values, list | tuple):
-        return [as_numbers(value) for value in values] if values and _is_tensor(values[0]) else values
-    return values.detach().cpu().double().numpy() if _is_tensor(values) else values
+        return [as_numbers(value) for value in values] if values and is_tensor(values[0]) else values
+    return values.detach().cpu().double().numpy() if is_tensor(values) else values
 
 
 def checked_identity(custom: Any, argument: str, method: str) -> str:
@@ -186,7 +186,8 @@ def checked_identity(custom: Any, argument: str, method: str) -> str:
     return identity
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is a tensor of PyTorch, which is not imported for the answer."""
     return hasattr(value, "detach") and hasattr(value, "cpu")
 
 

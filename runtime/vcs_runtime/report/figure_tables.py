@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from vcs_numba import Orientation
-from vcs_runtime.scoring.explanation import Chunk, Explanation, position
+from vcs_runtime.scoring.explanation import Chunk, Explanation, position, verdict_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,12 @@ _WIDTH = 108
 _MAX_LINES = 12  # of the text of one chunk
 
 Rows = list[tuple[str, ...]]
+
+#: The columns of the tables of chunks and of matches, and their left edges.
+_CHUNKS: Final = ("", "verdict", "chunk")
+_CHUNKS_AT: Final = (0.0, 0.05, 0.2)
+_MATCHES: Final = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
+_MATCHES_AT: Final = (0.0, 0.08, 0.15, 0.24, 0.38, 0.48, 0.6, 0.86)
 
 
 def chunks(e: Explanation, page: int = 0) -> Figure:
@@ -41,13 +48,34 @@ def chunks(e: Explanation, page: int = 0) -> Figure:
     ValueError
         There is no such page.
     """
-    return _page("Chunks", ("", "verdict", "chunk"), chunk_rows(e), (0.0, 0.05, 0.2), page)
+    return _page("Chunks", _CHUNKS, chunk_rows(e), _CHUNKS_AT, page)
+
+
+def text_pages(e: Explanation, name: str) -> list[Figure]:
+    """Show one of the texts, `name` "reference" or "generated", chunk by chunk on as many pages as needed."""
+    rows = _text_rows(name.upper(), getattr(e, name))
+    return [_page("Chunks", _CHUNKS, rows, _CHUNKS_AT, page) for page in range(pages(rows))]
 
 
 def best_match(e: Explanation, page: int = 0) -> Figure:
     """Show the match of every chunk and the reason for it; there are `pages(match_rows(e))` pages."""
-    head = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
-    return _page("Best matches", head, match_rows(e), (0.0, 0.08, 0.15, 0.24, 0.38, 0.48, 0.6, 0.86), page)
+    return _page("Best matches", _MATCHES, match_rows(e), _MATCHES_AT, page)
+
+
+def matches(e: Explanation, name: str) -> Figure:
+    """Show the matches of one text's chunks, "reference" or "generated", on one page of any length."""
+    return table("Best matches", _MATCHES, _side_rows(e, name), _MATCHES_AT)
+
+
+def match_summary(e: Explanation) -> Figure:
+    """Count the chunks of both texts by their verdicts and by why their matches were chosen."""
+    rows: Rows = []
+    for name, side in _directions(e).items():
+        listed = getattr(e, name)
+        rows.append((name, f"{side.x} chunks, mean similarity {side.las:.3f}"))
+        rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
+        rows += [("", f"{n} chosen as {why.replace('_', ' ')}") for why, n in Counter(side.reason).items()]
+    return table("Best matches", ("", ""), rows, (0.0, 0.15))
 
 
 def segments_precision(e: Explanation, page: int = 0) -> Figure:
@@ -85,26 +113,30 @@ def page_starts(rows: Rows) -> list[int]:
 
 def chunk_rows(e: Explanation) -> Rows:
     """Return the rows of `chunks`."""
-    rows: Rows = []
-    for name, side in (("REFERENCE", e.reference), ("GENERATED", e.generated)):
-        rows.append((name, "", ""))
-        for number, chunk in enumerate(side, 1):
-            lines = textwrap.wrap(chunk.text[: _WIDTH * _MAX_LINES], _WIDTH) or [""]
-            rows.append((str(number), chunk.verdict, lines[0]))
-            rows += [("", "", line) for line in lines[1:_MAX_LINES]]
+    return _text_rows("REFERENCE", e.reference) + _text_rows("GENERATED", e.generated)
+
+
+def _text_rows(name: str, chunks: Sequence[Chunk]) -> Rows:
+    rows: Rows = [(name, "", "")]
+    for number, chunk in enumerate(chunks, 1):
+        lines = textwrap.wrap(chunk.text[: _WIDTH * _MAX_LINES], _WIDTH) or [""]
+        rows.append((str(number), chunk.verdict, lines[0]))
+        rows += [("", "", line) for line in lines[1:_MAX_LINES]]
     return rows
 
 
 def match_rows(e: Explanation) -> Rows:
     """Return the rows of `best_match`."""
-    rows: Rows = []
-    for name, listed, side in (
-        ("generated", e.generated, e.alignment.precision),
-        ("reference", e.reference, e.alignment.recall),
-    ):
-        rows.append((name, *[""] * 7))
-        rows += [_match(i, chunk, side) for i, chunk in enumerate(listed)]
-    return rows
+    return [row for name in _directions(e) for row in _side_rows(e, name)]
+
+
+def _directions(e: Explanation) -> dict[str, Orientation]:
+    return {"generated": e.alignment.precision, "reference": e.alignment.recall}
+
+
+def _side_rows(e: Explanation, name: str) -> Rows:
+    side = _directions(e)[name]
+    return [(name, *[""] * 7), *(_match(i, chunk, side) for i, chunk in enumerate(getattr(e, name)))]
 
 
 def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:

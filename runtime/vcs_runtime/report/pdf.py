@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -67,9 +66,7 @@ def write_pdf(e: Explanation, path: Path) -> None:
     MissingExtraError
         matplotlib is not installed.
     """
-    with _pages_of(path, f"VCS {e.scores.vcs:.3f}") as pdf:
-        for figure in all_figures(e):
-            pdf.savefig(figure)
+    write_figures(all_figures(e), f"VCS {e.scores.vcs:.3f}", path)
 
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
@@ -91,9 +88,7 @@ def write_overview(systems: Systems, title: str, path: Path) -> None:
     MissingExtraError
         matplotlib is not installed.
     """
-    with _pages_of(path, title) as pdf:
-        for figure in overview_figures(systems, title):
-            pdf.savefig(figure)
+    write_figures(overview_figures(systems, title), title, path)
 
 
 def overview_figures(systems: Systems, title: str) -> Iterator[Figure]:
@@ -183,8 +178,8 @@ def _listed(systems: Systems, heading: str, positions: npt.NDArray[np.int64]) ->
     return figure_tables.table(f"{heading}, by margin", head, lines, (0.0, 0.28, 0.4, *_AT))
 
 
-@contextmanager
-def _pages_of(path: Path, title: str) -> Iterator[Any]:
+def write_figures(figures: Iterable[Figure], title: str, path: Path) -> None:
+    """Write figures to a PDF file, one a page; errors as for `write_pdf`."""
     require_matplotlib()
     from matplotlib.backends.backend_pdf import PdfPages
 
@@ -193,6 +188,7 @@ def _pages_of(path: Path, title: str) -> Iterator[Any]:
     # In memory first: after an error of the disk, PdfPages fails once more, with an error of its own.
     pages = io.BytesIO()
     with PdfPages(pages, metadata=metadata) as pdf:
-        yield pdf
+        for figure in figures:
+            pdf.savefig(figure)
     with unwritable(path):
         write_whole(path, pages.getvalue())

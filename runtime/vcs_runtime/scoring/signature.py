@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vcs_runtime._version import __version__
 from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.scoring.options import Options
@@ -34,6 +36,11 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         For example
         "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:...|emb:...|long:...|prec:fp32|engine:ort-cpu|v:0.1.0".
     """
+    return signature_of(options, segmenter.signature_fields, embedder.signature_fields)
+
+
+def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[str]) -> str:
+    """Build the signature of a score from the fields of its segmenter and of its embedder."""
     params = options.params
     fields = [
         "vcs",
@@ -52,5 +59,5 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         fields.append(f"refs:{options.aggregate}")
     if options.clean:
         fields.append(f"clean:{'+'.join(options.clean)}")
-    fields += ["seg:none"] if options.short else segmenter.signature_fields
-    return "|".join([*fields, *embedder.signature_fields, f"v:{__version__}"])
+    fields += ["seg:none"] if options.short else segmenter
+    return "|".join([*fields, *embedder, f"v:{__version__}"])

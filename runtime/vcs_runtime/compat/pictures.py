@@ -1,0 +1,182 @@
+"""The pictures and the PDF report of the reference package, drawn by `vcs_runtime.report` (extra `report`).
+
+Every function takes the internals that `compute_vcs_score` returned, here or in the reference package. Its
+figures are pyplot's, as there: they can be shown, saved and closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from vcs_runtime.compat.score import explain_internals
+from vcs_runtime.report import figure_tables, figures
+from vcs_runtime.report.pdf import write_figures
+from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.util.atomic import unwritable
+from vcs_runtime.util.figures import require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Internals = Mapping[str, Any]
+
+
+def visualize_config(internals: Internals) -> Figure:
+    """Show how the pair was scored."""
+    return _one(figures.configuration, internals)
+
+
+def visualize_text_chunks(internals: Internals) -> dict[str, list[Figure]]:
+    """Show both texts chunk by chunk: pages under "reference_chunks" and "generated_chunks"."""
+    e = _explained(internals)
+    return {
+        f"{name}_chunks": [_shown(page) for page in figure_tables.text_pages(e, name)]
+        for name in ("reference", "generated")
+    }
+
+
+def visualize_similarity_matrix(internals: Internals) -> Figure:
+    """Show the similarity matrix with the matches of both directions."""
+    return _one(figures.similarity, internals)
+
+
+def visualize_mapping_windows(internals: Internals) -> Figure:
+    """Show the mapping windows of both directions."""
+    return _one(figures.windows, internals)
+
+
+def visualize_best_match(internals: Internals) -> dict[str, Figure]:
+    """Show every match and why it was chosen.
+
+    Parameters
+    ----------
+    internals
+        The internals.
+
+    Returns
+    -------
+    dict of figures
+        "precision_details" and "recall_details" list the chunks of a direction, "summary_table" counts them.
+    """
+    e = _explained(internals)
+    return {
+        "precision_details": _shown(figure_tables.matches(e, "generated")),
+        "recall_details": _shown(figure_tables.matches(e, "reference")),
+        "summary_table": _shown(figure_tables.match_summary(e)),
+    }
+
+
+def visualize_line_nas(internals: Internals) -> Figure:
+    """Show NAS-L: both narrative paths, and the band of the ideal ones."""
+    return _one(figures.nas_l, internals)
+
+
+def visualize_line_nas_precision_calculations(internals: Internals) -> list[Figure]:
+    """Show NAS-L of the generated text step by step, on as many pages as needed."""
+    return [_shown(page) for page in _pages("segments_precision", _explained(internals))]
+
+
+def visualize_line_nas_recall_calculations(internals: Internals) -> list[Figure]:
+    """Show NAS-L of the reference step by step, on as many pages as needed."""
+    return [_shown(page) for page in _pages("segments_recall", _explained(internals))]
+
+
+def visualize_distance_nas(internals: Internals) -> Figure:
+    """Show NAS-D: matches against windows, and the penalty of each chunk."""
+    return _one(figures.nas_d, internals)
+
+
+def visualize_las(internals: Internals) -> Figure:
+    """Show LAS: the similarity of every chunk's match."""
+    return _one(figures.las, internals)
+
+
+def visualize_window_regularizer(internals: Internals) -> Figure:
+    """Show the part of the grid that the windows cover, and the regulariser."""
+    return _one(figures.regularizer, internals)
+
+
+def visualize_metrics_summary(internals: Internals) -> Figure:
+    """Show all scores, and the cost of each part."""
+    return _one(figures.summary, internals)
+
+
+def create_vcs_pdf_report(
+    internals: Internals, output_file: str | Path, metrics_to_include: str | Sequence[str] = "all"
+) -> None:
+    """Write the pictures of a pair to a PDF file.
+
+    Parameters
+    ----------
+    internals
+        The internals.
+    output_file
+        The file to write. Its folder is made if missing; an existing file is replaced.
+    metrics_to_include
+        "all", or names of sections: "Config", "Overview", "Text Chunks", "Similarity Matrix", "Mapping
+        Windows", "Best Match", "LAS", "NAS Distance", "NAS Line", "Window Regularizer".
+
+    Raises
+    ------
+    ValueError
+        There is no such section, or `internals` are none.
+    InputError
+        The file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    wanted = [metrics_to_include] if isinstance(metrics_to_include, str) else list(metrics_to_include)
+    wanted = list(_SECTIONS) if wanted == ["all"] else wanted
+    if not wanted or not set(wanted) <= set(_SECTIONS):
+        names = ", ".join(map(repr, _SECTIONS))
+        raise ValueError(f"metrics_to_include must be 'all' or names out of {names}, not {wanted!r}")
+    e = _explained(internals)
+    path = Path(output_file)
+    with unwritable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    pages = (page for name, section in _SECTIONS.items() if name in wanted for page in section(e))
+    write_figures(pages, f"VCS {e.scores.vcs:.3f}", path)
+
+
+def _pages(name: str, e: Explanation) -> Iterator[Figure]:
+    view, rows = figure_tables.PAGED[name]
+    return (view(e, page) for page in range(figure_tables.pages(rows(e))))
+
+
+def _lines(e: Explanation) -> Iterator[Figure]:
+    yield figures.nas_l(e)
+    yield from _pages("segments_precision", e)
+    yield from _pages("segments_recall", e)
+
+
+#: The sections of the report in the package's order, and their pages.
+_SECTIONS: Final[dict[str, Callable[[Explanation], Iterator[Figure]]]] = {
+    "Config": lambda e: iter([figures.configuration(e)]),
+    "Overview": lambda e: iter([figures.summary(e)]),
+    "Text Chunks": lambda e: _pages("chunks", e),
+    "Similarity Matrix": lambda e: iter([figures.similarity(e)]),
+    "Mapping Windows": lambda e: iter([figures.windows(e)]),
+    "Best Match": lambda e: _pages("best_match", e),
+    "LAS": lambda e: iter([figures.las(e)]),
+    "NAS Distance": lambda e: iter([figures.nas_d(e)]),
+    "NAS Line": _lines,
+    "Window Regularizer": lambda e: iter([figures.regularizer(e)]),
+}
+
+
+def _explained(internals: Internals) -> Explanation:
+    require_matplotlib()
+    return explain_internals(internals)
+
+
+def _one(view: Callable[[Explanation], Figure], internals: Internals) -> Figure:
+    return _shown(view(_explained(internals)))
+
+
+def _shown(figure: Figure) -> Figure:
+    """Hand a figure to pyplot, because users of the reference package call `figure.show()`."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(FigureClass=lambda **_: figure)  # type: ignore[arg-type]

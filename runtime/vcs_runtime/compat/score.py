@@ -1,0 +1,215 @@
+"""`compute_vcs_score`: two texts, a segmenter and embedders as functions (docs/migrate.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba import Params, align, score_similarity
+from vcs_runtime.compat.internals import KEYS, internals_of
+from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.inference.custom import as_numbers, is_tensor
+from vcs_runtime.scoring.explanation import Explanation, Thresholds, explain
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.scoring.signature import signature_of
+from vcs_runtime.text.cleaning import join_chunks
+
+DEFAULT_CONTEXT_CUTOFF_VALUE: Final = 0.6
+DEFAULT_CONTEXT_WINDOW_CONTROL: Final = 4.0
+DEFAULT_LCT: Final = 0
+DEFAULT_CHUNK_SIZE: Final = 1
+
+_SHORTEST: Final = 1e-8  # no vector counts as shorter in a cosine: a vector of zeros has the cosine 0
+
+SegmenterFunction = Callable[[str], list[str]]
+EmbeddingFunction = Callable[[list[str]], Any]
+
+
+def compute_vcs_score(
+    reference_text: str,
+    generated_text: str,
+    segmenter_fn: SegmenterFunction,
+    embedding_fn_las: EmbeddingFunction | None,
+    embedding_fn_gas: EmbeddingFunction | None = None,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+    context_cutoff_value: float = DEFAULT_CONTEXT_CUTOFF_VALUE,
+    context_window_control: float = DEFAULT_CONTEXT_WINDOW_CONTROL,
+    lct: float = DEFAULT_LCT,
+    return_all_metrics: bool = False,
+    return_internals: bool = False,
+) -> dict[str, Any]:
+    """Score one pair as the reference package 1.0.0 does, with its rule for small texts.
+
+    Nothing is deleted from the texts. The similarity of two chunks is the product of their vectors as they
+    come, so the embedder has to scale them to unit length; GAS is a cosine. Products are computed where the
+    tensors are, in their precision.
+
+    Parameters
+    ----------
+    reference_text
+        The reference.
+    generated_text
+        The text to be scored.
+    segmenter_fn
+        Splits a text into a list of segments.
+    embedding_fn_las
+        Returns for a list of chunks an array (n, d): a torch tensor on any device, or what NumPy reads.
+        None: `embedding_fn_gas`.
+    embedding_fn_gas
+        The same for the list of the two texts. None: `embedding_fn_las`.
+    chunk_size
+        Number of segments joined to one chunk.
+    context_cutoff_value
+        `context_cutoff` of `Params`.
+    context_window_control
+        `context_window` of `Params`.
+    lct
+        `lct` of `Params`.
+    return_all_metrics
+        Whether all fifteen scores are returned, or only VCS.
+    return_internals
+        Whether the intermediate results are returned, for the pictures.
+
+    Returns
+    -------
+    dict
+        "VCS", or all scores under the package's names; with `return_internals` also "internals".
+
+    Raises
+    ------
+    TextError
+        `segmenter_fn` finds no segment in a text.
+    ModelError
+        An embedding function returns something else than one row of finite numbers for each text.
+    ValueError
+        A parameter is out of range, or a function is none.
+    """
+    embed_chunks, embed_texts = embedding_fn_las or embedding_fn_gas, embedding_fn_gas or embedding_fn_las
+    functions = {
+        "segmenter_fn": segmenter_fn, "embedding_fn_las": embed_chunks, "embedding_fn_gas": embed_texts
+    }  # fmt: skip
+    for name, function in functions.items():
+        if not callable(function):
+            raise ValueError(f"{name} must be a function, not {type(function).__name__}")
+    assert embed_chunks
+    assert embed_texts
+    config = {
+        "chunk_size": chunk_size,
+        "context_cutoff_value": context_cutoff_value,
+        "context_window_control": context_window_control,
+        "lct": lct,
+    }
+    options = _options(config)
+    # In this order, each as one call: what an embedder returns may depend on what it is given at a time.
+    gas = _cosine(_rows(embed_texts([reference_text, generated_text]), 2, "embedding_fn_gas"))
+    reference = _chunks(reference_text, "reference_text", segmenter_fn, options.chunk_size)
+    generated = _chunks(generated_text, "generated_text", segmenter_fn, options.chunk_size)
+    similarity = _similarity(
+        _rows(embed_chunks(reference), len(reference), "embedding_fn_las"),
+        _rows(embed_chunks(generated), len(generated), "embedding_fn_las"),
+    )
+    if not return_internals:
+        scores = score_similarity(similarity, gas, options.params)
+        return _output(scores.to_reference_dict(), return_all_metrics)
+    alignment = align(similarity, options.params)
+    scores = alignment.scores(gas)
+    internals = internals_of((reference, generated), similarity, alignment, scores, config)
+    return {**_output(scores.to_reference_dict(), return_all_metrics), "internals": internals}
+
+
+def explain_internals(internals: Mapping[str, Any], thresholds: Thresholds = Thresholds()) -> Explanation:
+    """Explain a pair from its internals, those of the reference package included (docs/explain.md).
+
+    Parameters
+    ----------
+    internals
+        What `compute_vcs_score` returned under "internals", here or in the reference package.
+    thresholds
+        Thresholds of the verdicts.
+
+    Returns
+    -------
+    Explanation
+        Verdicts, costs and sentences; `vcs_runtime.report` draws them.
+
+    Raises
+    ------
+    ValueError
+        `internals` lacks a key, or holds impossible numbers.
+    """
+    try:
+        options = _options(internals["config"])
+        similarity = np.asarray(internals["similarity"]["matrix"], np.float64)
+        gas = internals["metrics"]["gas"]["value"]
+        texts = internals["texts"]
+        chunks = list(texts["reference_chunks"]), list(texts["generated_chunks"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"internals: not what compute_vcs_score returns: {error!r}") from None
+    scores = score_similarity(similarity, gas, options.params)
+    signature = signature_of(options, ["seg:segmenter_fn"], ["emb:embedding_fn"])
+    n_ref, n_gen = similarity.shape
+    result = Result(scores, n_ref, n_gen, signature, segmenter="segmenter_fn")
+    return explain(result, Evidence(chunks, similarity, scores.gas), options.params, thresholds)
+
+
+def _options(config: Mapping[str, Any]) -> Options:
+    params = Params(
+        config["lct"],
+        config["context_cutoff_value"],
+        config["context_window_control"],
+        small_text="reference",
+    )
+    return Options(config["chunk_size"], params)
+
+
+def _output(scores: Mapping[str, float], return_all_metrics: bool) -> dict[str, Any]:
+    return {key: scores[key] for key in (KEYS if return_all_metrics else ("VCS",))}
+
+
+def _chunks(text: str, name: str, segmenter_fn: SegmenterFunction, chunk_size: int) -> list[str]:
+    segments: Any = segmenter_fn(text)
+    if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
+        raise ModelError("segmenter_fn returned something else than a list of strings")
+    if not segments:
+        raise TextError(f"{name}: segmenter_fn returned no segments")
+    return join_chunks(segments, chunk_size)
+
+
+def _rows(vectors: Any, count: int, name: str) -> Any:
+    """Return vectors as a tensor or an array (count, d); one vector alone may have one axis."""
+    try:
+        rows = vectors if is_tensor(vectors) else np.asarray(as_numbers(vectors), np.float64)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{name} returned something that is no array of numbers: {error}") from error
+    if rows.ndim == 1 and count == 1:
+        rows = rows.reshape(1, -1)
+    if rows.ndim != 2 or len(rows) != count:
+        raise ModelError(f"{name} returned an array {tuple(rows.shape)} for {count} texts: not ({count}, d)")
+    return rows
+
+
+def _similarity(reference: Any, generated: Any) -> npt.NDArray[np.float64]:
+    lengths = reference.shape[1], generated.shape[1]
+    if lengths[0] != lengths[1]:
+        raise ModelError("embedding_fn_las returned vectors of {} and of {} components".format(*lengths))
+    similarity = np.asarray(as_numbers(reference @ generated.T))
+    if not np.isfinite(similarity).all():
+        raise ModelError("embedding_fn_las returned NaN, infinity or too large numbers")
+    return similarity
+
+
+def _cosine(rows: Any) -> float:
+    """Return the cosine of two rows, computed as PyTorch does if they are a tensor."""
+    if is_tensor(rows):
+        lengths = rows.norm(dim=1, keepdim=True).clamp_min(_SHORTEST)
+    else:
+        lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _SHORTEST)
+    unit = rows / lengths
+    cosine = float(as_numbers((unit[0] * unit[1]).sum()))
+    if not np.isfinite(cosine):
+        raise ModelError("embedding_fn_gas returned NaN or infinity")
+    return cosine
