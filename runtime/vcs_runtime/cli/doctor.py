@@ -39,6 +39,7 @@ _PACKAGES = {
     "safetensors": "default",
     "pyarrow": "parquet",
     "uvicorn": "serve",
+    "python-calamine": "xlsx",
 }
 
 

@@ -60,9 +60,9 @@ _threshold = click.option("--threshold", type=float, default=0.5, show_default=T
 _seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 _output = output_folder(help="Folder for the results.")
 _references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
-                           help="JSON or JSONL file of reference texts by id.")  # fmt: skip
+                           help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
 _predictions = click.option("--predictions", type=PATH, required=True, metavar="DIR",
-                            help="Folder with a file MODEL.json {id: text} for each model.")  # fmt: skip
+                            help="Folder with a file for each model, such as MODEL.json.")  # fmt: skip
 _ranking = click.option("--ranking", type=PATH, metavar="FILE",
                         help="Ranking to compare with: one model per line, best first.")  # fmt: skip
 _chunk_size = click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True,

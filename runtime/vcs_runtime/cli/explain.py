@@ -11,7 +11,16 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from vcs_runtime.cli.inputs import check_source, input_pairs, one_pair, open_scorer
+from vcs_runtime.cli.inputs import (
+    InputOptions,
+    check_source,
+    input_options,
+    input_pairs,
+    one_pair,
+    one_source,
+    open_scorer,
+    unmatched,
+)
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -52,6 +61,7 @@ _COLOURS = {
     "--id", "name", metavar="NAME", help="Id of the one pair of PAIRS to explain. [default: all pairs]"
 )
 @as_json
+@input_options
 @threshold_options
 @scoring_options
 @scorer_options
@@ -64,6 +74,7 @@ def explain(
     generated: Path | None,
     name: str | None,
     as_json: bool,
+    source: InputOptions,
     thresholds: Thresholds,
     options: Options,
     config: ScorerConfig,
@@ -74,31 +85,35 @@ def explain(
     With several references, the pair is explained against the best one. docs/explain.md says how
     often the verdicts are right.
 
-    PAIRS is a JSONL, CSV or Parquet file, as for `vcs-runtime score`.
+    PAIRS, or --references and --predictions of one system, are files as for `vcs-runtime score`.
 
     \b
     Examples:
       vcs-runtime explain pairs.jsonl --id 17
       vcs-runtime explain --reference ref.txt --generated gen.txt --json
     """
-    check_source(pairs, references, generated)
-    if pairs is None and name is not None:
+    check_source(pairs is not None, references, generated, source)
+    if references and name is not None:
         raise click.UsageError("--id belongs to PAIRS")
-    failed = False
+    many = not references
+    if many:
+        found = one_source(pairs, source)
+        failed, chosen = unmatched(found), input_pairs(found, name)
+    else:
+        failed, chosen = False, iter([one_pair(references, generated)])
     with open_scorer(config) as scorer:
-        source = input_pairs(pairs, name) if pairs else iter([one_pair(references, generated)])
-        blocks = scorer.stream(source, attrgetter("texts"), options)
+        blocks = scorer.stream(chosen, attrgetter("texts"), options)
         for pair, result, evidence in chain.from_iterable(blocks):
             if evidence is None:
                 failed = True
-                warn(f"{pair.name}: {result.error}" if pairs else str(result.error))
+                warn(f"{pair.name}: {result.error}" if many else str(result.error))
                 continue
             explanation = explain_result(result, evidence, options.params, thresholds)
             if as_json:
-                head = {"id": pair.name} if pairs else {}
+                head = {"id": pair.name} if many else {}
                 click.echo(json.dumps({**head, **explanation.to_dict()}))
             else:
-                print_explanation(explanation, pair.name if pairs else None)
+                print_explanation(explanation, pair.name if many else None)
     context.exit(1 if failed else 0)
 
 

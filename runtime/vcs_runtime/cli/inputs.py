@@ -1,18 +1,24 @@
-"""Input of the commands: a file of pairs, or the text files of one pair; and the scorer for it."""
+"""Input of the commands: files of any format, or the text files of one pair; and the scorer for it."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.options import usage_errors, verbose
+from vcs_runtime.cli.options import PATH, combined, together, usage_errors, verbose
 from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.nvidia import gpu_is_there
-from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
+from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_in
+from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
@@ -34,12 +40,164 @@ def open_keeping_vectors(config: ScorerConfig, output: Path) -> Scorer:
     return open_scorer(replace(config, cache=config.cache or output / "vectors"))
 
 
-def check_source(pairs: Path | None, references: Sequence[Path], generated: Path | None) -> None:
-    """Raise UsageError unless there is either a file of pairs or both texts of one pair."""
-    if (pairs is None) == (not references and generated is None):
-        raise click.UsageError("give either PAIRS, or --reference and --generated")
-    if pairs is None and (not references or generated is None):
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """How the input of a command is read.
+
+    Attributes
+    ----------
+    reference_file
+        File of references by id.
+    prediction_files
+        Files of predictions by id, one for each system.
+    format
+        Format of the files; None: what their suffixes say.
+    keys
+        The names of what a row holds.
+    duplicates
+        What happens to a second pair with one id.
+    """
+
+    reference_file: Path | None
+    prediction_files: tuple[Path, ...]
+    format: str | None
+    keys: Keys
+    duplicates: str
+
+
+def _input(
+    reference_file: Path | None, prediction_files: tuple[Path, ...], format: str | None,
+    reference_key: tuple[str, ...], generated_key: str | None, id_key: str | None, duplicates: str,
+    keep: tuple[str, ...] = (),
+) -> InputOptions:  # fmt: skip
+    keys = Keys(reference_key, generated_key, id_key, keep)
+    return InputOptions(reference_file, prediction_files, format, keys, duplicates)
+
+
+#: Options of the input; the command receives `source`, an `InputOptions`.
+input_options = combined("source", _input, together(
+    click.option("--references", "reference_file", type=PATH, metavar="FILE",
+                 help="References by id, in place of PAIRS."),
+    click.option("--predictions", "prediction_files", type=PATH, multiple=True, metavar="FILE",
+                 help="Generated texts by id: a file for each system, or a folder of them; may be repeated."),
+    click.option("--format", type=click.Choice(FORMATS), metavar="NAME",
+                 help=f"Format of the input: {', '.join(FORMATS)}. [default: by the suffix]"),
+    click.option("--reference-key", multiple=True, metavar="NAME",
+                 help="Column of the reference; repeated: several references. [default: reference]"),
+    click.option("--generated-key", metavar="NAME",
+                 help="Column of the generated text. [default: generated]"),
+    click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
+    click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
+                 help="A second pair with one id: refuse the input, or call the pair id#2."),
+    section="Input",
+))  # fmt: skip
+keep = together(
+    click.option("--keep", multiple=True, metavar="NAME",
+                 help="Column of the input to repeat in the output; may be repeated."),
+    section="Input",
+)  # fmt: skip
+
+
+def check_source(
+    pairs: bool, references: Sequence[Path], generated: Path | None, source: InputOptions
+) -> None:
+    """Raise UsageError unless the input is given in one way.
+
+    Parameters
+    ----------
+    pairs
+        Whether there is a file of pairs.
+    references
+        Text files of the references of one pair.
+    generated
+        Text file of its generated text.
+    source
+        The other options of the input.
+    """
+    one = bool(references) or generated is not None
+    two = source.reference_file is not None or bool(source.prediction_files)
+    if pairs + one + two != 1:
+        raise click.UsageError(
+            "give either PAIRS, or --references and --predictions, or --reference and --generated"
+        )
+    if one and (not references or generated is None):
         raise click.UsageError("--reference and --generated belong together")
+    if one and (source.format or source.keys != Keys()):
+        raise click.UsageError("--reference and --generated are plain texts: they have no format and no keys")
+    if two and (source.reference_file is None or not source.prediction_files):
+        raise click.UsageError("--references and --predictions belong together")
+
+
+def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
+    """Return the pairs of a file, or of references and the predictions of one system. As `systems_of`."""
+    found = systems_of(pairs, source)
+    if len(found) > 1:
+        raise click.UsageError(f"--predictions: one system was expected, not {len(found)}")
+    return next(iter(found.values()))
+
+
+def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
+    """Return the pairs of each system, by its name; what has no match is named on standard error.
+
+    Parameters
+    ----------
+    pairs
+        A file of pairs, which is one system; None: `source` has references and predictions.
+    source
+        The options of the input.
+
+    Returns
+    -------
+    systems
+        The pairs, by the stem of the file.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or two texts of one file have one id.
+    UsageError
+        Two prediction files have one name, or standard input is to be read twice.
+    """
+    if pairs is not None:
+        return {pairs.stem: pair_file(pairs, source)}
+    assert source.reference_file is not None  # `check_source` was called before
+    reference_file = input_file(source.reference_file, source.format)
+    references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
+    systems: dict[str, PairSource] = {}
+    for path in _files_of(source.prediction_files):
+        if path.stem in systems:
+            raise click.UsageError(f"--predictions: two files are called {path.stem!r}: rename one of them")
+        file = input_file(path, source.format)
+        predictions = Texts(file, True, source.keys, source.duplicates)
+        systems[path.stem] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
+    return systems
+
+
+def pair_file(path: Path, source: InputOptions) -> PairFile:
+    """Return a file of pairs, or standard input, with the options of the input."""
+    return PairFile(input_file(path, source.format), source.keys, source.duplicates)
+
+
+def unmatched(source: PairSource) -> bool:
+    """Name what has no match on standard error. Return whether there is anything."""
+    problems = source.problems() if isinstance(source, MatchedFiles) else []
+    for problem in problems:
+        warn(problem)
+    return bool(problems)
+
+
+def input_file(path: Path, format: str | None) -> InputFile:
+    """Return a file of the input; `-` is standard input, which is copied to a file as it is read twice."""
+    if str(path) != "-":
+        return InputFile(path, format)
+    context = click.get_current_context()
+    if context.meta.get(__name__):
+        raise click.UsageError("standard input (-) can be read once only")
+    context.meta[__name__] = True
+    with tempfile.NamedTemporaryFile(prefix="vcs-runtime-", delete=False) as copy:
+        context.call_on_close(partial(Path(copy.name).unlink, missing_ok=True))
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return InputFile(Path(copy.name), format, "standard input")
 
 
 def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
@@ -67,13 +225,13 @@ def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
     return InputPair("pair", None, texts[0] if len(texts) == 1 else texts, _read_text(generated))
 
 
-def input_pairs(pairs: Path, name: str | None = None) -> Iterator[InputPair]:
-    """Check a whole file of pairs, then read it.
+def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:
+    """Check all pairs of an input, then read them.
 
     Parameters
     ----------
-    pairs
-        A JSONL, CSV or Parquet file.
+    source
+        The input.
     name
         Id of the only pair to read. None: all pairs.
 
@@ -85,16 +243,28 @@ def input_pairs(pairs: Path, name: str | None = None) -> Iterator[InputPair]:
     Raises
     ------
     InputError
-        The file cannot be read, holds no pairs, or holds none with this id.
+        The input cannot be read, holds no pairs, or holds none with this id.
     """
-    if not count_pairs(pairs):
-        raise InputError(f"{pairs}: the file holds no pairs")
+    if not count_pairs(source):
+        raise InputError(f"{source}: the file holds no pairs")
     if name is None:
-        return read_pairs(pairs)
-    chosen = [pair for pair in read_pairs(pairs) if str(pair.name) == name]
+        return source.read()
+    chosen = [pair for pair in source.read() if str(pair.name) == name]
     if not chosen:
-        raise InputError(f"{pairs}: no pair has the id {name!r}")
+        raise InputError(f"{source}: no pair has the id {name!r}")
     return iter(chosen)
+
+
+def _files_of(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files, and those of folders that hold texts."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        files = files_in(path)
+        if not files:
+            raise InputError(f"{path}: no predictions in it (files that end in {', '.join(SUFFIXES)})")
+        yield from files
 
 
 def _read_text(path: Path) -> str:

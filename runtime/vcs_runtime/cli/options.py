@@ -18,7 +18,7 @@ from vcs_runtime.scoring.options import AGGREGATES, PRESETS, Options, ScorerConf
 
 PATH = click.Path(path_type=Path)
 # Headings of a command's help, in this order.
-_SECTIONS = ("Options", "Scoring", "Verdicts", "Models", "Many machines", "Details of the alignment")
+_SECTIONS = ("Options", "Input", "Scoring", "Verdicts", "Models", "Many machines", "Details of the alignment")
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -63,7 +63,8 @@ def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> De
     argument
         Name of the command's argument that receives the value.
     make
-        Function that makes the value. The names of its parameters are the names of the options.
+        Function that makes the value. The names of its parameters are the names of the options; one that is
+        no option of the command has a default.
         A ValueError that it raises is reported as wrong usage.
     *options
         Decorators that add the options.
@@ -79,7 +80,7 @@ def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> De
         @functools.wraps(command)
         def with_value(*arguments: Any, **values: Any) -> Any:
             with usage_errors():
-                value = make(**{name: values.pop(name) for name in names})
+                value = make(**{name: values.pop(name) for name in names if name in values})
             return command(*arguments, **{argument: value}, **values)
 
         for option in reversed(options):

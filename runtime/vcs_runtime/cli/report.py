@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.inputs import check_source, input_pairs, one_pair, open_scorer
+from vcs_runtime.cli.inputs import (
+    InputOptions,
+    check_source,
+    input_options,
+    input_pairs,
+    one_pair,
+    open_scorer,
+    pair_file,
+    systems_of,
+    unmatched,
+)
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -17,7 +28,7 @@ from vcs_runtime.cli.options import (
     threshold_options,
 )
 from vcs_runtime.cli.tables import warn
-from vcs_runtime.jobs.pairs import count_pairs
+from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.score_files import is_scores
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
@@ -39,6 +50,7 @@ from vcs_runtime.util.progress import progress_bar
               help="Number of worst and of best pairs, by margin, that get a page with --pairs.")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
 @click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
+@input_options
 @threshold_options
 @scoring_options
 @scorer_options
@@ -54,14 +66,15 @@ def report(
     pages: int,
     ignore_signatures: bool,
     title: str | None,
+    source: InputOptions,
     thresholds: Thresholds,
     options: Options,
     config: ScorerConfig,
 ) -> None:
     """Write an HTML or PDF report about pairs or scores.
 
-    The source is a file of pairs, one or several score files (one for each system), or one pair given by
-    --reference and --generated.
+    The source is a file of pairs of any format, one or several score files (one for each system), or one pair
+    given by --reference and --generated. --references and --predictions stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
     PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`. Pairs are
@@ -79,42 +92,58 @@ def report(
         raise click.UsageError("--output must end in .html or .pdf")
     if in_pdf:
         require_matplotlib()
-    check_source(sources[0] if sources else None, references, generated)
-    of_scores = bool(sources) and is_scores(sources[0])
+    matched = bool(source.prediction_files)
+    of_scores = bool(sources) and _of_scores(sources[0], source.format, bool(texts) or matched)
+    check_source(bool(sources) and not (of_scores and matched), references, generated, source)
     if len(sources) > 1 and not all(map(is_scores, sources)):
         raise click.UsageError("several files must all be score files, one for each system")
-    if texts and (not of_scores or len(texts) != len(sources)):
+    if texts and (matched or not of_scores or len(texts) != len(sources)):
         raise click.UsageError("--pairs must be given once for each of SCORES, in the same order")
-    if texts and in_pdf:
+    if (texts or (of_scores and matched)) and in_pdf:
         raise click.UsageError("--pairs adds pages to HTML; a PDF holds the overview alone")
-    inputs = (*sources, *texts, *references, *([generated] if generated else []))
-    refuse_input_as_output(output, *inputs)
-    named = generated or (sources[0] if len(sources) == 1 else None)
+    found: list[PairSource] = [pair_file(path, source) for path in texts]
+    if matched or (sources and not of_scores):
+        found = list(systems_of(None if matched else sources[0], source).values())
+    if found and len(found) != (len(sources) if of_scores else 1):
+        raise click.UsageError(
+            "--predictions must be given once, or once for each of SCORES in the same order"
+        )
+    problems = sum(map(unmatched, found))  # not `any`: each is named
+    inputs = (*sources, *references, *([generated] if generated else []))
+    refuse_input_as_output(output, *inputs, *chain.from_iterable(each.paths for each in found))
+    files = sources or source.prediction_files
+    named = generated or (files[0] if len(files) == 1 else None)
     title = title or (named.name if named else "VCS")
     with ExitStack() as stack:
-        scorer = stack.enter_context(open_scorer(config)) if texts or not of_scores else None
-        if not sources:
+        scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
+        if references:
             assert scorer is not None
             report_pair(scorer, one_pair(references, generated), output, title, options, thresholds)
             return
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title))
         if of_scores:
             advance = stack.enter_context(
-                progress_bar(2 * pages * len(sources), "explaining", enabled=bool(texts))
+                progress_bar(2 * pages * len(sources), "explaining", enabled=bool(found))
             )
             systems = report_scores(
-                sources, texts, scorer, html, options, thresholds, pages=pages, advance=advance,
+                sources, found, scorer, html, options, thresholds, pages=pages, advance=advance,
                 force=ignore_signatures,
             )  # fmt: skip
         else:
             assert scorer is not None
-            pairs = input_pairs(sources[0])
-            advance = stack.enter_context(progress_bar(count_pairs(sources[0]), "explaining"))
-            systems = report_pairs(scorer, pairs, html, sources[0].stem, options, thresholds, advance)
+            [pairs] = found
+            advance = stack.enter_context(progress_bar(count_pairs(pairs), "explaining"))
+            name = Path(str(pairs)).stem
+            systems = report_pairs(scorer, input_pairs(pairs), html, name, options, thresholds, advance)
         if html:
             html.finish(systems)
         else:
             pdf.write_overview(systems, title, output)
     for name, reason in systems.failed:
         warn(f"{name}: {reason}")
-    context.exit(1 if systems.failed else 0)
+    context.exit(1 if systems.failed or problems else 0)
+
+
+def _of_scores(path: Path, format: str | None, adds_pages: bool) -> bool:
+    """Whether a source is a score file: not if another format or standard input is given as pairs."""
+    return str(path) != "-" and (adds_pages or format in (None, "jsonl")) and is_scores(path)

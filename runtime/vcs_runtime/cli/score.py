@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from vcs_runtime.cli.inputs import check_source, one_pair, open_scorer
+from vcs_runtime.cli.inputs import (
+    InputOptions,
+    check_source,
+    input_options,
+    keep,
+    one_pair,
+    open_scorer,
+    systems_of,
+    unmatched,
+)
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -21,22 +35,29 @@ from vcs_runtime.cli.options import (
     usage_errors,
 )
 from vcs_runtime.cli.tables import print_result, print_summary, warn
-from vcs_runtime.jobs.pairs import InputPair
-from vcs_runtime.jobs.run import score_file
-from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.jobs import run
+from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
+from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.util.atomic import unwritable
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("pairs", type=PATH, required=False)
+@click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
 @click.option("-o", "--output", type=PATH, metavar="FILE",
-              help="JSONL file for the scores, one line per pair in the order of PAIRS.")  # fmt: skip
+              help="JSONL file for the scores, one line per pair in the order of the input; a folder for the "
+              "files of several systems.")  # fmt: skip
 @pair_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
 )
+@click.option("--failed", type=click.Choice(FAILED), default=SKIP, show_default=True,
+              help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
+              "nothing, or end the job at the first one.")  # fmt: skip
 @resume
 @overwrite
+@input_options
+@keep
 @together(
     click.option("--runner", type=click.Choice(["process", "ray"]), default="process", show_default=True,
                  help="What scores PAIRS: this process, or Ray actors (docs/scale.md)."),
@@ -52,13 +73,15 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 def score(
     context: click.Context,
     /,
-    pairs: Path | None,
+    pairs: tuple[Path, ...],
     output: Path | None,
     references: tuple[Path, ...],
     generated: Path | None,
     resume: bool,
     overwrite: bool,
     as_json: bool,
+    failed: str,
+    source: InputOptions,
     runner: str,
     actors: int | None,
     address: str | None,
@@ -67,8 +90,10 @@ def score(
 ) -> None:
     """Score a file of pairs, or one pair of text files.
 
-    PAIRS is a JSONL, CSV or Parquet file. Each pair has a `reference` (a text; in JSONL and Parquet also a
-    list of texts), a `generated` text, and optionally an `id`.
+    PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has a
+    `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe an `id`.
+    --reference-key and its like give other names. --references and --predictions take texts by id: JSON
+    `{id: text}`, any of these formats, or one text a line. docs/input.md says what to give for which files.
 
     A summary is printed; the scores of every pair are written to --output. Pairs that cannot be scored are
     named on standard error and have an `error` in the output. The exit code is then 1.
@@ -77,32 +102,67 @@ def score(
     Examples:
       vcs-runtime score pairs.jsonl -o scores.jsonl
       vcs-runtime score pairs.jsonl -o scores.jsonl --resume
+      vcs-runtime score run.csv --reference-key gt --generated-key pred --id-key video_id
+      vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
       vcs-runtime score --reference ref.txt --generated gen.txt
     """
-    check_source(pairs, references, generated)
-    if output is None and (resume or overwrite):
-        raise click.UsageError("--resume and --overwrite need --output")
+    if source.prediction_files:  # a pattern of the shell gives one option several files
+        source, pairs = replace(source, prediction_files=(*source.prediction_files, *pairs)), ()
+    if len(pairs) > 1:
+        raise click.UsageError("give one file of PAIRS, or several systems by --references and --predictions")
+    check_source(bool(pairs), references, generated, source)
     check_resume(resume, overwrite)
     if runner != "ray" and (actors or address):
         raise click.UsageError("--actors and --address belong to --runner ray")
-    if pairs is None and output is not None:
-        raise click.UsageError("--output belongs to PAIRS; use --json for one pair")
-    if pairs is None and runner == "ray":
-        raise click.UsageError("--runner ray scores a file of PAIRS")
-    if pairs is None:
-        context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
-    if runner == "ray":
-        summary = _score_on_ray(address, actors, pairs, output, config, options, resume, overwrite)
-    else:
-        with open_scorer(config) as scorer:
-            summary = score_file(
-                scorer, pairs, output, options, resume=resume, overwrite=overwrite, report_failure=warn
+    if output is None and (resume or overwrite):
+        raise click.UsageError("--resume and --overwrite need --output")
+    if references:
+        if output is not None or runner == "ray" or failed != SKIP:
+            raise click.UsageError(
+                "--output, --runner and --failed belong to many pairs; use --json for one pair"
             )
+        context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
+    systems = systems_of(pairs[0] if pairs else None, source)
+    targets = _targets(systems, output)
+    problems = [unmatched(pairs) for pairs in systems.values()]
+    for each in systems.values():
+        count_pairs(each)  # a file that cannot be read is named before the first score
+    ray = partial(_score_on_ray, address, actors, config)
+    summaries = {}
+    with ExitStack() as stack:
+        score_file = (
+            ray if runner == "ray" else partial(run.score_file, stack.enter_context(open_scorer(config)))
+        )
+        for name, each in systems.items():
+            if len(systems) > 1 and not as_json:
+                click.echo(f"{name}\n")
+            summaries[name] = summary = score_file(
+                each,
+                targets[name],
+                options,
+                failed=failed,
+                resume=resume,
+                overwrite=overwrite,
+                report_failure=warn,
+            )
+            if not as_json:
+                print_summary(summary)
+                click.echo(nl=len(systems) > 1)
     if as_json:
-        click.echo(json.dumps(summary.to_dict()))
-    else:
-        print_summary(summary)
-    context.exit(1 if summary.failed else 0)
+        found = {name: summary.to_dict() for name, summary in summaries.items()}
+        click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
+    context.exit(1 if any(problems) or any(summary.failed for summary in summaries.values()) else 0)
+
+
+def _targets(systems: Mapping[str, object], output: Path | None) -> dict[str, Path | None]:
+    """Return the output of each system: a file, or for several systems one each in a folder."""
+    if output is None or (len(systems) == 1 and not output.is_dir()):
+        return dict.fromkeys(systems, output)
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
+    with unwritable(output):
+        output.mkdir(exist_ok=True)
+    return {name: output / f"{name}.jsonl" for name in systems}
 
 
 def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool) -> int:
@@ -119,14 +179,11 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
 
 
 def _score_on_ray(
-    address: str | None, actors: int | None, pairs: Path, output: Path | None, config: ScorerConfig,
-    options: Options, resume: bool, overwrite: bool,
+    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, output: Path | None,
+    options: Options, **how: Any,
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
     report_device = warn if config.device == "auto" else lambda message: None
     with usage_errors(), connected(address):
-        return score_file(
-            pairs, output, config, options, actors=actors, resume=resume, overwrite=overwrite,
-            report_failure=warn, report_device=report_device,
-        )  # fmt: skip
+        return score_file(pairs, output, config, options, actors=actors, report_device=report_device, **how)

@@ -61,6 +61,9 @@ def print_summary(summary: Summary) -> None:
         table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}", *more)
     out = console()
     out.print(table)
+    if summary.failed:
+        zeros = " (as 0)" if summary.counted > summary.scored else ""
+        out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
     for sentence in summary.counts.sentences():
         out.print(f"\n{sentence}")
     fresh = summary.scored + summary.failed - summary.resumed

@@ -23,6 +23,7 @@ from vcs_runtime.experiments.systems import (
     paired_tests,
 )
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.readers.input_file import files_in
 from vcs_runtime.util.atomic import write_whole
 
 Texts = Mapping[str, str | list[str]]
@@ -34,7 +35,7 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
     Parameters
     ----------
     folder
-        Holds a file `MODEL.json` or `MODEL.jsonl` for each model.
+        Holds a file for each model, such as `MODEL.json`, of a format that `vcs-runtime score` reads.
     references
         The references, by id.
     problems
@@ -53,10 +54,10 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
-    for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
+    for path in files_in(folder):
         if path.stem in models:
             raise InputError(f"{path}: model {path.stem} is there twice")
-        texts = read_descriptions(path, problems)
+        texts = read_descriptions(path, problems, predictions=True)
         models[path.stem] = {
             name: text for name, text in texts.items() if name in references and isinstance(text, str)
         }

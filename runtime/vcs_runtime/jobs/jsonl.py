@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ Record = dict[str, Any]
 """One line of an output."""
 
 
-def read_jsonl(path: Path, *, skip_torn: bool = False) -> Iterator[tuple[int, Any]]:
+def read_jsonl(
+    path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False
+) -> Iterator[tuple[int, Any]]:
     """Read the values of a JSONL file one at a time, with their line numbers.
 
     Blank lines and a byte order mark are skipped.
@@ -25,6 +27,10 @@ def read_jsonl(path: Path, *, skip_torn: bool = False) -> Iterator[tuple[int, An
         The file, as UTF-8.
     skip_torn
         Skip a last line that has no line end and is not JSON, which a stopped job has left.
+    name
+        What errors call the file; None: its path.
+    unique
+        Refuse an object with one key twice.
 
     Yields
     ------
@@ -36,15 +42,16 @@ def read_jsonl(path: Path, *, skip_torn: bool = False) -> Iterator[tuple[int, An
     InputError
         The file cannot be read, or a line is not JSON in UTF-8. The message names the file and the line.
     """
+    name = path if name is None else name
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if line.strip() and not (skip_torn and is_torn(line)):
-                    yield number, _parse(line, f"{path} line {number}")
+                    yield number, _parse(line, f"{name} line {number}", unique_keys if unique else None)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{name}: {error.strerror or error}") from None
 
 
 def read_records(
@@ -92,9 +99,19 @@ def is_torn(line: bytes) -> bool:
     return False
 
 
-def _parse(line: bytes, place: str) -> Any:
+def unique_keys(items: list[tuple[str, Any]]) -> Record:
+    """Make an object of JSON. Raises ValueError if it has one key twice: the first would be lost."""
+    found = dict(items)
+    if len(found) < len(items):
+        seen: set[str] = set()
+        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"an object has the key {twice!r} twice")
+    return found
+
+
+def _parse(line: bytes, place: str, hook: Callable[[list[tuple[str, Any]]], Record] | None = None) -> Any:
     try:
-        return json.loads(line.decode())
+        return json.loads(line.decode(), object_pairs_hook=hook)
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: not UTF-8 (byte {error.start} of the line)") from None
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Reading pairs from JSONL, CSV and Parquet files, one at a time, with errors that name the line.
+"""Pairs of a file of any format, one at a time, with errors that name the place.
 
 A file that cannot be read as pairs (broken JSON, a missing column) is an InputError: the job must not start.
 Whether the *text* of a pair can be scored is decided by the scorer.
@@ -6,19 +6,30 @@ Whether the *text* of a pair can be scored is decided by the scorer.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.util.extras import require
+from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.readers.layouts import Layout
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+from vcs_runtime.scoring import score_table
 
-_KEYS = ("reference", "generated")
-# By default csv refuses fields over 128 KiB. Which texts are too long is decided by the scorer.
-_CSV_FIELD = 1 << 30
+REFUSE, SUFFIX = "refuse", "suffix"
+#: What happens to a second pair with one id: it ends the job, or becomes `id#2`.
+DUPLICATES = (REFUSE, SUFFIX)
+# What a line of the output may hold of its own.
+OUTPUT_KEYS = frozenset({
+    *score_table.NAMES, "id", "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
+    "error", "signature", "texts",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +39,25 @@ class InputPair:
     Attributes
     ----------
     place
-        "line 7", or "row 7" of a Parquet file.
+        "line 7"; "row 7" of a Parquet file or a sheet; "entry 7" of a JSON file.
     id
         The row's own id; None if it has none.
     reference
         The reference, or several.
     generated
         The generated text.
+    kept
+        What else the output's line of the pair is to hold.
+    missing
+        Whether there is no generated text for the reference, which its file has said already.
     """
 
     place: str
     id: str | int | None
     reference: Any
     generated: Any
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    missing: bool = False
 
     @property
     def name(self) -> str | int:
@@ -53,13 +70,118 @@ class InputPair:
         return self.reference, self.generated
 
 
-def read_pairs(path: Path) -> Iterator[InputPair]:
+class PairSource(Protocol):
+    """Pairs that can be read more than once. As a string: what errors call it."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are read."""
+
+    def read(self) -> Iterator[InputPair]:
+        """Read the pairs, in order. Raises InputError that names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The names of what a row holds; those that are not given follow from the format of the file.
+
+    Attributes
+    ----------
+    reference
+        The reference's; several columns are several references.
+    generated
+        The generated text's.
+    id
+        The id's.
+    keep
+        What else is kept in the output.
+    """
+
+    reference: tuple[str, ...] = ()
+    generated: str | None = None
+    id: str | None = None
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a kept key is the name of what a line of the output has anyway."""
+        for name in self.keep:
+            if name in OUTPUT_KEYS:
+                raise ValueError(f"--keep {name}: the output has a {name!r} of its own")
+
+    def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
+        """Return the keys of the references, of the generated text and of the id in a file."""
+        layout = file.layout
+        return (
+            self.reference or (layout.reference,), self.generated or layout.generated, self.id or layout.id
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PairFile:
+    """A file of pairs.
+
+    Attributes
+    ----------
+    file
+        The file.
+    keys
+        The names of what a row holds.
+    duplicates
+        One of `DUPLICATES`.
+    """
+
+    file: InputFile
+    keys: Keys = field(default_factory=Keys)
+    duplicates: str = REFUSE
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The file, which is all that is read."""
+        return (self.file.path,)
+
+    def read(self) -> Iterator[InputPair]:
+        """Read the pairs, in order. Raises InputError that names the place."""
+        references, generated, id_key = self.keys.of(self.file)
+        needed = (*references, generated, *((id_key,) if self.keys.id else ()), *self.keys.keep)
+
+        def pick(names: list[str], place: str) -> list[str]:
+            refuse_missing(needed, names, f"{place}: no column", ())
+            return [name for name in dict.fromkeys((id_key, *needed)) if name in names]
+
+        seen: Counter[str] = Counter()
+        try:
+            for place, row in self.file.rows(id_key, pick):
+                pair = self._pair(place, row, needed)
+                yield with_suffix(pair, seen) if self.duplicates == SUFFIX else pair
+        except (RowError, OSError) as error:
+            raise self.file.error(error) from None
+
+    def _pair(self, place: str, row: Any, needed: Sequence[str]) -> InputPair:
+        references, generated, id_key = self.keys.of(self.file)
+        if not isinstance(row, dict):
+            names = " and ".join((*references, generated))
+            raise RowError(f"{place}: an object with {names} was expected, not {type(row).__name__}")
+        refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
+        layout = self.file.layout
+        try:
+            reference = references_of([as_text(row[key], self.file) for key in references], layout)
+            text = layout.read_generated(as_text(row[generated], self.file))
+        except RowError as error:
+            raise RowError(f"{place}: {error}") from None
+        kept = kept_of(row, self.keys.keep)
+        return InputPair(place, checked_id(row.get(id_key), place, id_key), reference, text, kept)
+
+
+def read_pairs(source: Path | PairSource) -> Iterator[InputPair]:
     """Read the pairs of a file one at a time.
 
     Parameters
     ----------
-    path
-        A `.csv` or `.parquet` file; any other name is read as JSONL.
+    source
+        The pairs, or the path of a file of them with the keys `reference`, `generated` and `id`.
 
     Yields
     ------
@@ -69,85 +191,92 @@ def read_pairs(path: Path) -> Iterator[InputPair]:
     Raises
     ------
     InputError
-        The file cannot be read, or a row is not a pair. The message names the file and the line.
+        The file cannot be read, or a row is not a pair. The message names the file and the place.
     MissingExtraError
-        A Parquet file needs the extra `parquet`.
+        A Parquet file needs the extra `parquet`, an Excel file `xlsx`.
     """
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: not a regular file (it is read twice: to check it, and to score it)")
-    kind = path.suffix.lower()
-    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(kind, _read_jsonl)
-    try:
-        for place, row in read(path):
-            yield _pair(place, row)
-    except _RowError as error:
-        raise InputError(f"{path} {error}") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    yield from as_source(source).read()
 
 
-def count_pairs(path: Path) -> int:
-    """Count the pairs of a file, which is read as a whole. Raises InputError as `read_pairs` does."""
-    return sum(1 for _ in read_pairs(path))
+def as_source(source: Path | PairSource) -> PairSource:
+    """Return the pairs of a file with the usual keys; other sources as they are."""
+    return PairFile(InputFile(source)) if isinstance(source, Path) else source
 
 
-class _RowError(Exception):
-    """A row that is not a pair. The message begins with the place."""
+def count_pairs(source: Path | PairSource) -> int:
+    """Count the pairs, which are read as a whole. Raises InputError as `read_pairs` does.
+
+    It also raises InputError if two pairs have one id; the message names both places.
+    """
+    hashes = array("q", (hash(str(pair.name)) for pair in read_pairs(source)))
+    ordered = np.sort(np.frombuffer(hashes, np.int64))
+    if suspects := set(ordered[1:][ordered[1:] == ordered[:-1]].tolist()):
+        places: dict[str, str] = {}
+        for pair in read_pairs(source):
+            name = str(pair.name)
+            if hash(name) in suspects and name in places:
+                raise twice(source, name, places[name], pair.place)
+            places[name] = pair.place
+    return len(hashes)
 
 
-def _pair(place: str, row: Any) -> InputPair:
-    if not isinstance(row, dict):
-        raise _RowError(
-            f"{place}: an object with {' and '.join(_KEYS)} was expected, not {type(row).__name__}"
-        )
-    for key in _KEYS:
-        if key not in row:
-            raise _RowError(f"{place}: no {key!r} (there is {', '.join(map(repr, row)) or 'nothing'})")
-    name = row.get("id")
+def twice(source: object, name: str, first: str, second: str) -> InputError:
+    """Return the error for an id that two rows have."""
+    return InputError(
+        f"{source} {second}: the id {name!r} is that of {first}, too: "
+        "give every pair an id of its own, or --duplicates suffix"
+    )
+
+
+def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
+    """Return a pair whose id no earlier pair has: `id#2` where `id` is taken."""
+    if pair.id is None:
+        return pair
+    seen[str(pair.id)] += 1
+    count = seen[str(pair.id)]
+    return pair if count == 1 else replace(pair, id=f"{pair.id}#{count}")
+
+
+def refuse_missing(needed: Sequence[str], names: Any, begins: str, by_id: tuple[str, ...]) -> None:
+    """Raise RowError if a needed key is not among those that are there.
+
+    Parameters
+    ----------
+    needed
+        The keys.
+    names
+        Those that are there.
+    begins
+        The beginning of the message: "line 7: no".
+    by_id
+        The keys of a row that is a text by id: it belongs to another option.
+    """
+    for key in needed:
+        if key not in names:
+            texts = bool(by_id) and set(names) == set(by_id)
+            hint = "; texts by id belong to --references and --predictions" if texts else ""
+            raise RowError(f"{begins} {key!r} (there is {quoted(names)}{hint})")
+
+
+def checked_id(name: Any, place: str, key: str) -> str | int | None:
+    """Return an id. Raises RowError if it is neither a string nor a whole number."""
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
-        raise _RowError(f"{place}: 'id' must be a string or a whole number, not {type(name).__name__}")
-    return InputPair(place, name, row["reference"], row["generated"])
+        raise RowError(f"{place}: {key!r} must be a string or a whole number, not {type(name).__name__}")
+    return name
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[str, Any]]:
-    return ((f"line {number}", row) for number, row in read_jsonl(path))
+def as_text(value: Any, file: InputFile) -> Any:
+    """Return a number of a sheet as the text that it is; anything else as it is."""
+    return str(value) if isinstance(value, int | float) and not file.typed else value
 
 
-def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
-    csv.field_size_limit(_CSV_FIELD)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        try:
-            _check_columns(reader.fieldnames or (), "line 1")
-            for row in reader:
-                if None in row or None in row.values():
-                    raise _RowError(f"line {reader.line_num}: not as many fields as the header")
-                yield f"line {reader.line_num}", row
-        except UnicodeDecodeError:
-            raise _RowError(f"line {reader.line_num + 1}: not UTF-8") from None
-        except csv.Error as error:
-            raise _RowError(f"line {reader.line_num + 1}: not CSV: {error}") from None
+def references_of(texts: Sequence[Any], layout: Layout) -> Any:
+    """Return a reference as it stands there, or of several columns those that are not empty."""
+    if len(texts) == 1:
+        return layout.read_reference(texts[0])
+    return [layout.read_reference(text) for text in texts if text not in ("", None)]
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
-    pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
-    try:
-        with pq.ParquetFile(path) as file:
-            _check_columns(file.schema_arrow.names, "schema")
-            columns = [name for name in ("id", *_KEYS) if name in file.schema_arrow.names]
-            number = 0
-            for batch in file.iter_batches(batch_size=256, columns=columns):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", row
-    except pa.ArrowException as error:
-        raise _RowError(f"is not a Parquet file: {error}") from None
-
-
-def _check_columns(columns: Sequence[str], place: str) -> None:
-    for key in _KEYS:
-        if key not in columns:
-            raise _RowError(
-                f"{place}: no column {key!r} (there is {', '.join(map(repr, columns)) or 'nothing'})"
-            )
+def kept_of(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return what is kept of a row, as JSON can hold it."""
+    return json.loads(json.dumps({name: row[name] for name in names}, default=str)) if names else {}

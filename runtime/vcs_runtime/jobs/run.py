@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
+from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
-from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.jobs.summary import ERROR, SKIP, Summary
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
@@ -24,10 +24,11 @@ Block = list[tuple[InputPair, dict[str, Any]]]
 
 def score_file(
     scorer: Scorer,
-    source: Path,
+    source: Path | PairSource,
     output: Path | None,
     options: Options,
     *,
+    failed: str = SKIP,
     resume: bool = False,
     overwrite: bool = False,
     report_failure: Callable[[str], None] = lambda message: None,
@@ -42,11 +43,14 @@ def score_file(
     scorer
         Scores the pairs.
     source
-        A file of pairs, as for `read_pairs`.
+        The pairs, or the path of a file of them, as for `read_pairs`.
     output
         The output, as JSONL; None: only the summary is computed.
     options
         How pairs are scored.
+    failed
+        What a pair does that cannot be scored, one of `summary.FAILED`: `skip` leaves it out of the means,
+        `zero` counts it as a text that says nothing, `error` ends the job before its line is written.
     resume
         Continue the output after its last whole line.
     overwrite
@@ -72,16 +76,17 @@ def score_file(
     """
     return run_blocks(
         partial(_score_blocks, scorer, options=options), source, output, scorer.signature_for(options),
-        resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
+        failed=failed, resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
     )  # fmt: skip
 
 
 def run_blocks(
     score: Callable[[Iterator[InputPair]], Iterator[Block]],
-    source: Path,
+    source: Path | PairSource,
     output: Path | None,
     signature: str,
     *,
+    failed: str = SKIP,
     resume: bool = False,
     overwrite: bool = False,
     report_failure: Callable[[str], None] = lambda message: None,
@@ -99,6 +104,8 @@ def run_blocks(
         As for `score_file`.
     signature
         The signature of all lines.
+    failed
+        As for `score_file`.
     resume
         As for `score_file`.
     overwrite
@@ -113,22 +120,24 @@ def run_blocks(
     Summary
         As for `score_file`.
     """
+    source = as_source(source)
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(signature)
+    summary = Summary(signature, failed_as=failed)
 
     def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
         summary.add(record)
         summary.resumed += resumed
-        if "error" in record:
-            name = f" (id {pair.id})" if pair.id is not None else ""
-            report_failure(f"{source} {pair.place}{name}: {record['error']}")
+        if "error" in record and not pair.missing:
+            report_failure(_failure(source, pair, record))
 
+    if failed == ERROR:
+        score = partial(_until_failure, source, score)
     started = time.monotonic()
     run_resumable(
-        output, read_pairs(source), total, score, count,
-        identify=attrgetter("name"), check=partial(check_line, signature), inputs=[source], resume=resume,
+        output, source.read(), total, score, count,
+        identify=attrgetter("name"), check=partial(check_line, signature), inputs=source.paths, resume=resume,
         overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
     )  # fmt: skip
     summary.seconds = time.monotonic() - started
@@ -138,12 +147,40 @@ def run_blocks(
 def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
     """Pairs with their lines, in the blocks in which the scorer finishes them."""
     for block in scorer.stream(pairs, attrgetter("texts"), options):
-        yield [(pair, record_of(pair.name, pair.texts, result)) for pair, result, _ in block]
+        yield [(pair, line_of(pair, result)) for pair, result, _ in block]
+
+
+def _until_failure(
+    source: PairSource, score: Callable[[Iterator[InputPair]], Iterator[Block]], pairs: Iterator[InputPair]
+) -> Iterator[Block]:
+    """Yield what is finished before the first pair that cannot be scored. Raises InputError that names it."""
+    for block in score(pairs):
+        failed = next((i for i, (_, record) in enumerate(block) if "error" in record), None)
+        if failed is None:
+            yield block
+            continue
+        if failed:
+            yield block[:failed]
+        raise InputError(
+            f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair and "
+            "continue with --resume, or give --failed skip or zero"
+        )
+
+
+def _failure(source: PairSource, pair: InputPair, record: dict[str, Any]) -> str:
+    name = f" (id {pair.id})" if pair.id is not None else ""
+    return f"{source}{'' if pair.missing else f' {pair.place}'}{name}: {record['error']}"
 
 
 def record_of(name: str | int, texts: Pair, result: Result) -> dict[str, Any]:
     """Make the output's line of a pair."""
     return {"id": name, **result.to_dict(), "texts": hash_texts(*texts)}
+
+
+def line_of(pair: InputPair, result: Result) -> dict[str, Any]:
+    """Make the output's line of a pair of an input, with what is kept of it."""
+    record = {**record_of(pair.name, pair.texts, result), **pair.kept}
+    return record | {"error": "there is no prediction"} if pair.missing else record
 
 
 def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:

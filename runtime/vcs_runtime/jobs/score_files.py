@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
+from vcs_runtime.jobs.readers.input_file import SUFFIXES
 from vcs_runtime.scoring import score_table
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
@@ -15,7 +16,7 @@ _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
 
 def is_scores(path: Path) -> bool:
     """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
-    if path.suffix.lower() in (".csv", ".parquet"):
+    if path.suffix.lower() in SUFFIXES and path.suffix.lower() not in (".jsonl", ".ndjson"):
         return False
     _, row = next(read_jsonl(path), (0, None))
     return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row

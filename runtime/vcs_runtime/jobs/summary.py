@@ -14,6 +14,13 @@ from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
 
+SKIP, ZERO, ERROR = "skip", "zero", "error"
+#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
+#: nothing, or ends the job.
+FAILED = (SKIP, ZERO, ERROR)
+# The scores of a text that says nothing: no content, no order, and so the lowest margin.
+_SAYS_NOTHING = dict.fromkeys(score_table.NAMES, 0.0) | {"margin": -1.0}
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -43,6 +50,8 @@ class Summary:
     ----------
     signature
         The signature of all scores.
+    failed_as
+        One of `FAILED`.
     failed
         Number of pairs that could not be scored.
     resumed
@@ -56,6 +65,7 @@ class Summary:
     """
 
     signature: str
+    failed_as: str = SKIP
     failed: int = 0
     resumed: int = 0
     seconds: float = 0.0
@@ -69,18 +79,33 @@ class Summary:
     @property
     def scored(self) -> int:
         """Number of pairs that have scores."""
+        return self.counts.scored
+
+    @property
+    def counted(self) -> int:
+        """Number of pairs that the means are over."""
         return len(self._columns["vcs"])
+
+    @property
+    def total(self) -> int:
+        """Number of all pairs."""
+        return self.scored + self.failed
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one line of the output."""
         if "error" in record:
             self.failed += 1
+            if self.failed_as == ZERO:
+                self._count(_SAYS_NOTHING, judged=True)
             return
         if name := record.get("segmenter"):
             self.segmenters[name] += 1
+        self._count(record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
+
+    def _count(self, scores: Mapping[str, Any], *, judged: bool) -> None:
         for name, column in self._columns.items():
-            column.append(float(record[name]))
-        self._judged.append(self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
+            column.append(float(scores[name]))
+        self._judged.append(judged)
 
     def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
         """Compute the statistics of every score, by its name; empty if there are no pairs.
@@ -112,6 +137,8 @@ class Summary:
         result: dict[str, Any] = {
             "scored": self.scored,
             "failed": self.failed,
+            "failed_as": self.failed_as,
+            "means_over": self.counted,
             "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
             "scores": _plain(self.statistics()),

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.jobs.pairs import InputPair
-from vcs_runtime.jobs.run import Block, record_of, run_blocks
-from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.jobs.pairs import InputPair, PairSource
+from vcs_runtime.jobs.run import Block, line_of, run_blocks
+from vcs_runtime.jobs.summary import SKIP, Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import ShardFolder
@@ -31,12 +31,13 @@ _LOOK_S = 30  # seconds without an answer after which the cluster is checked
 
 
 def score_file(
-    source: Path,
+    source: Path | PairSource,
     output: Path | None,
     config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
     options: Options = Options(),
     *,
     actors: int | None = None,
+    failed: str = SKIP,
     resume: bool = False,
     overwrite: bool = False,
     report_failure: Callable[[str], None] = lambda message: None,
@@ -50,7 +51,7 @@ def score_file(
     Parameters
     ----------
     source
-        A file of pairs, as for `jobs.run.score_file`.
+        As for `jobs.run.score_file`.
     output
         The output, as JSONL; None: only the summary is computed.
     config
@@ -61,6 +62,8 @@ def score_file(
         How pairs are scored.
     actors
         Number of actors. None: as many as fit the cluster.
+    failed
+        As for `jobs.run.score_file`.
     resume
         Continue the output after its last whole line.
     overwrite
@@ -93,7 +96,8 @@ def score_file(
         with ShardFolder(output, signature, resume=resume, overwrite=overwrite) as folder:
             return run_blocks(
                 lambda pairs: pool.score(folder, pairs), source, output, signature,
-                resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
+                failed=failed, resume=resume, overwrite=overwrite, report_failure=report_failure,
+                progress=progress,
             )  # fmt: skip
     except pool.errors as error:
         raise DeviceError(
@@ -249,7 +253,7 @@ class _Pool:
         del self._running[ready]
         self._free.append(actor)
         scored = zip(shard.pairs, results, strict=True)
-        block = [(pair, record_of(pair.name, pair.texts, result)) for pair, result in scored]
+        block = [(pair, line_of(pair, result)) for pair, result in scored]
         return shard, block
 
     def _replace(self, dead: Any, error: Exception) -> None:

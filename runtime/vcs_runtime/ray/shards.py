@@ -17,7 +17,8 @@ from vcs_runtime.jobs.run import Block, check_line
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.util.atomic import unwritable, write_whole
 
-_SHARD = re.compile(r"(line|row)-\d+\.jsonl|\.(line|row)-\d+\.jsonl\..+")  # whole, or cut short by a kill
+# Named by the place of a pair; whole, or cut short by a kill.
+_SHARD = re.compile(r"((line|row|entry|missing)-\d+\.jsonl|\.(line|row|entry|missing)-\d+\.jsonl\..+)")
 
 
 class Part(NamedTuple):

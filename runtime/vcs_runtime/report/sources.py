@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs.pairs import InputPair, read_pairs
+from vcs_runtime.jobs.pairs import InputPair, PairSource, read_pairs
 from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
@@ -105,9 +105,9 @@ def report_pairs(
 
 
 def report_scores(
-    files: Sequence[Path], pairs: Sequence[Path], scorer: Scorer | None, report: HtmlReport | None,
-    options: Options, thresholds: Thresholds, *, pages: int = 50, advance: Advance = lambda count: None,
-    force: bool = False,
+    files: Sequence[Path], pairs: Sequence[Path | PairSource], scorer: Scorer | None,
+    report: HtmlReport | None, options: Options, thresholds: Thresholds, *,
+    pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
@@ -116,7 +116,7 @@ def report_scores(
     files
         The score files.
     pairs
-        The files of pairs that were scored, in the same order. Empty: no pages.
+        The pairs that were scored, in the same order. Empty: no pages.
     scorer
         The scorer that explains pairs, if `pairs` are given.
     report
@@ -184,7 +184,7 @@ def _extremes(path: Path, count: int) -> dict[Any, Sequence[float]]:
     return {name: values for values, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}
 
 
-def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: Path) -> None:
+def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: object) -> None:
     """Raise InputError unless the texts in `pairs` have the scores of the score file."""
     values = [getattr(result.scores, name, math.nan) for name in RANKING]
     if not all(abs(value - old) <= _ROUNDING for value, old in zip(values, wanted, strict=True)):

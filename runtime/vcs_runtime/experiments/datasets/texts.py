@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
-from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.texts import Texts
 from vcs_runtime.text.cleaning import check_text
 
 POSITIONS = ("beginning", "middle", "end", "random")
@@ -263,16 +264,20 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
     return by_scene
 
 
-def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[str]]:
+def read_descriptions(
+    path: Path, problems: Problems, *, predictions: bool = False
+) -> dict[str, str | list[str]]:
     """Read texts by id.
 
     Parameters
     ----------
     path
-        JSON `{id: text}` or `[{"id":, "summary"|"reference"|"text":}]`, or such objects as JSONL. A text may
-        be a list of texts (several references).
+        JSON `{id: text}` or rows with an id and a text in any format, as `vcs-runtime score --references`
+        takes them. A text may be a list of texts (several references).
     problems
         Learns of each text that is empty or has the id of an earlier one.
+    predictions
+        Whether the file holds predictions, not references.
 
     Returns
     -------
@@ -285,13 +290,8 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
         The file cannot be read, is of another format, or holds no text.
     """
     by_id: dict[str, str | list[str]] = {}
-    for number, row in read_jsonl(path) if path.suffix == ".jsonl" else _entries(read_json(path)):
-        key = next((k for k in ("reference", "summary", "text") if isinstance(row, dict) and k in row), None)
-        if key is None or "id" not in row:
-            raise InputError(
-                f"{path}: entry {number}: unknown dataset format: 'id' and 'text', 'summary' or 'reference'"
-            )
-        name, text = str(row["id"]), row[key]
+    for row in Texts(InputFile(path), predictions).read():
+        name, text = str(row.name), row.generated if predictions else row.reference
         try:
             for part in text if isinstance(text, list) and text else [text]:
                 check_text(part, f"text of {name}")
@@ -305,12 +305,6 @@ def read_descriptions(path: Path, problems: Problems) -> dict[str, str | list[st
     if not by_id:
         raise InputError(f"{path}: no text with an id in it")
     return by_id
-
-
-def _entries(value: Any) -> Iterator[tuple[int, Any]]:
-    if isinstance(value, dict):
-        value = [{"id": name, "text": text} for name, text in value.items()]
-    return enumerate(value if isinstance(value, list) else (), 1)
 
 
 def read_json(path: Path) -> Any:

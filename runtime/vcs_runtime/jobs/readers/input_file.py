@@ -1,0 +1,149 @@
+"""A file that is read, of the format that its suffix or `--format` says, checked against what it holds."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.jobs.readers.json_files import read_json_entries, read_lines
+from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
+from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
+from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
+
+#: What each kind of file is called.
+_KINDS: Final = {
+    "jsonl": "JSON lines", "json": "a JSON array or object", "csv": "CSV", "tsv": "TSV",
+    "parquet": "Parquet", "xlsx": "an Excel file", "lines": "one text a line",
+}  # fmt: skip
+#: The names of formats, for `--format`.
+FORMATS: Final = (*_KINDS, *LAYOUTS)
+_SUFFIXES: Final = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
+    ".parquet": "parquet", ".xlsx": "xlsx", ".txt": "lines",
+}  # fmt: skip
+#: The suffixes of files that hold texts.
+SUFFIXES: Final = tuple(_SUFFIXES)
+_TYPED = ("jsonl", "json", "parquet")  # in the others a number may be a text
+
+_HEAD = 1 << 16
+_BEGINNINGS = {
+    "parquet": rb"PAR1",
+    "xlsx": rb"PK\x03\x04",
+    "json": rb"\s*(\{\s*[\r\n]|\[\s*[\[{\"\r\n])",
+    "jsonl": rb"\s*\{\s*\"",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file with rows.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    format
+        One of `FORMATS`; None: what its suffix says.
+    name
+        What errors call it; "": its path.
+    """
+
+    path: Path
+    format: str | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or str(self.path)
+
+    @property
+    def layout(self) -> Layout:
+        """The keys of its rows, unless others are given."""
+        return LAYOUTS.get(self.format or "", OWN)
+
+    @property
+    def typed(self) -> bool:
+        """Whether its format tells texts from numbers."""
+        return self._declared() in _TYPED
+
+    def rows(self, id_key: str, pick: Pick = lambda names, place: None) -> Iterator[Row]:
+        """Read the rows one at a time.
+
+        Parameters
+        ----------
+        id_key
+            The name of the id in the rows of a format that has texts by id.
+        pick
+            Is called with the columns of a table. Raises RowError if one is missing.
+
+        Yields
+        ------
+        place, row
+            The place of a row, and what is there.
+
+        Raises
+        ------
+        RowError
+            A row cannot be read.
+        InputError
+            The file cannot be read, or holds another format than its name says.
+        MissingExtraError
+            The format needs an extra.
+        """
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(f"{self}: not a regular file (it is read twice: to check it, and to score it)")
+        kind = self._kind()
+        if kind == "jsonl":
+            found: Any = read_jsonl(self.path, name=self, unique=True)
+            yield from ((f"line {number}", row) for number, row in found)
+        elif kind == "json":
+            yield from read_json_entries(self.path, id_key)
+        elif kind == "lines":
+            yield from read_lines(self.path, id_key)
+        elif kind == "parquet":
+            yield from read_parquet(self.path, pick)
+        elif kind == "xlsx":
+            yield from read_xlsx(self.path, pick)
+        else:
+            yield from read_separated(self.path, ",;" if kind == "csv" else "\t", pick)
+
+    def error(self, error: RowError | OSError) -> InputError:
+        """Return the error of a row, or of the system, with the name of the file."""
+        if isinstance(error, OSError):
+            return InputError(f"{self}: {error.strerror or error}")
+        text = str(error)
+        return InputError(
+            f"{self}{' ' if re.match(r'(line|row|entry) [0-9]|schema|is ', text) else ': '}{text}"
+        )
+
+    def _declared(self) -> str | None:
+        if self.format in _KINDS:
+            return self.format
+        return _SUFFIXES.get(self.path.suffix.lower(), "jsonl" if self.format == "lmms-eval" else None)
+
+    def _kind(self) -> str:
+        """Return the format. Raises InputError if the file holds another one than its name says."""
+        declared = self._declared()
+        with self.path.open("rb") as file:
+            head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
+        held = next((kind for kind, begins in _BEGINNINGS.items() if re.match(begins, head)), None)
+        if declared is None:
+            return held or "jsonl"
+        # A JSON object may lie on one line: its reader tells it from JSON lines.
+        if held in (None, declared) or (declared == "json" and held == "jsonl"):
+            return declared
+        said = f"--format {self.format}" if self.format else f"the suffix {self.path.suffix}"
+        raise InputError(
+            f"{self}: {said} says {_KINDS[declared]}, and it holds {_KINDS[str(held)]}: "
+            f"{'' if self.format else 'rename it, or '}give --format {held}"
+        )
+
+
+def files_in(folder: Path) -> list[Path]:
+    """List the files of a folder whose suffixes are those of texts, by name."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())

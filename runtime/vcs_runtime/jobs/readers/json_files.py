@@ -1,0 +1,71 @@
+"""Rows of JSON files, and of files with one text a line."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.jobs.jsonl import unique_keys
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError
+
+
+def read_json_entries(path: Path, id_key: str) -> Iterator[Row]:
+    """Read an array of objects or texts, or an object of texts or objects by id.
+
+    Parameters
+    ----------
+    path
+        The file, as UTF-8.
+    id_key
+        The name of the id in the rows of an object by id.
+
+    Yields
+    ------
+    place, row
+        "entry N", and what is there; of an object by id, an object with the id.
+
+    Raises
+    ------
+    RowError
+        The file holds nothing of the kind.
+    """
+    value = _load(path)
+    if isinstance(value, dict):
+        value = [
+            {id_key: key, **entry} if isinstance(entry, dict) else {id_key: key, TEXT: entry}
+            for key, entry in value.items()
+        ]
+    if not isinstance(value, list):
+        raise RowError(f"an array or an object of JSON was expected, not {type(value).__name__}")
+    for number, entry in enumerate(value, 1):
+        yield f"entry {number}", entry
+
+
+def read_lines(path: Path, id_key: str) -> Iterator[Row]:
+    """Read one text a line, an empty one included. Its id is the number of the line."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            try:
+                yield f"line {number}", {id_key: number, TEXT: line.decode().rstrip("\r\n")}
+            except UnicodeDecodeError as error:
+                raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+
+
+def _load(path: Path) -> Any:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RowError(f"not UTF-8 (byte {error.start})") from None
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data" and error.lineno > 1:
+            raise RowError(
+                "it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"
+            ) from None
+        raise RowError(f"not JSON: {error}") from None

@@ -1,0 +1,117 @@
+"""Rows of tables: CSV, TSV, Parquet and Excel sheets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from vcs_runtime.jobs.readers.rows import Pick, Row, RowError, quoted
+from vcs_runtime.util.extras import require
+
+# By default csv refuses fields over 128 KiB. Which texts are too long is decided by the scorer.
+_CSV_FIELD = 1 << 30
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
+    """Read a table of text with a header.
+
+    Parameters
+    ----------
+    path
+        The file, as UTF-8.
+    separators
+        What may stand between the columns; the header decides.
+    pick
+        Is called with the header.
+
+    Yields
+    ------
+    place, row
+        "line N" of a row's end, and its texts by column.
+
+    Raises
+    ------
+    RowError
+        The file is no such table.
+    """
+    csv.field_size_limit(_CSV_FIELD)
+    separator = _separator(path, separators)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True, delimiter=separator)
+        try:
+            names = list(reader.fieldnames or ())
+            _refuse_twice(names, "line 1")
+            pick(names, "line 1")
+            for row in reader:
+                if None in row or None in row.values():
+                    raise RowError(f"line {reader.line_num}: not as many fields as the header")
+                yield f"line {reader.line_num}", row
+        except UnicodeDecodeError:
+            raise RowError(f"line {reader.line_num + 1}: not UTF-8") from None
+        except csv.Error as error:
+            raise RowError(f"line {reader.line_num + 1}: not CSV: {error}") from None
+
+
+def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
+    """Read a Parquet file, of which only the columns that `pick` returns are read. As `read_separated`."""
+    pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
+    pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = pick(list(file.schema_arrow.names), "schema")
+            number = 0
+            for batch in file.iter_batches(batch_size=256, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+    except pa.ArrowException as error:
+        raise RowError(f"is not a Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def read_xlsx(path: Path, pick: Pick) -> Iterator[Row]:
+    """Read the first sheet of an Excel file, whose first row is the header. As `read_separated`."""
+    calamine = require("python_calamine", "xlsx", f"{path}: reading .xlsx")
+    try:
+        with calamine.CalamineWorkbook.from_path(str(path)) as book:
+            rows = book.get_sheet_by_index(0).to_python(skip_empty_area=False)
+    except calamine.CalamineError as error:
+        raise RowError(f"is not an Excel file: {error}") from None
+    names = [str(name) for name in rows[0]] if rows else []
+    _refuse_twice([name for name in names if name], "row 1")
+    pick(names, "row 1")
+    for number, cells in enumerate(rows[1:], 2):
+        if any(cell != "" for cell in cells):
+            yield f"row {number}", dict(zip(names, map(_whole, cells), strict=True))
+
+
+def _whole(cell: object) -> object:
+    """Return a whole number as such: a sheet has floats alone."""
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+def _separator(path: Path, allowed: str) -> str:
+    """Return the separator of most columns in the header. Raises RowError if it is not allowed."""
+    # The allowed ones come first, so that they win where all are equal.
+    best = max([*allowed, *_SEPARATORS], key=lambda separator: len(_header(path, separator)))
+    if best not in allowed:
+        expected = " or ".join(_SEPARATORS[separator] for separator in allowed)
+        name = "tsv" if best == "\t" else "csv"
+        raise RowError(
+            f"line 1: {_SEPARATORS[best]} between its columns, not {expected}: give --format {name}"
+        )
+    return str(best)
+
+
+def _header(path: Path, separator: str) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return next(csv.reader(file, delimiter=separator), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []  # the reader names the line
+
+
+def _refuse_twice(names: list[str], place: str) -> None:
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise RowError(f"{place}: the column {quoted(twice[:1])} is there twice")

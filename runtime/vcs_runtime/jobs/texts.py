@@ -1,0 +1,185 @@
+"""Texts by id: references in one file, predictions in others, and the pairs that they make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.pairs import (
+    REFUSE,
+    InputPair,
+    Keys,
+    as_text,
+    checked_id,
+    kept_of,
+    references_of,
+    twice,
+    with_suffix,
+)
+from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.readers.layouts import OWN
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+
+#: The keys of a reference and of a prediction in rows, if none is given; the first one that is there counts.
+REFERENCE_KEYS = ("reference", "summary", TEXT)
+PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT)
+_SHOWN = 3  # ids in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A file of texts by id.
+
+    Attributes
+    ----------
+    file
+        The file.
+    predictions
+        Whether it holds predictions, not references.
+    keys
+        The names of what a row holds.
+    duplicates
+        One of `pairs.DUPLICATES`.
+    """
+
+    file: InputFile
+    predictions: bool = False
+    keys: Keys = field(default_factory=Keys)
+    duplicates: str = REFUSE
+
+    def read(self) -> Iterator[InputPair]:
+        """Read the texts, in order, each as a pair that lacks its other text.
+
+        Yields
+        ------
+        InputPair
+            The text as `generated` of predictions, as `reference` of references.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or a row has no text or no id. The message names the place.
+        """
+        layout = self.file.layout
+        id_key = self.keys.id or layout.id
+        try:
+            for place, row in self.file.rows(id_key):
+                if isinstance(row, str | list):  # of an array: its number is its id
+                    row = {id_key: int(place.split()[-1]), TEXT: row}
+                if not isinstance(row, dict):
+                    raise RowError(f"{place}: a text with an id was expected, not {type(row).__name__}")
+                if row.get(id_key) is None:
+                    raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)})")
+                name = checked_id(row[id_key], place, id_key)
+                kept = kept_of(row, [key for key in self.keys.keep if key in row])
+                texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
+                try:
+                    if self.predictions:
+                        yield InputPair(place, name, None, layout.read_generated(texts[0]), kept)
+                    else:
+                        yield InputPair(place, name, references_of(texts, layout), None, kept)
+                except RowError as error:
+                    raise RowError(f"{place}: {error}") from None
+        except (RowError, OSError) as error:
+            raise self.file.error(error) from None
+
+    def by_id(self) -> dict[str, InputPair]:
+        """Read all texts, by id. Raises InputError also if two have one id, or if there is none."""
+        found: dict[str, InputPair] = {}
+        seen: Counter[str] = Counter()
+        for text in self.read():
+            text = with_suffix(text, seen) if self.duplicates != REFUSE else text
+            name = str(text.name)
+            if name in found:
+                raise twice(self.file, name, found[name].place, text.place)
+            found[name] = text
+        if not found:
+            raise InputError(f"{self.file}: it holds no texts")
+        return found
+
+    def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
+        """Return the keys of the text. Raises RowError if it has none of those that it may have."""
+        if row.keys() == {id_key, TEXT}:
+            return (TEXT,)
+        layout = self.file.layout
+        given: Sequence[str] = self.keys.reference
+        usual: Sequence[str] = REFERENCE_KEYS if layout is OWN else (layout.reference,)
+        if self.predictions:
+            given = (self.keys.generated,) if self.keys.generated else ()
+            usual = PREDICTION_KEYS if layout is OWN else (layout.generated,)
+        wanted = given or [key for key in usual if key in row][:1]
+        if not wanted or any(key not in row for key in wanted):
+            names = " or ".join(map(repr, given or usual))
+            option = "--generated-key" if self.predictions else "--reference-key"
+            raise RowError(f"{place}: no {names} (there is {quoted(row)}): give {option}")
+        return wanted
+
+
+class MatchedFiles:
+    """The pairs of references and the predictions of one system, in the order of the references.
+
+    Parameters
+    ----------
+    references
+        The references, by id.
+    reference_file
+        Their file.
+    predictions
+        The predictions of the system.
+    keep
+        The keys that are kept in the output.
+    """
+
+    def __init__(
+        self, references: Mapping[str, InputPair], reference_file: InputFile, predictions: Texts,
+        keep: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._files = (reference_file, predictions.file)
+        found = predictions.by_id()
+        self.missing = [name for name in references if name not in found]
+        self.superfluous = [name for name in found if name not in references]
+        self._ids = len(references)
+        self._pairs: list[InputPair] = []
+        for number, (name, reference) in enumerate(references.items(), 1):
+            own = found.get(name, InputPair(f"missing {number}", name, None, None, missing=True))
+            kept = {**own.kept, **reference.kept}
+            for key in keep:
+                if key not in kept:
+                    raise InputError(f"{reference_file} {reference.place}: no {key!r} to keep, nor in {self}")
+            self._pairs.append(
+                InputPair(own.place, reference.id, reference.reference, own.generated, kept, own.missing)
+            )
+
+    def __str__(self) -> str:
+        return str(self._files[1])
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The predictions, and the references."""
+        return (self._files[1].path, self._files[0].path)
+
+    def read(self) -> Iterator[InputPair]:
+        """Yield the pairs. One without a prediction is there, too: it cannot be scored."""
+        return iter(self._pairs)
+
+    def problems(self) -> list[str]:
+        """Say what has no match, in at most one sentence each."""
+        sentences = []
+        if self.missing:
+            share = f"{len(self.missing)} of {self._ids} references"
+            sentences.append(f"{self}: no prediction for {share}: {_some(self.missing)}")
+        if self.superfluous:
+            count = len(self.superfluous)
+            sentences.append(
+                f"{self}: {count} prediction{'s' if count > 1 else ''} without a reference, left out: "
+                f"{_some(self.superfluous)}"
+            )
+        return sentences
+
+
+def _some(names: Sequence[str]) -> str:
+    return quoted(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

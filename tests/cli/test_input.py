@@ -1,0 +1,407 @@
+"""What users have, read as it is: other keys, other formats, texts by id, standard input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command_line import Finished, vcs
+from support.sheets import write_sheet
+from support.stories import read_lines, story, write_pairs
+
+Row = dict[str, Any]
+ROWS = [
+    {
+        "video": f"v{i}",
+        "gt": story(i, 3),
+        "pred": f'{story(i + 9, 2)} "Quoted; said", he said.',
+        "genre": "film\tx",
+    }
+    for i in range(4)
+]
+KEYS = ("--reference-key", "gt", "--generated-key", "pred", "--id-key", "video")
+
+
+def write_table(path: Path, rows: list[Row], separator: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_parquet(path: Path, rows: list[Row]) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_xlsx(path: Path, rows: list[Row]) -> None:
+    pytest.importorskip("python_calamine")
+    write_sheet(path, [list(rows[0]), *(list(row.values()) for row in rows)])
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1), "utf-8")
+
+
+WRITERS: dict[str, Callable[[Path, list[Row]], None]] = {
+    "a.jsonl": write_pairs,
+    "a.json": write_json,
+    "by-id.json": lambda path, rows: write_json(path, {row["video"]: row for row in rows}),
+    "a.csv": lambda path, rows: write_table(path, rows, ","),
+    "semicolons.csv": lambda path, rows: write_table(path, rows, ";"),
+    "a.tsv": lambda path, rows: write_table(path, rows, "\t"),
+    "a.parquet": write_parquet,
+    "a.xlsx": write_xlsx,
+}
+
+
+@pytest.fixture
+def score(tiny_bundle: Path) -> Callable[..., Finished]:
+    return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    return lambda path: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+
+
+@pytest.fixture
+def wanted(score: Callable[..., Finished], tmp_path: Path) -> bytes:
+    write_pairs(
+        tmp_path / "p.jsonl",
+        [{"id": row["video"], "reference": row["gt"], "generated": row["pred"]} for row in ROWS],
+    )
+    assert score(tmp_path / "p.jsonl", "-o", tmp_path / "wanted.jsonl").code == 0
+    return (tmp_path / "wanted.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_same_pairs_in_any_format_give_the_same_bytes(
+    name: str, score: Callable[..., Finished], wanted: bytes, tmp_path: Path
+) -> None:
+    WRITERS[name](tmp_path / name, ROWS)
+    done = score(tmp_path / name, *KEYS, "-o", tmp_path / "o.jsonl")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "o.jsonl").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("a.jsonl", ()), ("a.tsv", ("--format", "tsv")), ("a.json", ())]
+)
+def test_standard_input_gives_the_same_bytes(
+    name: str, options: tuple[str, ...], stdin: Callable[[Path], None], score: Callable[..., Finished],
+    wanted: bytes, tmp_path: Path,
+) -> None:  # fmt: skip
+    WRITERS[name](tmp_path / name, ROWS)
+    stdin(tmp_path / name)
+    done = score("-", *KEYS, *options, "-o", tmp_path / "o.jsonl")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "o.jsonl").read_bytes() == wanted
+
+
+def test_standard_input_is_named_in_errors_and_read_once(
+    stdin: Callable[[Path], None], score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text('{"reference": "a", "generated": "b"}\n{oops\n')
+    stdin(tmp_path / "a")
+    done = score("-")
+    assert (done.code, "standard input line 2: not JSON" in done.stderr) == (2, True)
+    (tmp_path / "a").write_text("One.\nTwo.\n")
+    stdin(tmp_path / "a")
+    done = score("--references", "-", "--predictions", "-", "--format", "lines")
+    assert (done.code, "can be read once only" in done.stderr) == (2, True)
+
+
+def texts_by_id(key: str) -> dict[str, str]:
+    return {row["video"]: row[key] for row in ROWS}
+
+
+@pytest.mark.parametrize("references", ["refs.json", "refs.csv"])
+def test_references_and_predictions_by_id_give_the_same_bytes(
+    references: str, score: Callable[..., Finished], wanted: bytes, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    write_table(tmp_path / "refs.csv", [{"id": k, "text": v} for k, v in texts_by_id("gt").items()], ",")
+    write_json(tmp_path / "one.json", dict(reversed(texts_by_id("pred").items())))
+    write_pairs(tmp_path / "two.jsonl", [{"id": k, "prediction": v} for k, v in texts_by_id("pred").items()])
+    given = ("--references", tmp_path / references, "--predictions", tmp_path / "one.json")
+    done = score(*given, tmp_path / "two.jsonl", "-o", tmp_path / "o")  # as a pattern of the shell gives them
+    assert done.code == 0, done.stderr
+    assert [path.name for path in sorted((tmp_path / "o").iterdir())] == ["one.jsonl", "two.jsonl"]
+    assert {path.read_bytes() for path in (tmp_path / "o").iterdir()} == {wanted}
+    assert score(*given, "-o", tmp_path / "alone.jsonl").code == 0
+    assert (tmp_path / "alone.jsonl").read_bytes() == wanted
+    done = score(*given, "--predictions", tmp_path / "two.jsonl", "--json")
+    assert list(json.loads(done.stdout)) == ["one", "two"]
+
+
+def test_a_folder_of_predictions_holds_a_system_a_file(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    (tmp_path / "systems").mkdir()
+    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
+    assert (done.code, "no predictions in it" in done.stderr) == (2, True)
+    for name in ("a", "b"):
+        write_json(tmp_path / "systems" / f"{name}.json", texts_by_id("pred"))
+    (tmp_path / "systems" / "README.md").write_text("not a system")
+    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems", "--json")
+    assert list(json.loads(done.stdout)) == ["a", "b"]
+    write_pairs(
+        tmp_path / "systems" / "a.jsonl", [{"id": k, "text": v} for k, v in texts_by_id("pred").items()]
+    )
+    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
+    assert (done.code, "two files are called 'a'" in done.stderr) == (2, True)
+
+
+def test_what_has_no_match_is_named_once_and_counted(score: Callable[..., Finished], tmp_path: Path) -> None:
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    write_json(tmp_path / "p.json", {"v0": ROWS[0]["pred"], "other": "A text.", "v3": ""})
+    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "p.json",
+                 "-o", tmp_path / "o.jsonl")  # fmt: skip
+    assert done.code == 1
+    assert [
+        line.removeprefix(f"vcs-runtime: {tmp_path / 'p.json'}") for line in done.stderr.splitlines()
+    ] == [
+        ": no prediction for 2 of 4 references: 'v1', 'v2'",
+        ": 1 prediction without a reference, left out: 'other'",
+        " entry 3 (id v3): generated: the text is empty",
+    ]
+    lines = read_lines(tmp_path / "o.jsonl")
+    assert [line["id"] for line in lines] == ["v0", "v1", "v2", "v3"]
+    assert [line.get("error") for line in lines] == [
+        None, "there is no prediction", "there is no prediction", "generated: the text is empty",
+    ]  # fmt: skip
+
+
+def test_lines_of_two_files_belong_together(score: Callable[..., Finished], tmp_path: Path) -> None:
+    (tmp_path / "refs.txt").write_text("\n".join(row["gt"] for row in ROWS) + "\n", "utf-8-sig")
+    (tmp_path / "sys.txt").write_text("\n".join(["", *(row["pred"] for row in ROWS[1:])]) + "\n")
+    given = ("--references", tmp_path / "refs.txt", "--predictions", tmp_path / "sys.txt")
+    done = score(*given, "-o", tmp_path / "o.jsonl")
+    assert (done.code, "sys.txt line 1 (id 1): generated: the text is empty" in done.stderr) == (1, True)
+    assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == [1, 2, 3, 4]
+    done = score(tmp_path / "refs.txt")
+    assert (done.code, "texts by id belong to --references and --predictions" in done.stderr) == (2, True)
+
+
+def test_several_columns_are_several_references(score: Callable[..., Finished], tmp_path: Path) -> None:
+    rows = [{"id": "a", "r1": story(1), "r2": story(2), "generated": story(2)},
+            {"id": "b", "r1": story(1), "r2": "", "generated": story(2)}]  # fmt: skip
+    write_table(tmp_path / "a.csv", rows, ",")
+    done = score(
+        tmp_path / "a.csv", "--reference-key", "r1", "--reference-key", "r2", "-o", tmp_path / "o.jsonl"
+    )
+    assert done.code == 0, done.stderr
+    first, second = read_lines(tmp_path / "o.jsonl")
+    assert (first["n_references"], first["reference_index"]) == (2, 1)
+    assert "n_references" not in second
+
+
+def test_kept_columns_stand_in_the_output(score: Callable[..., Finished], tmp_path: Path) -> None:
+    write_table(tmp_path / "a.csv", ROWS, ",")
+    done = score(tmp_path / "a.csv", *KEYS, "--keep", "genre", "--keep", "gt", "-o", tmp_path / "o.jsonl")
+    assert done.code == 0, done.stderr
+    assert [line["genre"] for line in read_lines(tmp_path / "o.jsonl")] == ["film\tx"] * 4
+    write_json(tmp_path / "p.json", texts_by_id("pred"))
+    done = score("--references", tmp_path / "a.csv", "--predictions", tmp_path / "p.json", *KEYS, "--keep", "genre",
+                 "-o", tmp_path / "p.jsonl")  # fmt: skip
+    assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
+    done = score(tmp_path / "a.csv", *KEYS, "--keep", "vcs")
+    assert (done.code, "--keep vcs: the output has a 'vcs' of its own" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
+def test_one_id_twice_is_refused_before_the_first_score(
+    name: str, score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    rows = [{"id": name, "reference": story(1), "generated": story(2)} for name in ("a", "b", "c", "b")]
+    WRITERS[name](tmp_path / name, rows)
+    done = score(tmp_path / name, "-o", tmp_path / "o.jsonl")
+    places = {"a.jsonl": ("line 4", "line 2"), "a.csv": ("line 5", "line 3"), "a.parquet": ("row 4", "row 2")}
+    assert done.code == 2
+    assert f"{name} {places[name][0]}: the id 'b' is that of {places[name][1]}, too" in done.stderr
+    assert not (tmp_path / "o.jsonl").exists()
+    assert score(tmp_path / name, "-o", tmp_path / "o.jsonl", "--duplicates", "suffix").code == 0
+    assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["a", "b", "c", "b#2"]
+
+
+def test_one_id_twice_among_texts_is_refused(score: Callable[..., Finished], tmp_path: Path) -> None:
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    (tmp_path / "p.json").write_text('{"v0": "One.", "v1": "Two.", "v0": "Three."}')
+    given = ("--references", tmp_path / "refs.json", "--predictions")
+    done = score(*given, tmp_path / "p.json")
+    assert (done.code, "p.json: not JSON: an object has the key 'v0' twice" in done.stderr) == (2, True)
+    write_pairs(tmp_path / "p.jsonl", [{"id": 1, "text": "One."}, {"id": "1", "text": "Two."}])
+    done = score(*given, tmp_path / "p.jsonl")
+    assert (done.code, "p.jsonl line 2: the id '1' is that of line 1, too" in done.stderr) == (2, True)
+
+
+ONE = '{"reference": "a", "generated": "b"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", f"[{ONE},\n{ONE}]", "the suffix .jsonl says JSON lines, and it holds a JSON array or object: rename it, or give --format json"),
+        ("a.jsonl", f'{{\n"a": {ONE}\n}}', "it holds a JSON array or object"),
+        ("a.json", f"{ONE}\n{ONE}\n", "a.json: it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"),
+        ("a.csv", f"{ONE}\n", "the suffix .csv says CSV, and it holds JSON lines"),
+        ("a.csv", "reference\tgenerated\na\tb\n", "a.csv line 1: tabs between its columns, not commas or semicolons: give --format tsv"),
+        ("a.tsv", "reference,generated\na,b\n", "a.tsv line 1: commas between its columns, not tabs: give --format csv"),
+        ("a.csv", "PAR1....", "the suffix .csv says CSV, and it holds Parquet"),
+        ("a.csv", "PK\3\4....", "and it holds an Excel file"),
+        ("a.txt", f"{ONE}\n", "the suffix .txt says one text a line, and it holds JSON lines"),
+        ("a.csv", "reference,generated,reference\na,b,c\n", "a.csv line 1: the column 'reference' is there twice"),
+        ("a.jsonl", '{"reference": "a", "generated": "b", "generated": "c"}\n', "an object has the key 'generated' twice"),
+        ("a.json", '"text"', "a.json: an array or an object of JSON was expected, not str"),
+        ("a.json", "[1]", "a.json entry 1: an object with reference and generated was expected, not int"),
+        ("a.parquet", "x", "a.parquet is not a Parquet file"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_format_than_its_name_says_is_refused_with_both(
+    name: str, content: str, says: str, score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    done = score(tmp_path / name)
+    assert done.code == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_sheet_without_its_reader_names_the_extra(
+    score: Callable[..., Finished], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sheet(tmp_path / "a.xlsx", [["reference", "generated"], ["a", "b"]])
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    done = score(tmp_path / "a.xlsx")
+    assert (done.code, "reading .xlsx needs python_calamine" in done.stderr) == (2, True)
+    assert "install `vcs-runtime[xlsx]`" in done.stderr
+
+
+def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: bytes, tmp_path: Path) -> None:
+    write_table(tmp_path / "a.jsonl", ROWS, ",")
+    assert score(tmp_path / "a.jsonl", *KEYS, "--format", "csv", "-o", tmp_path / "o.jsonl").code == 0
+    assert (tmp_path / "o.jsonl").read_bytes() == wanted
+    done = score(tmp_path / "a.jsonl", *KEYS, "--format", "xlsx")
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give either PAIRS, or --references and --predictions, or --reference and --generated"),
+        (("a.csv", "--references", "a.csv"), "give either PAIRS"),
+        (("--references", "a.csv"), "--references and --predictions belong together"),
+        (("a.csv", "a.csv"), "give one file of PAIRS, or several systems"),
+        (("--reference", "a.csv", "--generated", "a.csv", "--id-key", "x"), "they have no format and no keys"),
+        (("a.csv",), "a.csv line 1: no column 'reference' (there is 'video', 'gt', 'pred', 'genre')"),
+        (("a.csv", *KEYS[:-1], "x"), "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')"),
+        (("a.csv", *KEYS, "--keep", "y"), "a.csv line 1: no column 'y' (there is"),
+        (("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
+         "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt', 'pred', 'genre'): give --reference-key"),
+        (("--references", "a.csv", "--predictions", "a.csv"), "a.csv line 2: no 'id' (there is"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line_that_names_what_there_is(
+    arguments: tuple[str, ...], says: str, score: Callable[..., Finished], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "a.csv", ROWS, ",")
+    done = score(*arguments)
+    assert done.code == 2
+    assert says in done.stderr.splitlines()[-1]
+
+
+def lmms_eval(rows: list[Row]) -> list[Row]:
+    """Lines as lmms-eval logs them: a target as text, and a response that may stand in a list."""
+    return [
+        {"doc_id": i, "target": str(row["reference"]), "filtered_resps": [row["generated"]] if i else row["generated"],
+         "doc_hash": "0" * 64, "input": "Describe the video.", "vcs_score": {"score": 1}}
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+
+
+def vlmevalkit(rows: list[Row]) -> list[Row]:
+    """Rows of a result file of VLMEvalKit."""
+    return [
+        {"index": i, "video": f"v{i}", "question": "Describe the video.", "answer": row["reference"],
+         "prediction": row["generated"]}
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+
+
+PLAIN = [{"id": i, "reference": story(i, 3), "generated": f"It's {story(i + 9, 2)}"} for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "make"),
+    [
+        ("20260101_samples_task.jsonl", "lmms-eval", lmms_eval),
+        ("model_DATASET.xlsx", "vlmevalkit", vlmevalkit),
+        ("model_DATASET.json", "vlmevalkit", vlmevalkit),
+    ],
+)
+def test_logs_of_lmms_eval_and_vlmevalkit_are_read_by_name(
+    name: str,
+    format: str,
+    make: Callable[[list[Row]], list[Row]],
+    score: Callable[..., Finished],
+    tmp_path: Path,
+) -> None:
+    write_pairs(tmp_path / "p.jsonl", PLAIN)
+    assert score(tmp_path / "p.jsonl", "-o", tmp_path / "wanted.jsonl").code == 0
+    WRITERS[f"a{Path(name).suffix}"](tmp_path / name, make(PLAIN))
+    done = score(tmp_path / name, "--format", format, "-o", tmp_path / "o.jsonl")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "wanted.jsonl").read_bytes()
+
+
+def test_several_references_and_responses_of_lmms_eval(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    several = [{"reference": [story(1), story(2)], "generated": story(2)}]
+    write_pairs(tmp_path / "a.jsonl", lmms_eval(several))
+    assert score(tmp_path / "a.jsonl", "--format", "lmms-eval", "-o", tmp_path / "o.jsonl").code == 0
+    assert read_lines(tmp_path / "o.jsonl")[0]["reference_index"] == 1
+    write_pairs(tmp_path / "a.jsonl", [{"doc_id": 0, "target": "A.", "filtered_resps": ["a", "b"]}])
+    done = score(tmp_path / "a.jsonl", "--format", "lmms-eval")
+    assert (done.code, "a.jsonl line 1: 2 responses to one question" in done.stderr) == (2, True)
+
+
+def test_a_vlmevalkit_table_of_tabs(score: Callable[..., Finished], tmp_path: Path) -> None:
+    write_table(tmp_path / "a.tsv", vlmevalkit(PLAIN), "\t")
+    assert score(tmp_path / "a.tsv", "--format", "vlmevalkit", "-o", tmp_path / "o.jsonl").code == 0
+    assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["0", "1", "2"]
+
+
+def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "a.csv", ROWS, ";")
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    write_json(tmp_path / "p.json", texts_by_id("pred"))
+    texts = ("--references", tmp_path / "refs.json", "--predictions", tmp_path / "p.json")
+    common = ("--bundle", tiny_bundle, "--device", "cpu")
+    explained = [
+        vcs("explain", *source, "--id", "v2", "--json", *common).stdout
+        for source in ((tmp_path / "a.csv", *KEYS), texts)
+    ]
+    assert explained[0] == explained[1]
+    assert json.loads(explained[0])["id"] == "v2"
+    assert vcs("score", *texts, "-o", tmp_path / "s.jsonl", *common).code == 0
+    for source in ((tmp_path / "a.csv", *KEYS), texts, (tmp_path / "s.jsonl", "--pairs", tmp_path / "a.csv", *KEYS),
+                   (tmp_path / "s.jsonl", *texts)):  # fmt: skip
+        done = vcs("report", *source, "-o", tmp_path / "r.html", *common)
+        assert done.code == 0, (source, done.stderr)
+        assert (tmp_path / "r.html").read_text().count("v2") > 1
+    done = vcs(
+        "report", *texts, tmp_path / "s.jsonl", tmp_path / "s.jsonl", "-o", tmp_path / "r.html", *common
+    )
+    assert (done.code, "--predictions must be given once" in done.stderr) == (2, True)
