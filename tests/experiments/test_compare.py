@@ -237,6 +237,14 @@ def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Pat
     assert [line.count("*") for line in text.splitlines()[1:6]] == [0, 2, 2, 0, 0]
 
 
+def test_a_mark_needs_both_tests_after_correction(five: list[Path]) -> None:
+    # Of 100 resamples the smallest p-values are 1 / 101 and 2 / 101.
+    row = run(five[0], five[2], "--resamples", 100).stdout.splitlines()[2]
+    assert (row.count("*"), row.split()[-2:]) == (1, ["0.0099", "0.0198"])
+    row = run(*five, "--resamples", 100).stdout.splitlines()[3]
+    assert (row.count("*"), row.split()[-2:]) == (0, ["0.0396", "0.0792"])
+
+
 def test_the_interval_of_a_mean_is_that_of_score(five: list[Path]) -> None:
     [own, *_] = json.loads(run(*five, "--json").stdout)["systems"]
     assert own["scores"]["vcs"]["ci95"] == mean_interval(values_of(five[0])).tolist()
@@ -261,7 +269,8 @@ def test_the_order_of_files_does_not_matter_with_a_named_baseline(five: list[Pat
         done = run(*files, "--format", "csv", "--baseline", "four")
         return sorted(csv.reader(io.StringIO(done.stdout)))
 
-    write_pairs(five[3], lines(values_of(five[3]).tolist())[::-1])  # nor does the order within a file
+    for path in (five[0], five[3]):  # nor does the order within a file
+        write_pairs(path, lines(values_of(path).tolist())[::-1])
     assert by_system(five) == by_system(five[::-1]) == by_system(five[2:] + five[:2])
     assert (
         run(*five, "--baseline", five[3], "--json").stdout
