@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,19 +23,34 @@ from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
+# Embedders that read English alone.
+_ENGLISH = ("all-minilm-l6-v2",)
 
-def open_scorer(config: ScorerConfig) -> Scorer:
-    """Open a scorer, and report on standard error if it leaves a GPU unused; with --verbose, always."""
+
+@contextmanager
+def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
+    """Open a scorer for a job, and report on standard error what its user should know.
+
+    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if texts are
+    not in the script of the model's language.
+    """
     with usage_errors():
         scorer = Scorer.from_config(config)
     chosen = scorer.embedder.device
     unused = config.device == "auto" and not chosen.is_gpu and gpu_is_there()
     if unused or verbose():
         warn(f"{'the GPU is not used: ' if unused else ''}{chosen.provider_name} ({chosen.reason})")
-    return scorer
+    with scorer:
+        yield scorer
+    counts = scorer.scripts
+    if counts.not_latin and scorer.embedder.name in _ENGLISH:
+        warn(
+            f"{counts.not_latin} of {counts.texts} texts are not in Latin script: the default model reads "
+            "English, and its scores of other languages say little (docs/texts.md)"
+        )
 
 
-def open_keeping_vectors(config: ScorerConfig, output: Path) -> Scorer:
+def open_keeping_vectors(config: ScorerConfig, output: Path) -> AbstractContextManager[Scorer]:
     """Make an output folder, and open a scorer whose vectors are kept, by default in that folder."""
     output.mkdir(parents=True, exist_ok=True)
     return open_scorer(replace(config, cache=config.cache or output / "vectors"))

@@ -20,6 +20,7 @@ from vcs_runtime.text.cleaning import (
 )
 from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.text.markup import remove_markup
+from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.lru import LRUCache
 
 T = TypeVar("T")
@@ -81,9 +82,15 @@ class Preparation:
         Splits texts into sentences.
     memory_bytes
         Bytes for the sentences found by rules, and as many for those found by the learned segmenter.
+
+    Attributes
+    ----------
+    scripts
+        The scripts of the texts so far. A text that is remembered counts once.
     """
 
     def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
+        self.scripts = ScriptCounts()
         self._segmenter = segmenter
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
         self._learned_splits: LRUCache[list[str]] = LRUCache(
@@ -139,7 +146,11 @@ class Preparation:
             raise TextError("reference: the list is empty")
         named["generated"] = generated
         texts = {name: _checked(text, name, options) for name, text in named.items()}
-        return _words(texts) if options.short else self._sentences(texts, options)
+        if not options.short:
+            return self._sentences(texts, options)
+        for text in texts.values():
+            self.scripts.add(text)
+        return _words(texts)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
         """Split a pair by rules, or leave it to the learned segmenter: one of them splits all its texts."""
@@ -154,6 +165,7 @@ class Preparation:
     def _split_by_rules(self, text: str, name: str) -> _RuleSplit:
         if (known := self._rule_splits.get(text)) is not None:
             return known
+        self.scripts.add(text)
         expanded = expand_contractions(text)
         stripped = strip_punctuation(expanded)
         if not stripped.strip():

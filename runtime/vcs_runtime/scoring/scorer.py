@@ -26,6 +26,7 @@ from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs, merit
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
+from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.progress import progress_bar, units_in_work
 
 T = TypeVar("T")
@@ -93,6 +94,11 @@ class Scorer:
     def signature_for(self, options: Options) -> str:
         """Return the signature of a score with these options."""
         return signature(options, self.embedder, self.segmenter)
+
+    @property
+    def scripts(self) -> ScriptCounts:
+        """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
+        return self._preparation.scripts
 
     def score(
         self,

@@ -150,8 +150,8 @@ def write_tiny_checkpoint(
     return folder
 
 
-def build_tiny_bundle(folder: Path, **checkpoint: Any) -> Path:
+def build_tiny_bundle(folder: Path, name: str = "tiny-bert", **checkpoint: Any) -> Path:
     """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the checkpoint."""
     source = write_tiny_checkpoint(folder / "checkpoint", **checkpoint)
-    info = BundleInfo("tiny-bert", "CC0-1.0", "random numbers")
+    info = BundleInfo(name, "CC0-1.0", "random numbers")
     return build_bert_bundle(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en"))

@@ -1,0 +1,77 @@
+"""The notice that texts are not in the language of the default model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.command_line import vcs
+from support.stories import story, write_pairs
+from support.tiny_bert import build_tiny_bundle
+
+CHINESE = "一个男人打开门。一只狗跑进花园。"
+RUSSIAN = "Мужчина открывает дверь. Собака бежит в сад, а за ней идёт Tom Hardy."
+FRENCH = "Un garçon très âgé s'élève à côté. Où est passé l'élève ? Ça a été l'été."
+EMOJI = "👍🎬. 🐶🐕. A — …"
+NOTICE = (
+    "texts are not in Latin script: the default model reads English, and its scores of other languages say "
+    "little (docs/texts.md)"
+)
+
+
+@pytest.fixture(scope="module")
+def default_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny bundle under the name of the default model."""
+    return build_tiny_bundle(tmp_path_factory.mktemp("named"), "all-minilm-l6-v2")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    generated = [CHINESE, RUSSIAN, FRENCH, EMOJI, story(1), ""]
+    write_pairs(
+        path, [{"id": i, "reference": story(9), "generated": text} for i, text in enumerate(generated)]
+    )
+    return path
+
+
+@pytest.mark.parametrize("command", ["score", "explain", "report"])
+def test_texts_in_other_scripts_are_counted_once_a_job(
+    default_bundle: Path, pairs: Path, tmp_path: Path, command: str
+) -> None:
+    output = ("-o", tmp_path / "r.html") if command == "report" else ("--json",)
+    done = vcs(command, pairs, *output, "--bundle", default_bundle)
+    # The reference is one text, although six pairs have it.
+    assert done.stderr.splitlines()[-1] == f"vcs-runtime: 2 of 6 {NOTICE}" or command == "report"
+    assert done.stderr.count(NOTICE) == 1
+    assert NOTICE not in done.stdout
+
+
+def test_one_pair_and_short_texts_are_counted_too(default_bundle: Path, tmp_path: Path) -> None:
+    texts = [tmp_path / "r.txt", tmp_path / "g.txt"]
+    for path in texts:
+        path.write_text(CHINESE, "utf-8")
+    for more in ((), ("--short",)):
+        done = vcs(
+            "score", "--reference", texts[0], "--generated", texts[1], "--bundle", default_bundle, *more
+        )
+        assert done.code == 0
+        assert f"of {2 if more else 1} {NOTICE}" in done.stderr
+
+
+@pytest.mark.parametrize("text", [FRENCH, EMOJI, story(1), f"{FRENCH} Москва."])
+def test_no_notice_for_latin_letters_and_for_texts_without_letters(
+    default_bundle: Path, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    write_pairs(path, [{"reference": story(2), "generated": text}])
+    assert NOTICE not in vcs("score", path, "--bundle", default_bundle).stderr
+
+
+def test_no_notice_for_other_models_whose_languages_are_unknown(tiny_bundle: Path, pairs: Path) -> None:
+    assert NOTICE not in vcs("score", pairs, "--bundle", tiny_bundle).stderr
+
+
+def test_the_installed_default_gives_the_notice(pairs: Path) -> None:
+    assert f"2 of 6 {NOTICE}" in vcs("score", pairs).stderr
