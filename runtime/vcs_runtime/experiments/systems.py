@@ -11,6 +11,7 @@ import numpy as np
 
 from vcs_runtime.experiments.statistics import RESAMPLES, Difference, Values, holm, paired_difference
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.util.progress import progress_bar
 
 #: How p-values are corrected for the number of tests.
 CORRECTIONS: Final = ("holm", "none")
@@ -191,10 +192,12 @@ def paired_tests(
         The tests, by score and then in the order of `pairs`.
     """
     keys = [(score, *pair) for score in values for pair in pairs]
-    differences = [
-        paired_difference(values[score][system], values[score][other], resamples=resamples, seed=seed)
-        for score, system, other in keys
-    ]
+    differences = []
+    with progress_bar(len(keys), "testing", "tests", enabled=len(keys) > 20) as advance:
+        for score, system, other in keys:
+            first, second = values[score][system], values[score][other]
+            differences.append(paired_difference(first, second, resamples=resamples, seed=seed))
+            advance(1)
     p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
     if correction == "holm":
         p = np.column_stack([holm(kind) for kind in p.T])
