@@ -23,7 +23,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
 from support.words import embed, sentences  # noqa: E402
-from vcs_runtime import compat  # noqa: E402
+from vcs_runtime import Scorer, compat  # noqa: E402
 
 WORDS = "man dog cat ball throws walks runs sees street house door opens green red slowly night light".split()
 #: What float32 tensors leave of float64's digits: thresholds, from which no score is computed.
@@ -141,6 +141,40 @@ def test_a_tensor_that_requires_a_gradient_is_taken() -> None:
         return tensors(torch.float64)(texts).requires_grad_()
 
     assert compat.compute_vcs_score(reference, generated, sentences, learning, **options) == wanted
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda rows: rows.requires_grad_(),
+        lambda rows: rows.bfloat16(),
+        lambda rows: rows.half(),
+        lambda rows: list(rows.float()),
+    ],
+)
+def test_a_scorer_takes_tensors_as_they_come(form: Any) -> None:
+    class Mine:
+        identity = "mine"
+
+        def __init__(self, form: Any) -> None:
+            self.form = form
+
+        def embed(self, texts: list[str]) -> Any:
+            return self.form(torch.tensor(embed(texts)))
+
+        def split(self, texts: list[str]) -> Any:
+            return map(sentences, texts)
+
+    pairs = [drawn(seed)[:2] for seed in range(5)]
+    expected = Scorer.open(embedder=Mine(lambda rows: np.asarray(rows)), segmenter=Mine(None)).score_many(
+        pairs
+    )
+    for result, wanted in zip(
+        Scorer.open(embedder=Mine(form), segmenter=Mine(None)).score_many(pairs), expected, strict=True
+    ):
+        assert result.scores is not None
+        assert wanted.scores is not None
+        assert abs(result.scores.gas - wanted.scores.gas) < 0.02
 
 
 def test_their_own_example() -> None:
