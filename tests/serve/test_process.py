@@ -32,8 +32,10 @@ def refused(*arguments: object) -> str:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_other_machines_need_a_token(host: str) -> None:
-    assert refused("--host", host).endswith(f"--host {host} is reached by other machines: add --token-file")
+def test_other_machines_need_a_token(host: str, tmp_path: Path) -> None:
+    # The bundle that does not exist would end a server that started in spite of it.
+    message = refused("--host", host, "--bundle", tmp_path / "none")
+    assert message.endswith(f"--host {host} is reached by other machines: add --token-file")
 
 
 @pytest.mark.parametrize(

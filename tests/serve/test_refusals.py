@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import socket
@@ -252,6 +253,26 @@ def test_a_request_that_takes_too_long_is_given_up(serve: Serve, monkeypatch: py
     gate.open.set()
     eventually(lambda: server.score(**PAIR).status == 200)
     assert [story(3)] not in gate.batches  # what was given up before its turn costs nothing
+
+
+def test_a_failure_that_comes_too_late_is_told_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(timeout_s=0.3)
+    given_up = threading.Event()
+
+    def full(*arguments: Any) -> Any:
+        assert given_up.wait(60)
+        raise DeviceMemoryError("the embedder: out of memory")
+
+    monkeypatch.setattr(Embedder, "embed", full)
+    assert server.score(story(30), story(31)).status == 503
+    given_up.set()
+    eventually(lambda: len(server.lines) == 3)
+    assert server.ask("/health").status == 200
+    server.stop()
+    gc.collect()
+    assert not caplog.records
 
 
 def test_a_client_that_goes_away_is_not_scored_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from support.stories import story, stripped
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.scoring.options import PRESETS, Options
+from vcs_runtime.serve.metrics import Metrics
 
 
 def test_thirty_two_clients_at_once_get_the_scores_of_a_scorer(server: Running, scorer: Scorer) -> None:
@@ -151,6 +152,15 @@ def test_metrics_count_requests_pairs_and_seconds(serve: Serve) -> None:
     for name in {line.partition("{")[0].split()[0] for line in lines if not line.startswith("#")}:
         family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
         assert any(line.startswith(f"# TYPE {family} ") for line in lines)
+
+
+def test_seconds_are_counted_up_to_each_bound() -> None:
+    metrics = Metrics(lambda: 0)
+    for seconds in (0.03, 0.05, 70.0):
+        metrics.answered("/score", 200, seconds, scoring=True)
+    lines = [line.split() for line in metrics.text().splitlines() if "_bucket" in line]
+    counts = {name.split('"')[1]: int(count) for name, count in lines}
+    assert [counts[bound] for bound in ("0.025", "0.05", "60.0", "+Inf")] == [0, 2, 2, 3]
 
 
 def test_the_description_names_every_endpoint_and_loads_nothing(server: Running) -> None:
