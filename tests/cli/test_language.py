@@ -60,7 +60,7 @@ def test_one_pair_and_short_texts_are_counted_too(default_bundle: Path, tmp_path
         assert f"of {2 if more else 1} {NOTICE}" in done.stderr
 
 
-@pytest.mark.parametrize("text", [FRENCH, EMOJI, story(1), f"{FRENCH} Москва."])
+@pytest.mark.parametrize("text", [FRENCH, EMOJI, "Éèêëàâäùûüç. Ðöäåøæßœ.", story(1), f"{FRENCH} Москва."])
 def test_no_notice_for_latin_letters_and_for_texts_without_letters(
     default_bundle: Path, tmp_path: Path, text: str
 ) -> None:

@@ -84,7 +84,7 @@ def test_numbers_of_lists_are_removed_and_items_stand_apart(text: str, clean: st
     [
         "A man walks. A dog runs.",
         "  He lives at number\n5. Then he moves to 1.5 rooms.\n1984. Years pass.\n\n",
-        "It is 2*3*4 or 3 * 4, snake_case, f**k, C# and #1.",
+        "It is 2*3*4 or 3 * 4, 2*3 rooms in a 5* hotel, snake_case, f**k, C# and #1.",
         "[Music] (laughs) [Narrator]: Hello [1].",
         "He has 3 dogs. 2. The dogs bark. No list: 1.",
         "a < b > c | d -- e ~ f = g",
@@ -127,6 +127,9 @@ for unit in ("*", "_", "`", "~", "#", "(", "](", "[x](", "![", " #", "*a ", "**a
              " ", "\\n", "1. ", ". 1. ", "1.\\n", "(1) ", "Step ", "a   ", "- ", "> ", "a |", "<", "</think>"):
     remove_markup("a" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
     remove_markup("-" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
+for opening in ("~~", "*", "**", "_", "`", "[", "[x](", "| ", "# ", "#", "<think>", "1. ", "- ", "> ", "```"):
+    for letter in ("a", " ", "(a)", "#", "-", "1"):
+        remove_markup(opening + letter * 10_000 + "!", CLEANINGS)
 """
 
 
