@@ -64,7 +64,7 @@ parity: .venv-parity/ready  ## compare with the originals, in an environment of 
 .venv-deepeval/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-deepeval
 	.venv-deepeval/bin/python -m pip install --quiet --upgrade pip
-	.venv-deepeval/bin/python -m pip install --quiet -e '.[cpu,default,export]' --group test 'deepeval>=3'
+	.venv-deepeval/bin/python -m pip install --quiet -e '.[cpu,default]' 'deepeval>=3'
 	touch $@
 
 deepeval: .venv-deepeval/ready  ## the metric for DeepEval, in an environment of its own

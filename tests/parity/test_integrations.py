@@ -124,14 +124,14 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("cache")
 def test_the_example_of_evaluate_gives_the_means(
-    tiny_bundle: Path, expected: dict[str, float], cache: Path, capsys: pytest.CaptureFixture[str]
+    tiny_bundle: Path, expected: dict[str, float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = run_snippet(PAGE, "evaluate", bundle=tiny_bundle, predictions=PREDS, references=TARGETS)
     assert names["scores"] == expected
     printed = capsys.readouterr().out
     assert printed.startswith(f"{expected['vcs']} 1 vcs|def:1.0.0|")
-    assert not list(cache.rglob("*.arrow"))  # texts stayed in memory
 
 
 def test_evaluate_takes_batches_several_references_and_other_metrics_beside_it(
@@ -147,6 +147,7 @@ def test_evaluate_takes_batches_several_references_and_other_metrics_beside_it(
     vcs = VideoComprehensionScore(config)
     for start in (0, 4):
         vcs.add_batch(predictions=PREDS[start : start + 4], references=several[start : start + 4])
+    assert not list(cache.rglob("*.arrow"))  # texts stayed in memory
     assert vcs.compute() == direct.compute()
 
     words = VideoComprehensionScore(config, short=True, keep_in_memory=False)
