@@ -35,7 +35,7 @@ def print_result(result: Result) -> None:
         table.add_row(name, f"{getattr(result.scores, name):.4f}", SCORES[name].meaning)
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
-        out.print(f"{reason}\n")
+        out.print(f"{reason}\n", soft_wrap=not out.is_terminal)
     out.print(table)
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
@@ -65,7 +65,7 @@ def print_summary(summary: Summary) -> None:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
         out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
     for sentence in summary.counts.sentences():
-        out.print(f"\n{sentence}")
+        out.print(f"\n{sentence}", soft_wrap=not out.is_terminal)
     fresh = summary.scored + summary.failed - summary.resumed
     rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
     resumed = f", {summary.resumed} of them before" if summary.resumed else ""
