@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -33,20 +33,25 @@ from vcs_runtime.cli.options import (
     scoring_options,
     together,
     usage_errors,
+    verbose,
 )
 from vcs_runtime.cli.tables import print_result, print_summary, warn
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
+from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
+
+_OUTPUTS = (".jsonl", ".ndjson", *TABLES)
+ScoreFile = Callable[..., Summary]
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
 @click.option("-o", "--output", type=PATH, metavar="FILE",
-              help="JSONL file for the scores, one line per pair in the order of the input; a folder for the "
-              "files of several systems.")  # fmt: skip
+              help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
+              "Parquet by its suffix; a folder for the files of several systems.")  # fmt: skip
 @pair_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
@@ -117,46 +122,49 @@ def score(
     if output is None and (resume or overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
     if references:
-        if output is not None or runner == "ray" or failed != SKIP:
-            raise click.UsageError(
-                "--output, --runner and --failed belong to many pairs; use --json for one pair"
-            )
+        if runner == "ray":
+            raise click.UsageError("--runner ray scores a file of PAIRS")
+        if output is not None or failed != SKIP:
+            raise click.UsageError("--output and --failed belong to PAIRS; use --json for one pair")
         context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
     systems = systems_of(pairs[0] if pairs else None, source)
     targets = _targets(systems, output)
-    problems = [unmatched(pairs) for pairs in systems.values()]
+    problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     for each in systems.values():
         count_pairs(each)  # a file that cannot be read is named before the first score
-    ray = partial(_score_on_ray, address, actors, config)
-    summaries = {}
     with ExitStack() as stack:
-        score_file = (
-            ray if runner == "ray" else partial(run.score_file, stack.enter_context(open_scorer(config)))
-        )
+        if runner == "ray":
+            score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
+        else:
+            score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
+        summaries = {}
         for name, each in systems.items():
-            if len(systems) > 1 and not as_json:
-                click.echo(f"{name}\n")
             summaries[name] = summary = score_file(
-                each,
-                targets[name],
-                options,
-                failed=failed,
-                resume=resume,
-                overwrite=overwrite,
-                report_failure=warn,
-            )
-            if not as_json:
-                print_summary(summary)
-                click.echo(nl=len(systems) > 1)
+                each, targets[name], options,
+                failed=failed, resume=resume, overwrite=overwrite, report_failure=warn,
+            )  # fmt: skip
+            _print(name if len(systems) > 1 else "", summary, as_json)
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
-    context.exit(1 if any(problems) or any(summary.failed for summary in summaries.values()) else 0)
+    context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
+
+
+def _print(system: str, summary: Summary, as_json: bool) -> None:
+    """Print the summary of a system, under its name if there are several; nothing if JSON follows."""
+    if not as_json:
+        click.echo(f"{system}\n" if system else "", nl=bool(system))
+        print_summary(summary)
+        click.echo(nl=bool(system))
 
 
 def _targets(systems: Mapping[str, object], output: Path | None) -> dict[str, Path | None]:
     """Return the output of each system: a file, or for several systems one each in a folder."""
     if output is None or (len(systems) == 1 and not output.is_dir()):
+        if output and output.suffix.lower() not in ("", *_OUTPUTS):
+            raise click.UsageError(
+                f"--output: {output.name!r} must end in {', '.join(_OUTPUTS)}, or be a folder"
+            )
         return dict.fromkeys(systems, output)
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
@@ -184,6 +192,6 @@ def _score_on_ray(
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
-    report_device = warn if config.device == "auto" else lambda message: None
+    report_device = warn if verbose() else lambda message: None
     with usage_errors(), connected(address):
         return score_file(pairs, output, config, options, actors=actors, report_device=report_device, **how)

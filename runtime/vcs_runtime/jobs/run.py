@@ -12,6 +12,7 @@ from typing import Any
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.score_tables import lines_of
 from vcs_runtime.jobs.summary import ERROR, SKIP, Summary
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
@@ -45,7 +46,7 @@ def score_file(
     source
         The pairs, or the path of a file of them, as for `read_pairs`.
     output
-        The output, as JSONL; None: only the summary is computed.
+        The output, as JSONL, or by its suffix as CSV, TSV or Parquet; None: only the summary is computed.
     options
         How pairs are scored.
     failed
@@ -135,11 +136,12 @@ def run_blocks(
     if failed == ERROR:
         score = partial(_until_failure, source, score)
     started = time.monotonic()
-    run_resumable(
-        output, source.read(), total, score, count,
-        identify=attrgetter("name"), check=partial(check_line, signature), inputs=source.paths, resume=resume,
-        overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
-    )  # fmt: skip
+    with lines_of(output, source.paths, resume=resume, overwrite=overwrite) as lines:
+        run_resumable(
+            lines, source.read(), total, score, count,
+            identify=attrgetter("name"), check=partial(check_line, signature), inputs=source.paths,
+            resume=resume, overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
+        )  # fmt: skip
     summary.seconds = time.monotonic() - started
     return summary
 

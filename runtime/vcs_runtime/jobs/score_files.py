@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.readers.input_file import SUFFIXES
+from vcs_runtime.jobs.score_tables import is_table, read_table
 from vcs_runtime.scoring import score_table
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
@@ -16,10 +18,14 @@ _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
 
 def is_scores(path: Path) -> bool:
     """Whether a file begins as a score file does. Raises InputError if it cannot be read."""
-    if path.suffix.lower() in SUFFIXES and path.suffix.lower() not in (".jsonl", ".ndjson"):
+    row: Any
+    if is_table(path):
+        _, row = next(read_table(path), ("", None))
+    elif path.suffix.lower() in SUFFIXES and path.suffix.lower() not in (".jsonl", ".ndjson"):
         return False
-    _, row = next(read_jsonl(path), (0, None))
-    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and "generated" not in row
+    else:
+        _, row = next(read_jsonl(path), (0, None))
+    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and bool({"vcs", "error"} & row.keys())
 
 
 def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[str, Record]]:
@@ -45,7 +51,10 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
     """
     signature = None
     fields = ("id", "signature")
-    for place, row in read_records(path, fields, "no line of a score file (`vcs-runtime score -o`)"):
+    otherwise = "no line of a score file (`vcs-runtime score -o`)"
+    for place, row in read_table(path) if is_table(path) else read_records(path, fields, otherwise):
+        if any(field not in row for field in fields):
+            raise InputError(f"{place}: {otherwise}")
         if signature is not None and row["signature"] != signature:
             raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
         signature = row["signature"]

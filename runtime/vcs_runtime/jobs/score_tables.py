@@ -1,0 +1,167 @@
+"""Score files as tables: CSV, TSV and Parquet, made of the lines of a job when all of them are there.
+
+Lines can be appended and continued, a table cannot. So a job keeps its lines in OUTPUT.jsonl until the table
+is written as a whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.jobs.jsonl import Record, read_records
+from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.readers.rows import RowError
+from vcs_runtime.scoring import score_table
+from vcs_runtime.util.atomic import refuse_input_as_output, replaced, unwritable
+from vcs_runtime.util.extras import require
+
+#: The suffixes of tables.
+TABLES: Final = (".csv", ".tsv", ".parquet")
+_WHOLE = ("n_ref", "n_gen", "reference_index", "n_references")
+_BATCH = 1024
+
+
+def is_table(path: Path) -> bool:
+    """Whether the suffix of a path is that of a table."""
+    return path.suffix.lower() in TABLES
+
+
+@contextmanager
+def lines_of(
+    output: Path | None, inputs: Sequence[Path], *, resume: bool, overwrite: bool
+) -> Iterator[Path | None]:
+    """Yield the file for the lines of a job, which becomes a table in the end if `output` is one.
+
+    Parameters
+    ----------
+    output
+        The output of the job.
+    inputs
+        The files that the job reads.
+    resume
+        Whether the job continues the lines of an earlier run.
+    overwrite
+        Whether the job may replace a table.
+
+    Yields
+    ------
+    Path or None
+        The output, or OUTPUT.jsonl beside a table.
+
+    Raises
+    ------
+    InputError
+        There is such a table already, or it cannot be written.
+    MissingExtraError
+        A Parquet file needs the extra `parquet`.
+    """
+    if output is None or not is_table(output):
+        yield output
+        return
+    if output.suffix.lower() == ".parquet":
+        require("pyarrow.parquet", "parquet", f"{output}: writing Parquet")
+    refuse_input_as_output(output, *inputs)
+    if output.exists() and not overwrite:
+        what = "it is whole, so there is nothing to continue; " if resume else "it exists; "
+        raise InputError(f"{output}: {what}replace it with --overwrite")
+    lines = output.with_name(f"{output.name}.jsonl")
+    yield lines
+    with unwritable(output):
+        write_table(lines, output)
+        lines.unlink()
+
+
+def write_table(lines: Path, output: Path) -> None:
+    """Write the lines of a score file as a table. Raises OSError, and InputError for a line that is none."""
+    columns: dict[str, set[type]] = {}
+    for _, record in read_records(lines):
+        for name, value in record.items():
+            columns.setdefault(name, set()).add(type(value))
+    with replaced(output) as file:
+        if output.suffix.lower() == ".parquet":
+            _write_parquet(lines, file, columns)
+        else:
+            text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+            separator = "\t" if output.suffix.lower() == ".tsv" else ","
+            writer = csv.DictWriter(text, list(columns), delimiter=separator, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(
+                {name: _cell(value) for name, value in row.items()} for _, row in read_records(lines)
+            )
+            text.detach()
+
+
+def read_table(path: Path) -> Iterator[tuple[str, Record]]:
+    """Read the rows of a table as the lines of which it was made, without what was empty there.
+
+    Parameters
+    ----------
+    path
+        The table.
+
+    Yields
+    ------
+    place, record
+        "FILE line N" or "FILE row N", and the line. An id in CSV is a text.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    file = InputFile(path)
+    try:
+        for place, row in file.rows("id"):
+            record = {name: value for name, value in row.items() if value is not None and value != ""}
+            if not file.typed:
+                record |= {name: _number(record[name]) for name in _NUMBERS & record.keys()}
+            yield f"{path} {place}", record
+    except (RowError, OSError) as error:
+        raise file.error(error) from None
+
+
+_NUMBERS = frozenset({*score_table.NAMES, *_WHOLE})
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as CSV holds it: lists of words side by side, other lists and objects as JSON."""
+    if isinstance(value, list) and all(isinstance(item, str) and " " not in item for item in value):
+        return " ".join(value)
+    return json.dumps(value) if isinstance(value, list | dict | bool) else value
+
+
+def _write_parquet(lines: Path, file: BinaryIO, columns: dict[str, set[type]]) -> None:
+    pa = require("pyarrow", "parquet", "writing Parquet")
+    pq = require("pyarrow.parquet", "parquet", "writing Parquet")
+    types = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({bool}): pa.bool_()}
+    types |= {frozenset({int, float}): pa.float64()}
+    kinds = {name: types.get(frozenset(found - {type(None)}), pa.string()) for name, found in columns.items()}
+    rows = read_records(lines)
+    with pq.ParquetWriter(file, pa.schema(list(kinds.items()))) as writer:
+        while batch := [record for _, record in islice(rows, _BATCH)]:
+            arrays = {
+                name: pa.array([_as(record.get(name), kind == pa.string()) for record in batch], kind)
+                for name, kind in kinds.items()
+            }
+            writer.write_table(pa.table(arrays))
+
+
+def _as(value: Any, text: bool) -> Any:
+    return str(_cell(value)) if text and value is not None and not isinstance(value, str) else value
