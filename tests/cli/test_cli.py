@@ -13,8 +13,8 @@ import pytest
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Scorer
-from vcs_runtime.cli import inputs
 from vcs_runtime.cli.citation import LINKS
+from vcs_runtime.inference import nvidia
 
 
 def assert_one_line(done: Finished, code: int, *says: str) -> None:
@@ -64,7 +64,7 @@ def test_the_device_is_reported_where_a_gpu_is_unused_or_on_request(
     tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch, there: bool, options: tuple[str, ...],
     says: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(inputs, "gpu_is_there", lambda: there)
+    monkeypatch.setattr(nvidia, "gpu_is_there", lambda: there)
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, *options)
     assert done.code == 0
     assert done.stderr.startswith(says)

@@ -16,7 +16,7 @@ import click
 from vcs_runtime.cli.options import PATH, combined, together, usage_errors, verbose
 from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import InputError
-from vcs_runtime.inference.nvidia import gpu_is_there
+from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_in
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
@@ -25,6 +25,12 @@ from vcs_runtime.scoring.scorer import Scorer
 
 # Embedders that read English alone.
 _ENGLISH = ("all-minilm-l6-v2",)
+
+
+def report_device(description: str) -> None:
+    """Report on standard error a device that leaves a GPU unused; with --verbose, any device."""
+    if verbose() or description.startswith(UNUSED_GPU):
+        warn(description)
 
 
 @contextmanager
@@ -36,10 +42,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """
     with usage_errors():
         scorer = Scorer.from_config(config)
-    chosen = scorer.embedder.device
-    unused = config.device == "auto" and not chosen.is_gpu and gpu_is_there()
-    if unused or verbose():
-        warn(f"{'the GPU is not used: ' if unused else ''}{chosen.provider_name} ({chosen.reason})")
+    report_device(describe(scorer.embedder.device))
     with scorer:
         yield scorer
     counts = scorer.scripts

@@ -19,6 +19,7 @@ from vcs_runtime.cli.inputs import (
     keep,
     one_pair,
     open_scorer,
+    report_device,
     systems_of,
     unmatched,
 )
@@ -33,7 +34,6 @@ from vcs_runtime.cli.options import (
     scoring_options,
     together,
     usage_errors,
-    verbose,
 )
 from vcs_runtime.cli.tables import print_result, print_summary, warn
 from vcs_runtime.jobs import run
@@ -192,6 +192,5 @@ def _score_on_ray(
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
-    report_device = warn if verbose() else lambda message: None
     with usage_errors(), connected(address):
         return score_file(pairs, output, config, options, actors=actors, report_device=report_device, **how)

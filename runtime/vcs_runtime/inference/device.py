@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
@@ -140,6 +140,16 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
         raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
     name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
     return Device(name, provider, "named" if kind != "auto" else f"auto: {_CUDA} is there", index, memory)
+
+
+#: How the description begins of a device that "auto" has chosen although there is a GPU.
+UNUSED_GPU: Final = "the GPU is not used: "
+
+
+def describe(device: Device) -> str:
+    """Describe a device and why it was chosen, and say if "auto" leaves a GPU of this machine unused."""
+    unused = device.reason.startswith("auto") and not device.is_gpu and nvidia.gpu_is_there()
+    return f"{UNUSED_GPU if unused else ''}{device.provider_name} ({device.reason})"
 
 
 def _cuda_hindrance() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.inference.device import describe
 from vcs_runtime.scoring.columns import Columns, pairs_of, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
@@ -88,9 +89,8 @@ class ScoreBatch:
 
     def about(self) -> tuple[str, str, str]:
         """Return the signature of the scores, the name of the host, and the device with its reason."""
-        device = self._scorer.embedder.device
         signature = self._scorer.signature_for(self._options)
-        return signature, platform.node(), f"{device.provider_name} ({device.reason})"
+        return signature, platform.node(), describe(self._scorer.embedder.device)
 
 
 def _assigned_cpus() -> int | None:
