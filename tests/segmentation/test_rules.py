@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vcs_runtime.bundle.manifest import RulesSpec
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import TextError
 from vcs_runtime.segmentation.rules import MAX_WORDS, Rules, doubt
 
 RULES = Rules(RulesSpec("sentencex", "en"))
@@ -40,8 +40,17 @@ def test_pieces_that_do_not_join_to_the_text_are_refused(
     """As the versions 1.0.11 to 1.0.26 of sentencex cut texts with empty lines."""
     found = [{"start_index": start, "end_index": end} for start, end in boundaries]
     monkeypatch.setattr("sentencex.get_sentence_boundaries", lambda language, text: found)
-    with pytest.raises(BundleError, match=r"sentencex@.* do not join to their text again: install"):
+    with pytest.raises(TextError, match=r"sentencex@.* do not join to their text again: install"):
         Rules(RulesSpec("sentencex", "en")).split("A dog. \n\nIt")
+
+
+def test_white_space_that_is_left_out_between_long_parts_is_kept() -> None:
+    """sentencex reads 10,000 characters at a time, and loses the empty line between two of these parts."""
+    for before in range(9_950, 10_050):
+        text = f"{'A dog barks. ' * (before // 13)}{'x' * (before % 13)}.\n\nA man sits down. It rains."
+        pieces = RULES.split(text)
+        assert "".join(pieces) == text
+        assert pieces[-2:] == ["A man sits down. ", "It rains."]
 
 
 @pytest.mark.parametrize("text", ["a man walks in he sits down", "NSFW", "one\ttwo", "a\nb"])

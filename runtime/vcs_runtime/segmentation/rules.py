@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from vcs_runtime.bundle.manifest import RulesSpec
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import BundleError, TextError
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
@@ -43,22 +43,35 @@ class Rules:
     def split(self, text: str) -> list[str]:
         """Split a text into sentences with their white space; joined they are the text again.
 
-        Raises BundleError if they are not, as with versions of `sentencex` before 1.0.29.
+        Raises TextError if they are not, as with versions of `sentencex` before 1.0.29.
         """
         pieces: list[str] = []
+        end = 0
         for boundary in self._find(self.spec.language, text.translate(_PLAIN_SPACES)):
+            # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
+            gap = text[end : boundary["start_index"]]
             piece = text[boundary["start_index"] : boundary["end_index"]]
+            if boundary["start_index"] < end or gap.strip():
+                raise self._garbled()
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
-                pieces[-1] += piece
+                pieces[-1] += gap + piece
             else:
-                pieces.append(piece)
-        if "".join(pieces) != text:
-            raise BundleError(
-                f"the sentences that {self.identity} found do not join to their text again: install "
-                "sentencex 1.0.29 or later"
-            )
+                if pieces:
+                    pieces[-1] += gap
+                pieces.append(piece if pieces else gap + piece)
+            end = boundary["end_index"]
+        if text[end:].strip() or (text and not pieces):
+            raise self._garbled()
+        if pieces:
+            pieces[-1] += text[end:]
         return pieces
+
+    def _garbled(self) -> TextError:
+        return TextError(
+            f"the sentences that {self.identity} found do not join to their text again: install "
+            "sentencex 1.0.29 or later"
+        )
 
 
 def doubt(text: str, sentences: Sequence[str]) -> str | None:
