@@ -43,7 +43,7 @@ SCORES: Final[dict[str, ScoreInfo]] = {
     "vcs": ScoreInfo("VCS", 0, 1, HEADLINE, "the whole: theme, content and order together"),
     "margin": ScoreInfo("margin", -1, 1, HEADLINE, "SAS + NAS - 1: VCS is above 0 exactly where this is"),
     "gas": ScoreInfo("GAS", -1, 1, HEADLINE, "global theme: cosine of the two whole texts"),
-    "las": ScoreInfo("LAS", -1, 1, HEADLINE, "local content: F1 of the next two"),
+    "las": ScoreInfo("LAS", -1, 1, HEADLINE, "local content: F1 of LAS precision and LAS recall"),
     "las_precision": ScoreInfo(
         "LAS precision", -1, 1, PART, "how well the generated chunks are found in the reference"
     ),
