@@ -37,20 +37,42 @@ def test_another_model_finds_nothing(tmp_path: Path) -> None:
     assert VectorCache(tmp_path, "other model", 8).load(["text"]) == {}
 
 
-def test_a_damaged_vector_is_not_used(tmp_path: Path) -> None:
+def test_no_flipped_bit_of_a_vector_is_accepted(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
-    longer = np.eye(16, dtype="<f4")[0].tobytes()  # of unit length, but of another model's
-    for text, damaged in (("a", bytes(32)), ("b", b"short"), ("d", longer)):
-        cache.store({text: unit(0)})
-        with sqlite3.connect(cache.path) as db:
-            db.execute("UPDATE vectors SET vector = ? WHERE vector = ?", (damaged, unit(0).tobytes()))
-    cache.store({"c": unit(2)})
-    assert list(cache.load(["a", "b", "c", "d"])) == ["c"]
+    cache.store({"text": unit(0)})
+    with sqlite3.connect(cache.path) as db:
+        [(blob,)] = db.execute("SELECT vector FROM vectors")
+        for bit in range(8 * len(blob)):
+            damaged = bytearray(blob)
+            damaged[bit // 8] ^= 1 << bit % 8
+            db.execute("UPDATE vectors SET vector = ?", (bytes(damaged),))
+            db.commit()
+            assert cache.load(["text"]) == {}, bit
+        db.execute("UPDATE vectors SET vector = ?", (blob,))
+        db.commit()
+    assert np.array_equal(cache.load(["text"])["text"], unit(0))
+
+
+def test_a_vector_under_another_key_or_of_another_type_is_not_used(tmp_path: Path) -> None:
+    cache = VectorCache(tmp_path, "model", 8)
+    cache.store({"a": unit(0), "b": unit(1), "c": unit(2)})
+    with sqlite3.connect(cache.path) as db:
+        rows = dict(db.execute("SELECT key, vector FROM vectors"))
+        # Of another length, as of another model with this identity.
+        VectorCache(tmp_path, "model", 16).store({"d": unit(3, 16)})
+        first, second = list(rows)[:2]
+        db.execute("UPDATE vectors SET vector = ? WHERE key = ?", (rows[second], first))
+        for value in (7, 0.5, b"", b"short"):
+            db.execute("UPDATE vectors SET vector = ? WHERE key = ?", (value, second))
+            db.commit()
+            found = cache.load(["a", "b", "c", "d"])
+            assert len(found) == 1
+            assert all(np.array_equal(vector, unit("abc".index(text))) for text, vector in found.items())
 
 
 def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
-    (tmp_path / "vectors-1.sqlite").write_bytes(b"this is no database" * 100)
-    with pytest.raises(CacheError, match=r"vectors-1\.sqlite: file is not a database"):
+    (tmp_path / "vectors-2.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(CacheError, match=r"vectors-2\.sqlite: file is not a database"):
         VectorCache(tmp_path, "model", 8)
 
 

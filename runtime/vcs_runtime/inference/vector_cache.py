@@ -22,7 +22,9 @@ from vcs_runtime.util.lru import LRUCache
 
 Vector = npt.NDArray[np.float32]
 
-_FILE = "vectors-1.sqlite"
+_FILE = "vectors-2.sqlite"
+_OLD = "vectors-1.sqlite"  # without digests
+_DIGEST = 8  # bytes of a digest behind each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S = 60.0  # for another process to finish writing
 
@@ -60,7 +62,7 @@ class VectorCache:
                 )
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """Return the cached vectors by text; damaged ones, which lack unit length, are left out."""
+        """Return the cached vectors by text; damaged ones, whose digest does not fit, are left out."""
         keys = {self._key(text): text for text in texts}
         vectors: dict[str, Vector] = {}
         with self._errors(), self._lock:
@@ -70,15 +72,19 @@ class VectorCache:
                 marks = ",".join("?" * len(part))
                 rows = self._db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 for key, blob in rows:
-                    if len(blob) == 4 * (self._dimension or len(blob) // 4):
-                        vector = np.frombuffer(blob, "<f4")
-                        if abs(float(vector @ vector) - 1.0) < 1e-3:
+                    # A damaged file may hold values of other types.
+                    if isinstance(blob, bytes) and blob[-_DIGEST:] == _digest(key, blob[:-_DIGEST]):
+                        vector = np.frombuffer(blob[:-_DIGEST], "<f4")
+                        if len(vector) == (self._dimension or len(vector)):
                             vectors[keys[key]] = vector
         return vectors
 
     def store(self, vectors: Mapping[str, Vector]) -> None:
         """Store vectors by text in one transaction."""
-        rows = [(self._key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()]
+        rows = []
+        for text, vector in vectors.items():
+            key, data = self._key(text), vector.astype("<f4").tobytes()
+            rows.append((key, data + _digest(key, data)))
         with self._errors(), self._lock, self._db:
             self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
@@ -95,6 +101,17 @@ class VectorCache:
             yield
         except (sqlite3.Error, OSError) as error:
             raise CacheError(f"vector cache {self.path}: {error}") from None
+
+
+def _digest(key: bytes, vector: bytes) -> bytes:
+    """Return a digest of a vector and of what it belongs to: a flipped bit must not change a score."""
+    return hashlib.blake2b(vector, digest_size=_DIGEST, key=key).digest()
+
+
+def outdated_cache(folder: Path) -> Path | None:
+    """Return the cache file of an earlier version, if a folder has that one alone. It is never read."""
+    old = folder / _OLD
+    return old if old.is_file() and not (folder / _FILE).exists() else None
 
 
 class VectorStore:
