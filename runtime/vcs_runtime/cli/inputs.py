@@ -45,9 +45,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     with usage_errors():
         scorer = Scorer.from_config(config)
     if old:
-        warn(
-            f"{old}: the vectors of an earlier version are not read, and stay as they are: delete them at will"
-        )
+        warn(f"{old}: the vectors of an earlier version are not read, and may be deleted")
     report_device(describe(scorer.embedder.device))
     with scorer:
         yield scorer
