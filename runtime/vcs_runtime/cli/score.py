@@ -37,7 +37,7 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.tables import print_result, print_summary, warn
 from vcs_runtime.jobs import run
-from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
+from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -130,8 +130,6 @@ def score(
     systems = systems_of(pairs[0] if pairs else None, source)
     targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
-    for each in systems.values():
-        count_pairs(each)  # a file that cannot be read is named before the first score
     with ExitStack() as stack:
         if runner == "ray":
             score_file: ScoreFile = partial(_score_on_ray, address, actors, config)

@@ -110,11 +110,12 @@ class FlagCounts:
     def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:
         """Count a pair, and return whether it could be judged. Parameters as for `flags_of`."""
         flags = flags_of(scores, n_ref, n_gen)
+        was_judged = judged(flags)
         self.scored += 1
         self.zeros += scores["vcs"] <= 0.0
-        self.not_judged += not judged(flags)
+        self.not_judged += not was_judged
         self.flags.update(flags)
-        return judged(flags)
+        return was_judged
 
     @property
     def mostly_zero(self) -> bool:

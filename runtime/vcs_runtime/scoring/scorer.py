@@ -350,11 +350,11 @@ def _result(pair: PreparedPair, rows: npt.NDArray[Any], options: Options, signat
         best = keys.index(max(keys))
     if options.aggregate == "mean":
         # Exactly rounded sums do not depend on the order of the references either.
-        winner = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
+        reported = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
     else:
-        winner = scores[best]
+        reported = scores[best]
     return Result(
-        winner,
+        reported,
         len(pair.chunks[best]),
         len(pair.chunks[-1]),
         signature,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import isfinite
+from operator import ne
 from typing import Any, NamedTuple
 
 from vcs_numba import Scores
@@ -102,7 +103,8 @@ class Warnings:
 
     def equal_groups(self, prompts: Sequence[Any], rewards: Sequence[float | None]) -> None:
         """Warn if all completions of one prompt have the same reward: GRPO then has no advantage."""
-        if len(prompts) != len(rewards):
+        # A prompt may hold images: prompts are looked at only where two rewards in a row are equal.
+        if "groups" in self._given or len(prompts) != len(rewards) or all(map(ne, rewards, rewards[1:])):
             return
         for _, group in groupby(zip(prompts, rewards, strict=True), key=lambda pair: repr(pair[0])):
             values = [reward for _, reward in group]
