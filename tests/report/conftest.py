@@ -1,9 +1,9 @@
-"""Chromium, and a page that must be quiet, for the tests of reports."""
+"""Chromium, a page that must be quiet, and axe-core, for the tests of reports."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +41,24 @@ def visit(browser: Any) -> Iterator[Any]:
     yield opened
     context.close()
     assert said == []
+
+
+#: The rules of axe-core for WCAG 2.0 to 2.2, levels A and AA.
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
+
+
+@pytest.fixture
+def barriers() -> Callable[..., list[str]]:
+    """Lists what axe-core finds against WCAG 2, levels A and AA, in a page as it is shown now."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    def found(page: Any) -> list[str]:
+        results = Axe().run(page, options={"runOnly": {"type": "tag", "values": WCAG}})
+        assert results.response["passes"], "no rule was applied"
+        return [
+            f"{rule['id']}: {node['target']}: {node['failureSummary']}"
+            for rule in results.response["violations"]
+            for node in rule["nodes"]
+        ]
+
+    return found

@@ -278,3 +278,26 @@ def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: 
     assert not out.exists()
     assert vcs("report", *files, "-o", out, "--ignore-signatures").code == 0
     assert {"vcs|one", "vcs|two"} <= set(re.findall(r"vcs\|\w+", json.dumps(block_of(out, "index"))))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_no_barrier_in_an_overview(
+    scheme: str, width: int, visit: Any, barriers: Any, tmp_path: Path
+) -> None:
+    systems_of(tmp_path / "r.html", "first", "second")
+    page = visit(tmp_path / "r.html")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    assert barriers(page) == []
+
+
+def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path) -> None:
+    systems_of(tmp_path / "r.html", "first", "second")
+    page = visit(tmp_path / "r.html")
+    page.emulate_media(media="print", color_scheme="light")
+    colours = "[...document.querySelectorAll('*')].map(n => getComputedStyle(n)).map(s => [s.color, s.backgroundColor, s.fill].join())"
+    light = page.evaluate(colours)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(colours) == light
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

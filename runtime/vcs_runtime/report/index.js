@@ -44,7 +44,7 @@ function systems(index) {
     judged.className = "soft";
     return [found, judged];
   });
-  return make("div", { class: "scroll" }, make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return scroller("Systems", make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
 function distributions(index) {
@@ -112,7 +112,7 @@ function pairs(index) {
   const filter = make("input", { type: "search", "aria-label": "only pairs whose name holds", oninput: () => arrange() });
   arrange();
   return make("div", {}, make("p", { class: "controls" }, make("label", {}, "name holds ", filter), index.left_out), page.box, legend,
-    make("div", { class: "scroll" }, make("table", { id: "pairs" }, make("thead", {}, make("tr", {}, ...heads)), body)));
+    scroller("Pairs", make("table", { id: "pairs" }, make("thead", {}, make("tr", {}, ...heads)), body)));
 }
 
 (async () => {

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+_STYLES = ("page.css", "overview.css", "pair.css")
 _SCRIPTS = ("tools.js", "pair.js", "index.js")
 
 
@@ -21,7 +22,7 @@ def _asset(name: str) -> str:
 
 def head(title: str) -> str:
     """Return the HTML before the first block; its policy allows this style and script, and no request."""
-    style, script = _asset("page.css"), _script()
+    style, script = _style(), _script()
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'"
@@ -50,6 +51,11 @@ def block(name: str, value: Any) -> str:
 def tail() -> str:
     """Return the HTML after all blocks: the script."""
     return f"<script>{_script()}</script>\n</body>\n</html>\n"
+
+
+@cache
+def _style() -> str:
+    return "".join(map(_asset, _STYLES))
 
 
 @cache

@@ -29,6 +29,9 @@ async function block(id) {
   return JSON.parse(await new Response(stream).text());
 }
 
+// A box around something wide, which scrolls by the keyboard too.
+const scroller = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+
 // One page of a long list at a time; `show(first, last)` draws it.
 function pager(total, size, show) {
   const box = make("div", { class: "pager" });
