@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix types parity deepeval triton spark llama bench clean
+.PHONY: help demo test test-all lint fix docs types parity deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,14 @@ lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may 
 fix: $(VENV)/develop  ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The manual needs the package itself, for the reference of commands and of Python.
+$(VENV)/docs: $(VENV)/develop
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
+docs: $(VENV)/docs  ## the manual, into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 types: $(VENV)/develop  ## mypy, strict
 	$(BIN)/mypy
@@ -106,4 +114,4 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 
     python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
 
-DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/experiments.md describes them. Everything goes to
+DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/guide/experiments.md describes them. Everything goes to
 WORK/NAME; the tables (figures and names of cases, no text) are copied to benchmarks/results/NAME, and a line
 with the time, the peak memory of the largest process and what the experiment said of its steps to
 benchmarks/results/runs.csv. --resume passes over what is finished in WORK and goes on with what is not; the

@@ -4,7 +4,7 @@
     python benchmarks/explain.py calibrate corrupted/comparison [--captions vatex.jsonl]
     python benchmarks/explain.py validate vcs-eval/comparison
 
-Both take folders of the experiments' layout (docs/experiments.md). What is true of a chunk is found in the words
+Both take folders of the experiments' layout (docs/guide/experiments.md). What is true of a chunk is found in the words
 of the two texts alone: it is there if at least 80 % of its runs of three words are in the other text, not there
 if at most 20 % are; what lies between (half a sentence was cut off) counts for nothing and is counted apart. In a
 case that keeps the order nothing has moved; in one that changes it, a chunk has moved if it stands at least one

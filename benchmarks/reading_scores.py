@@ -1,4 +1,4 @@
-"""The reference points of docs/reading-scores.md: what pairs of known kinds score, with one bundle.
+"""The reference points of docs/guide/reading-scores.md: what pairs of known kinds score, with one bundle.
 
     python benchmarks/reading_scores.py DATA [--rewrites DIR] [--bundle B] [--cache DIR] [-o FILE]
 

@@ -24,7 +24,7 @@ PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_export")
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
 DATA = {".css", ".csv", ".data", ".html", ".json", ".jsonl", ".npz", ".onnx", ".pc", ".safetensors"}
-DEFINITION = "docs/vcs.md"
+DEFINITION = "docs/reference/vcs.md"
 # Files of bundles, model repositories, checkpoints and users: named in the documents, not of the repository.
 OTHER_FILES = {"Python.h", "docs/operators.md", "model.py", "vcs_utils.py"}
 WORD = r"[A-Za-z_]\w*"
@@ -163,7 +163,7 @@ def anchors(page: Path) -> set[str]:
 def sections() -> Iterator[tuple[Text, int, str]]:
     for text in texts():
         for match in re.finditer(
-            r"(?:(docs/\w+\.md)`?,\s+)?\bsections? (\d+)(?:(?:,| and| to| -) (\d+))*", text.text
+            r"(?:(docs/[\w/-]+\.md)`?,\s+)?\bsections? (\d+)(?:(?:,| and| to| -) (\d+))*", text.text
         ):
             page = (ROOT / (match[1] or DEFINITION)).read_text("utf-8")
             for number in re.findall(r"\d+", match[0].partition("section")[2]):

@@ -1,4 +1,4 @@
-"""The alignment core of the Video Comprehension Score: arrays in, numbers out (docs/vcs.md)."""
+"""The alignment core of the Video Comprehension Score: arrays in, numbers out (docs/reference/vcs.md)."""
 
 from vcs_numba.alignment import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch

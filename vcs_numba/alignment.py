@@ -56,7 +56,7 @@ SEGMENT_METHODS: Final = {NOT_COUNTED: "none", STANDARD: "standard", FLOOR_STEP:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of every chunk of one orientation, chunk after chunk (docs/vcs.md, section 4).
+    """The candidates of every chunk of one orientation, chunk after chunk (docs/reference/vcs.md, section 4).
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Orientation:
 
     Precision places the generated chunks on the reference's timeline, recall the reference's chunks on the
     generated timeline. Arrays have x entries, or x - 1 for segments. Positions and lengths count chunks,
-    from 0. Sections are those of docs/vcs.md.
+    from 0. Sections are those of docs/reference/vcs.md.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Alignment:
     precision, recall
         The two directions of the comparison.
     window_area, grid_area
-        Cells inside the windows, and cells of the grid (docs/vcs.md, section 8).
+        Cells inside the windows, and cells of the grid (docs/reference/vcs.md, section 8).
     min_coverage
         Least possible coverage of the grid by the windows.
     regularizer

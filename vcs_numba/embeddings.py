@@ -1,4 +1,4 @@
-"""`score_embeddings`: from embeddings to similarities (docs/vcs.md, sections 1 and 2), then to scores."""
+"""`score_embeddings`: from embeddings to scores (docs/reference/vcs.md, sections 1 and 2)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def score_embeddings(
 ) -> Scores:
     """Score one pair from the embeddings of its chunks and of its two whole texts.
 
-    Vectors may have any length: each is scaled to length 1 and rounded to float32 (docs/vcs.md, section 1).
+    Vectors may have any length: each is scaled to length 1, in float32 (docs/reference/vcs.md, section 1).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The parameters of the metric: one frozen, validated value (docs/vcs.md, sections 4, 6, 7, 8, 9, 11)."""
+"""The parameters of the metric: one frozen value (docs/reference/vcs.md, sections 4, 6 to 9, 11)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAS_COVERAGE_CUTOFF: Final = 7
 
 @dataclass(frozen=True)
 class Params:
-    """The parameters of the metric (docs/vcs.md). The defaults are those of the reference package 1.0.0.
+    """The parameters of the metric (docs/reference/vcs.md); the defaults of the reference package 1.0.0.
 
     Parameters
     ----------

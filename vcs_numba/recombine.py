@@ -1,4 +1,4 @@
-"""`recombine`: the scores that would result from other parts (docs/vcs.md, section 8)."""
+"""`recombine`: the scores that would result from other parts (docs/reference/vcs.md, section 8)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LARGE: Final = 1 << 18
 
 
 class Scores(NamedTuple):
-    """The scores of one pair (docs/vcs.md, section 12). Larger is better, except for the regulariser.
+    """The scores of one pair (docs/reference/vcs.md, section 12). All but the regulariser: larger is better.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ _SCORE: Final = by_element(
 
 
 def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS) -> Scores:
-    """Score one pair from its similarity matrix (docs/vcs.md).
+    """Score one pair from its similarity matrix (docs/reference/vcs.md).
 
     Parameters
     ----------

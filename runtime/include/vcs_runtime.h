@@ -33,7 +33,7 @@
  *
  * Python runs inside the library. It starts at the first call that needs it; a process that already runs Python
  * of the same version shares its interpreter. Python is never stopped, and does not survive fork(), so fork
- * before the first call. More: docs/capi.md.
+ * before the first call. More: docs/guide/capi.md.
  */
 #ifndef VCS_RUNTIME_H
 #define VCS_RUNTIME_H
@@ -77,7 +77,7 @@ typedef struct {
     double context_window; /* above 0: a larger value makes the band narrower */
 } vcs_params;
 
-/* The scores of a pair, as docs/vcs.md defines them. `status` is the vcs_status of this pair. New members stand at
+/* The scores of a pair, as docs/reference/vcs.md defines them. `status` is the vcs_status of this pair. New members stand at
  * the end; `margin` is the first of them. */
 typedef struct {
     uint32_t struct_size;

@@ -180,8 +180,8 @@ def test_the_header_has_the_scores_in_the_order_of_files() -> None:
 
 
 def test_the_example_of_the_documentation_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    run_snippet("docs/capi.md", "ctypes")
-    page = (ROOT / "docs/capi.md").read_text("utf-8")
+    run_snippet("docs/guide/capi.md", "ctypes")
+    page = (ROOT / "docs/guide/capi.md").read_text("utf-8")
     assert f"  # {capsys.readouterr().out}```" in page
 
 

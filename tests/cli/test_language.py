@@ -16,7 +16,7 @@ FRENCH = "Un garçon très âgé s'élève à côté. Où est passé l'élève ?
 EMOJI = "👍🎬. 🐶🐕. A — …"
 NOTICE = (
     "texts are not in Latin script: the default model reads English, and its scores of other languages say "
-    "little (docs/texts.md)"
+    "little (docs/guide/texts.md)"
 )
 
 

@@ -149,7 +149,7 @@ def test_the_import_takes_neither_matplotlib_nor_a_model() -> None:
 
 def test_the_examples_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"reference": REFERENCE, "generated": GENERATED, "segmenter": sentences, "embed": embed}
-    run_snippet("docs/migrate.md", "compat", folder=tmp_path, **names)
+    run_snippet("docs/migration.md", "compat", folder=tmp_path, **names)
     assert {path.name for path in tmp_path.iterdir()} == {"nas-d.png", "report.pdf"}
     assert "VCS is" in capsys.readouterr().out
-    assert run_snippet("docs/migrate.md", "scorer", **names)["result"].scores
+    assert run_snippet("docs/migration.md", "scorer", **names)["result"].scores

@@ -16,7 +16,7 @@ from support.stories import story
 from vcs_numba import Params
 from vcs_runtime import Scorer, ScorerConfig, TextError
 
-PAGE = "docs/integrations.md"
+PAGE = "docs/guide/integrations.md"
 # What the library's own code warns of is none of ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -17,7 +17,7 @@ from support.stories import story
 from vcs_runtime import MissingExtraError, Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
 
-PAGE = "docs/integrations.md"
+PAGE = "docs/guide/integrations.md"
 LIBRARIES = {"torchmetrics", "evaluate", "deepeval"}
 
 

@@ -17,7 +17,7 @@ from vcs_numba import Params
 from vcs_runtime import ScorerConfig, training
 from vcs_runtime.training import TextMetric
 
-PAGE = "docs/integrations.md"
+PAGE = "docs/guide/integrations.md"
 PREDS = [*(story(i) for i in range(20, 26)), "", story(1, 1)]
 TARGETS = [*(story(i) for i in range(6)), story(6), story(7, 1)]
 # What the libraries' own code warns of is none of ours.

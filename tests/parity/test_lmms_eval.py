@@ -1,4 +1,4 @@
-"""The recipe of docs/integrations.md in lmms-eval itself, where it is installed, with its own model without weights."""
+"""The recipe of docs/guide/integrations.md in lmms-eval itself, where it is installed, with its own model without weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ doc_to_target: caption
 
 
 def _block(language: str, title: str) -> str:
-    page = (ROOT / "docs/integrations.md").read_text("utf-8")
+    page = (ROOT / "docs/guide/integrations.md").read_text("utf-8")
     [code] = re.findall(rf'^```{language} title="{title}"\n(.*?)^```$', page, re.M | re.S)
     return str(code)
 

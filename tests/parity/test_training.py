@@ -1,4 +1,4 @@
-"""The examples of docs/training.md in the libraries that they are for: real trainers, tiny random models, two ranks."""
+"""The examples of docs/guide/training.md in the libraries that they are for: real trainers, tiny random models, two ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.tiny_bert import tiny_tokenizer
 from vcs_runtime import Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
 
-PAGE = "docs/training.md"
+PAGE = "docs/guide/training.md"
 PREDS = [story(i) for i in range(20, 31)]
 TARGETS = [story(i) for i in range(11)]
 # What the libraries' own code warns of is none of ours.

@@ -12,7 +12,7 @@ from vcs_numba import Scores, score_similarity
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import DETAIL, HEADLINE, LABELS, NAMES, PART, SCORES, up_to
 
-DEFINITION = Path(__file__).parents[2] / "docs/vcs.md"
+DEFINITION = Path(__file__).parents[2] / "docs/reference/vcs.md"
 
 
 def test_it_declares_every_score_once() -> None:

@@ -1,4 +1,4 @@
-"""The example of docs/training.md that needs no library; the others are run by tests/parity."""
+"""The example of docs/guide/training.md that needs no library; the others are run by tests/parity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_plain_loop_logs_every_evaluation_with_the_scores_of_its_step(
 
     references = [[story(1), story(2)], [story(3)]]
     run_snippet(
-        "docs/training.md",
+        "docs/guide/training.md",
         "plain loop",
         bundle=tiny_bundle,
         training=range(160),

@@ -356,5 +356,5 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
             score_videos(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", VisilOptions(), frames=1,
                 choose_keywords=True, report=told.append)  # fmt: skip
     assert [line for line in told if "made by" in line] == [
-        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/visil.md)"
+        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
     ]

@@ -1,4 +1,4 @@
-"""From the parts of both orientations to the sixteen scores (docs/vcs.md, sections 5 to 9)."""
+"""From the parts of both orientations to the sixteen scores (docs/reference/vcs.md, sections 5 to 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAS-D: how far the matches lie outside their windows (docs/vcs.md, section 6)."""
+"""NAS-D: how far the matches lie outside their windows (docs/reference/vcs.md, section 6)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 def distance_score(
     side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """Compute (NAS-D, P_total, P_max) of one orientation (docs/vcs.md, section 6).
+    """Compute (NAS-D, P_total, P_max) of one orientation (docs/reference/vcs.md, section 6).
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int
 
 
 def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> Matched | None:
-    """Find the windows and best matches of a matrix (docs/vcs.md, sections 3 and 4).
+    """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
 

@@ -1,4 +1,4 @@
-"""NAS-L: the length of the line through the matches, against the ideal band (docs/vcs.md, section 7)."""
+"""NAS-L: the line through the matches, against the ideal band (docs/reference/vcs.md, section 7)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
     floor_path: Ints,
     ceiling_path: Ints,
 ) -> tuple[float, float]:
-    """Compute the shortest and longest line through the windows (docs/vcs.md, section 7).
+    """Compute the shortest and longest line through the windows (docs/reference/vcs.md, section 7).
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def actual_length(
     kinds: Ints,
     keep_kinds: bool,
 ) -> float:
-    """Compute L_act, the length of the line through the matches (docs/vcs.md, section 7).
+    """Compute L_act, the length of the line through the matches (docs/reference/vcs.md, section 7).
 
     Parameters
     ----------

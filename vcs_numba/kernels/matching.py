@@ -1,4 +1,4 @@
-"""Best match of each chunk (docs/vcs.md, section 4): both orientations from one pass over the matrix."""
+"""Best match of each chunk, both orientations in one pass (docs/reference/vcs.md, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mapping windows: where on the other timeline each chunk is expected (docs/vcs.md, section 3)."""
+"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 
 @helper
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    """Write the windows of both orientations (docs/vcs.md, section 3).
+    """Write the windows of both orientations (docs/reference/vcs.md, section 3).
 
     Parameters
     ----------

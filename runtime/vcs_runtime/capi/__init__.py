@@ -1,4 +1,4 @@
-"""The C API: the functions of `vcs_runtime.h` in Python, and the library with them for C (docs/capi.md).
+"""The C API: the functions of `vcs_runtime.h` in Python, and their library for C (docs/guide/capi.md).
 
 The functions have the names of the header and accept the arguments of a ctypes binding. They need no library,
 because the library calls them. `load` opens a built library and declares its functions for ctypes.

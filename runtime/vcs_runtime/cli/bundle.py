@@ -21,7 +21,7 @@ from vcs_runtime.util.progress import byte_bar
 
 @click.group()
 def bundle() -> None:
-    """Inspect, verify, pack and combine bundles (docs/bundle.md).
+    """Inspect, verify, pack and combine bundles (docs/guide/bundles.md).
 
     A bundle is named by its folder; "default" is the embedded default.
     """

@@ -121,7 +121,7 @@ class _Run:
             with closing(KnownMetrics(self.workers, states)) as known:
                 if not known.meteor:
                     warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
-                         "(docs/experiments.md says how to get them)")  # fmt: skip
+                         "(docs/guide/experiments.md says how to get them)")  # fmt: skip
                 self.output.folder.mkdir(parents=True, exist_ok=True)
                 yield scorer, known
 
@@ -145,7 +145,7 @@ def _scored(command: Command) -> Command:
 def experiment() -> None:
     """Run the authors' experiments on your data.
 
-    Needs `vcs-runtime[experiments]`. docs/experiments.md describes the data and the results.
+    Needs `vcs-runtime[experiments]`. docs/guide/experiments.md describes the data and the results.
     """
 
 

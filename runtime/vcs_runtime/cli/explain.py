@@ -82,7 +82,7 @@ def explain(
     """Show what is missing, invented or moved in a text.
 
     Every chunk of both texts gets a verdict, and every part of the score a sentence that says what it cost.
-    With several references, the pair is explained against the best one. docs/explain.md says how
+    With several references, the pair is explained against the best one. docs/guide/explain.md says how
     often the verdicts are right.
 
     PAIRS, or --references and --predictions of one system, are files as for `vcs-runtime score`.

@@ -53,7 +53,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     if counts.not_latin and scorer.embedder.name in _ENGLISH:
         warn(
             f"{counts.not_latin} of {counts.texts} texts are not in Latin script: the default model reads "
-            "English, and its scores of other languages say little (docs/texts.md)"
+            "English, and its scores of other languages say little (docs/guide/texts.md)"
         )
 
 

@@ -65,7 +65,7 @@ ScoreFile = Callable[..., Summary]
 @keep
 @together(
     click.option("--runner", type=click.Choice(["process", "ray"]), default="process", show_default=True,
-                 help="What scores PAIRS: this process, or Ray actors (docs/scale.md)."),
+                 help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md)."),
     click.option("--actors", type=click.IntRange(min=1), metavar="N",
                  help="Number of Ray actors. [default: as many as fit the cluster]"),
     click.option("--address", metavar="ADDRESS",
@@ -98,7 +98,7 @@ def score(
     PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has a
     `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe an `id`.
     --reference-key and its like give other names. --references and --predictions take texts by id: JSON
-    `{id: text}`, any of these formats, or one text a line. docs/input.md says what to give for which files.
+    `{id: text}`, any of these formats, or one text a line. docs/guide/input.md has a command for each case.
 
     A summary is printed; the scores of every pair are written to --output. Pairs that cannot be scored are
     named on standard error and have an `error` in the output. The exit code is then 1.

@@ -49,7 +49,7 @@ def serve(
     options: Options,
     config: ScorerConfig,
 ) -> None:
-    """Serve scores over HTTP (docs/serve.md).
+    """Serve scores over HTTP (docs/guide/serve.md).
 
     The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish the
     accepted requests, then the server ends with exit code 0.

@@ -18,7 +18,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 
 @click.group()
 def triton() -> None:
-    """Serve scores from NVIDIA's Triton server (docs/triton.md)."""
+    """Serve scores from NVIDIA's Triton server (docs/guide/triton.md)."""
 
 
 @triton.command(cls=SectionedCommand)

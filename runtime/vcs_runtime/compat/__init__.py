@@ -1,4 +1,4 @@
-"""The functions of the package `video-comprehension-score` 1.0.0, under its names (docs/migrate.md).
+"""The functions of the package `video-comprehension-score` 1.0.0, under its names (docs/migration.md).
 
 Scores and internals are computed here, and pictures drawn by `vcs_runtime.report`. PyTorch is not needed,
 but its tensors are taken.

@@ -1,4 +1,4 @@
-"""`compute_vcs_score`: two texts, a segmenter and embedders as functions (docs/migrate.md)."""
+"""`compute_vcs_score`: two texts, a segmenter and embedders as functions (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def compute_vcs_score(
 
 
 def explain_internals(internals: Mapping[str, Any], thresholds: Thresholds = Thresholds()) -> Explanation:
-    """Explain a pair from its internals, those of the reference package included (docs/explain.md).
+    """Explain a pair from its internals, those of the reference package included (docs/guide/explain.md).
 
     Parameters
     ----------

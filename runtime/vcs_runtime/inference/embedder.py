@@ -88,7 +88,7 @@ class Embedder:
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
     ) -> FloatArray:
-        """Embed texts (docs/vcs.md, section 1).
+        """Embed texts (docs/reference/vcs.md, section 1).
 
         A row depends on its text alone, not on the other texts: on a CPU to the bit, on a GPU within
         rounding. The `long_text` of the bundle decides about texts beyond the window. They are embedded in

@@ -1,6 +1,6 @@
 """`VCSMetric` for DeepEval: the score of a test case, whose reason is the explanation of the score.
 
-Nothing here needs a language model, a key or a network. DeepEval's own telemetry: docs/integrations.md.
+Nothing here needs a language model, a key or a network. DeepEval's own telemetry: docs/guide/integrations.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a pair scores as it does: verdicts on chunks, costs of parts, sentences (docs/explain.md).
+"""Why a pair scores as it does: verdicts on chunks, costs of parts, sentences (docs/guide/explain.md).
 
 All inputs are the results of `vcs_numba.align` and the scorer's chunks. Costs are computed with
 `vcs_numba.recombine`, so no formula of the metric is repeated here.
@@ -47,7 +47,7 @@ _PERFECT: Final = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of verdicts. docs/explain.md describes how they were chosen and how reliable they are.
+    """The thresholds of verdicts. docs/guide/explain.md says how they were chosen, and how reliable they are.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What scores cannot tell by themselves: why a VCS is 0, whether order was judged (docs/vcs.md, 13)."""
+"""Why a VCS is 0, and whether order could be judged (docs/reference/vcs.md, section 13)."""
 
 from __future__ import annotations
 

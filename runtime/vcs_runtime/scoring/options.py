@@ -17,7 +17,7 @@ from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 
 AGGREGATES = ("max", "mean")
-# Chunk size and LCT: docs/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
+# Chunk size and LCT: docs/reference/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 
 
@@ -28,16 +28,16 @@ class Options:
     Parameters
     ----------
     chunk_size
-        Number of segments joined to one chunk, at least 1 (docs/vcs.md, section 1).
+        Number of segments joined to one chunk, at least 1 (docs/reference/vcs.md, section 1).
     params
         Parameters of the metric.
     aggregate
         With several references: "max" for the scores with the best one, "mean" for the mean of all scores.
     short
-        Words take the place of chunks (VCS_short; docs/vcs.md, section 10).
+        Words take the place of chunks (VCS_short; docs/reference/vcs.md, section 10).
     clean
-        What is removed from every text first: names of "markdown", "think" and "list-numbers" (docs/vcs.md,
-        section 1), kept in this order.
+        What is removed from every text first: names of "markdown", "think" and "list-numbers", kept in this
+        order (docs/reference/vcs.md, section 1).
 
     Raises
     ------

@@ -234,7 +234,7 @@ def _checked(text: object, name: str, options: Options) -> str:
 
 
 def _words(texts: dict[str, str]) -> PreparedPair:
-    """Take the words of short texts as their chunks (docs/vcs.md, section 10)."""
+    """Take the words of short texts as their chunks (docs/reference/vcs.md, section 10)."""
     chunks = {name: short_words(text) for name, text in texts.items()}
     for name, words in chunks.items():
         if not words:

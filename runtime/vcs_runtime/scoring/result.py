@@ -59,7 +59,7 @@ class Result(_ScoresByName):
     Attributes
     ----------
     scores
-        Every score of docs/vcs.md, section 12; None if the pair could not be scored.
+        Every score of docs/reference/vcs.md, section 12; None if the pair could not be scored.
     n_ref
         Number of chunks of the reference, of several the winning one; 0 without scores.
     n_gen

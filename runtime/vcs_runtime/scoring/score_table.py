@@ -1,7 +1,7 @@
 """Every score that users see: its label, range, meaning and place in tables.
 
 Tables, reports, commands, the C structure and Triton's outputs read the scores here. A new score is declared
-here, and documented in docs/vcs.md, section 12.
+here, and documented in docs/reference/vcs.md, section 12.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Scorer:
         generated
             The text to be scored.
         chunk_size
-            Number of segments joined to one chunk (docs/vcs.md, section 1); the papers use 3.
+            Number of segments joined to one chunk (docs/reference/vcs.md, section 1); the papers use 3.
         params
             Parameters of the metric.
         aggregate
@@ -139,7 +139,7 @@ class Scorer:
     def score_short(
         self, reference: Reference, generated: str, *, params: Params = _DEFAULTS, aggregate: str = "max"
     ) -> Result:
-        """Score a pair of short texts, whose words are the chunks (VCS_short; docs/vcs.md, section 10).
+        """Score a pair of short texts, word by word (VCS_short; docs/reference/vcs.md, section 10).
 
         Arguments and errors are those of `score`.
         """
@@ -208,7 +208,7 @@ class Scorer:
         params: Params = _DEFAULTS,
         short: bool = False,
     ) -> Explanation:
-        """Explain why a pair scores as it does (docs/explain.md), with several references against the best.
+        """Explain the score of a pair (docs/guide/explain.md), with several references against the best.
 
         Arguments and errors are those of `score` and `score_short`. For many pairs, or with other thresholds,
         pass what `stream` yields to `explanation.explain`.
@@ -333,7 +333,7 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
 def _cosines(
     reference: list[str], generated: list[str], vectors: dict[str, Vector]
 ) -> npt.NDArray[np.float64]:
-    """Compute the similarity matrix (len(reference), len(generated)) (docs/vcs.md, section 1).
+    """Compute the similarity matrix (len(reference), len(generated)) (docs/reference/vcs.md, section 1).
 
     It is clipped, because vectors rounded to float32 may be slightly longer than 1, and no score may exceed
     1.

@@ -23,7 +23,7 @@ class TextSegmenter(Protocol):
         Parameters
         ----------
         texts
-            Distinct texts with their punctuation; contractions are written out (docs/vcs.md, section 1).
+            Distinct texts with punctuation; contractions are written out (docs/reference/vcs.md, section 1).
 
         Returns
         -------

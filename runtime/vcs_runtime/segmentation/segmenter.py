@@ -239,7 +239,7 @@ class Segmenter:
 
     @property
     def wants_punctuation(self) -> bool:
-        """False: the learned segmenter sees no punctuation (docs/vcs.md, section 1)."""
+        """False: the learned segmenter sees no punctuation (docs/reference/vcs.md, section 1)."""
         return False
 
     @property

@@ -1,1 +1,1 @@
-"""Scores over HTTP: the server of `vcs-runtime serve` (docs/serve.md)."""
+"""Scores over HTTP: the server of `vcs-runtime serve` (docs/guide/serve.md)."""

@@ -84,7 +84,7 @@ def _refuse_surrogates(text: str, name: str) -> None:
 
 
 def strip_punctuation(text: str) -> str:
-    """Delete the characters of Python's `string.punctuation` and no others (docs/vcs.md, section 1)."""
+    """Delete the characters of `string.punctuation`, and no others (docs/reference/vcs.md, section 1)."""
     return text.translate(_DELETE_PUNCTUATION)
 
 
@@ -100,5 +100,5 @@ def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
 
 
 def short_words(text: str) -> list[str]:
-    """Return the words of a short text without punctuation and stop words (docs/vcs.md, section 10)."""
+    """Return the words of a short text, without stop words (docs/reference/vcs.md, section 10)."""
     return [word for word in strip_punctuation(text).split() if word.lower() not in STOP_WORDS]

@@ -1,4 +1,4 @@
-"""Cleaning of model output: reasoning in think tags, Markdown, numbers of lists (docs/vcs.md, section 1).
+"""Cleaning of model output: reasoning, Markdown, numbers of lists (docs/reference/vcs.md, section 1).
 
 Every pattern is anchored or has possessive, disjoint parts, so that hostile texts take linear time.
 """

@@ -1,4 +1,4 @@
-"""The English stop words that are removed from short texts (docs/vcs.md, section 10).
+"""The English stop words that are removed from short texts (docs/reference/vcs.md, section 10).
 
 These are the 179 entries of NLTK's `stopwords` corpus for English, which its documentation credits to
 Martin Porter and others. Punctuation is deleted before words are looked up, so entries with an apostrophe

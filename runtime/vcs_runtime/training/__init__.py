@@ -1,4 +1,4 @@
-"""Scores in a training loop: rewards, evaluations, background scoring (docs/training.md), without PyTorch.
+"""Scores in a training loop, without PyTorch: rewards, evaluations (docs/guide/training.md).
 
 `reward_fn` and `compute_score` are rewards for TRL and verl with the embedded default. `TrainingScorer` has
 the same functions as methods, with a bundle, device and deadline of your choice. `TextMetric` computes the

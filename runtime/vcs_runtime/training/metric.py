@@ -29,7 +29,7 @@ class State(TypedDict):
     zeros
         Number of pairs whose VCS is 0.
     not_judged
-        Number of pairs whose order could not be judged (docs/vcs.md, section 9).
+        Number of pairs whose order could not be judged (docs/reference/vcs.md, section 9).
     unscorable
         Number of pairs that could not be scored.
     signature
@@ -54,7 +54,7 @@ class TextMetric:
     """Mean scores over an evaluation.
 
     No method is a collective operation: ranks exchange `state()` where the training does so
-    (docs/training.md). Several threads must not use one metric at the same time.
+    (docs/guide/training.md). Several threads must not use one metric at the same time.
 
     Parameters
     ----------

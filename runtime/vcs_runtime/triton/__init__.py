@@ -1,1 +1,1 @@
-"""Scores from NVIDIA Triton (docs/triton.md): `repository` writes a model repository, `backend` serves it."""
+"""Scores from NVIDIA Triton (docs/guide/triton.md): `repository` writes the models, `backend` serves them."""

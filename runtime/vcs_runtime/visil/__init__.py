@@ -1,4 +1,4 @@
-"""ViSIL: the information of a video that a summary loses (docs/visil.md).
+"""ViSIL: the information of a video that a summary loses (docs/guide/visil.md).
 
 from vcs_runtime.visil import Image, Summary, Video, visil
 results = visil(Video(frames), caption, keywords, [Summary("A man parks.")], model)

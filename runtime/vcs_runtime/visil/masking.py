@@ -1,4 +1,4 @@
-"""Captions with masked keywords, and keywords that are chosen without a model (docs/visil.md)."""
+"""Captions with masked keywords, and keywords that are chosen without a model (docs/guide/visil.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Prompts: versioned text files in `prompts-1/`, or a folder of your own with the same files.
 
-They ask for the same as the prompts of the paper's appendix F, in our own words (docs/visil.md).
+They ask for the same as the prompts of the paper's appendix F, in our own words (docs/guide/visil.md).
 """
 
 from __future__ import annotations

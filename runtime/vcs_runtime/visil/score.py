@@ -1,4 +1,4 @@
-"""The ViSIL score: how much of a video's caption is lost in a summary (docs/visil.md).
+"""The ViSIL score: how much of a video's caption is lost in a summary (docs/guide/visil.md).
 
     ViSIL = log P(caption | video) - log P(caption | summary)
 

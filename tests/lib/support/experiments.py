@@ -1,4 +1,4 @@
-"""Small folders of experiments over the tiny tokenizer's words, in the formats of docs/experiments.md."""
+"""Small folders of experiments over the tiny tokenizer's words, in the formats of docs/guide/experiments.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vcs-runtime visil`: the information of a video that summaries lose (docs/visil.md)."""
+"""`vcs-runtime visil`: the information of a video that summaries lose (docs/guide/visil.md)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def score(
 ) -> None:  # fmt: skip
     """Score the summaries of the videos in ITEMS.
 
-    ITEMS is a JSONL file with one video per line (docs/visil.md). The model is probed first.
+    ITEMS is a JSONL file with one video per line (docs/guide/visil.md). The model is probed first.
     """
     check_resume(resume, overwrite)
     options = VisilOptions(samples, method, count, Prompts.read(folder) if folder else None)

@@ -47,7 +47,7 @@ frames_option = click.option(
 )  # fmt: skip
 prompts_option = click.option(
     "--prompts", "folder", type=PATH, metavar="DIR",
-    help="Folder with prompts of your own (docs/visil.md). [default: built-in prompts]",
+    help="Folder with prompts of your own (docs/guide/visil.md). [default: built-in prompts]",
 )  # fmt: skip
 tolerance_option = click.option(
     "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE, show_default=True,

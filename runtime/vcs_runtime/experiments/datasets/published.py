@@ -1,4 +1,4 @@
-"""The scores that the authors have published, in CSV files (docs/experiments.md)."""
+"""The scores that the authors have published, in CSV files (docs/guide/experiments.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of the experiments, in our dataset format and in the authors' own (docs/experiments.md).
+"""The texts of the experiments, in our dataset format and in the authors' own (docs/guide/experiments.md).
 
 A folder of another format, or a file that cannot be read at all, is an InputError. A single scene, case or
 rating that cannot be used is a `Problems` entry: it is named and counted, and the rest goes on.

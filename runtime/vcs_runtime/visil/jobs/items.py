@@ -1,4 +1,4 @@
-"""Items of a job: videos with captions, keywords and summaries, read from JSONL (docs/visil.md)."""
+"""Items of a job: videos with captions, keywords and summaries, read from JSONL (docs/guide/visil.md)."""
 
 from __future__ import annotations
 

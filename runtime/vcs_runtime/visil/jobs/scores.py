@@ -56,7 +56,7 @@ def score_videos(
     model
         The model that scores.
     source
-        The videos, as JSONL (docs/visil.md).
+        The videos, as JSONL (docs/guide/visil.md).
     output
         The output, as JSONL.
     options
@@ -96,7 +96,7 @@ def score_videos(
         if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values()):
             own = own or item.place
     if own:
-        report(f"{own}: made by the model that scores, which favours it: take another (docs/visil.md)")
+        report(f"{own}: made by the model that scores, which favours it: take another (docs/guide/visil.md)")
     if not total:
         raise InputError(f"{source}: the file holds no videos")
     counts = Counts()

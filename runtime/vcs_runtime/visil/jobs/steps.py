@@ -108,7 +108,7 @@ def run_step(
     step
         The step.
     source
-        The videos, as JSONL (docs/visil.md).
+        The videos, as JSONL (docs/guide/visil.md).
     output
         The output, as JSONL.
     inputs
