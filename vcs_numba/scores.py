@@ -36,7 +36,9 @@ LARGE: Final = 1 << 18
 
 
 class Scores(NamedTuple):
-    """The scores of one pair (docs/reference/vcs.md, section 12). All but the regulariser: larger is better.
+    """The scores of one pair (docs/reference/vcs.md, section 12).
+
+    Larger is better, except for the regulariser.
 
     Attributes
     ----------

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages
 
 # Run by `make test`; the other pages by `make test-all`.
@@ -44,7 +45,12 @@ def test_blocks_run_as_printed(page: Path, tmp_path: Path) -> None:
 
 
 def test_every_program_is_in_a_block_with_its_language() -> None:
-    wrong = [str(b) for page in pages() for b in blocks(page) if b.language in ("", "text") and PROGRAM.search(b.body)]
+    wrong = [
+        str(b)
+        for page in pages()
+        for b in blocks(page)
+        if b.language in ("", "text") and PROGRAM.search(b.body)
+    ]
     assert wrong == []
 
 

@@ -91,7 +91,9 @@ def commands(block: Block) -> Iterator[tuple[str, str | None]]:
 
 def same(shown: str, printed: str) -> bool:
     """Whether a page shows what was printed."""
-    return OutputChecker().check_output(shown.strip() + "\n", printed.strip() + "\n", ELLIPSIS | NORMALIZE_WHITESPACE)
+    return OutputChecker().check_output(
+        shown.strip() + "\n", printed.strip() + "\n", ELLIPSIS | NORMALIZE_WHITESPACE
+    )
 
 
 class Page:
