@@ -1,7 +1,7 @@
 """What MkDocs does not know about this repository: links that leave the manual.
 
-A page may link to a source file, or to the README of a folder. The manual has no such pages, so it shows the name of
-the file. A link to nothing ends a strict build.
+A page may link to a source file, or to the README of a folder. The manual has no such pages, so it shows
+the name of the file. A link to nothing ends a strict build.
 """
 
 from __future__ import annotations
