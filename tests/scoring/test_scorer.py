@@ -331,6 +331,9 @@ def test_several_references_take_the_best_and_say_which(scorer: Scorer) -> None:
     scores = [scorer.score(reference, PAIRS[2][1]).scores for reference in references]
     assert mean.scores == pytest.approx(np.mean(scores, axis=0), abs=1e-12)
     assert "|refs:mean|" in mean.signature
+    explanation = scorer.explain(references, PAIRS[2][1])
+    assert list(explanation.by_reference) == scores
+    assert explanation.scores == scores[2]
 
 
 def test_one_reference_in_a_list_is_one_reference(scorer: Scorer) -> None:

@@ -13,6 +13,7 @@ from vcs_runtime.cli.inputs import (
     check_source,
     input_options,
     input_pairs,
+    keep,
     one_pair,
     open_scorer,
     pair_file,
@@ -51,6 +52,7 @@ from vcs_runtime.util.progress import progress_bar
 @click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
 @click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
 @input_options
+@keep
 @threshold_options
 @scoring_options
 @scorer_options

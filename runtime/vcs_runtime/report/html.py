@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from vcs_numba import Orientation
+from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import MARKS, SHOWN, Systems
 from vcs_runtime.scoring.explanation import (
@@ -21,11 +23,13 @@ from vcs_runtime.scoring.explanation import (
     verdict_counts,
 )
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.score_table import HEADLINE, SCORES
+from vcs_runtime.scoring.score_table import FULL_NAMES, HEADLINE, SCORES, up_to
 from vcs_runtime.util.atomic import replaced, unwritable
 
 #: Maximum number of characters that are shown of a chunk.
 MAX_CHARACTERS: Final = 4000
+#: Maximum number of characters that are shown of a whole text.
+MAX_TEXT: Final = 100_000
 #: Maximum number of rows and of columns of a matrix.
 MAX_CELLS: Final = 1000
 
@@ -69,9 +73,33 @@ class HtmlReport:
         self._write(head(self.title))
         return self
 
-    def add(self, explanation: Explanation, name: str | None = None) -> int:
-        """Write the page of a pair, and return its number."""
-        self._write(block(f"block-{self.pages}", pair_data(explanation, name)))
+    def add(
+        self,
+        explanation: Explanation,
+        name: str | None = None,
+        *,
+        system: str | None = None,
+        pair: InputPair | None = None,
+    ) -> int:
+        """Write the page of a pair.
+
+        Parameters
+        ----------
+        explanation
+            The explanation of the pair.
+        name
+            Name of the pair. None: the title of the report.
+        system
+            Name of the system whose text is explained.
+        pair
+            The pair as it was read: whole texts, all references, kept columns. None: the chunks alone.
+
+        Returns
+        -------
+        number
+            Number of the page, from 0.
+        """
+        self._write(block(f"block-{self.pages}", pair_data(explanation, name, system, pair)))
         self.pages += 1
         return self.pages - 1
 
@@ -102,8 +130,8 @@ def vocabulary() -> dict[str, Any]:
     infos = [(name, SCORES[name]) for name in SHOWN]
     return {
         "scores": [
-            {"name": name, "label": i.label, "low": i.low, "high": i.high, "meaning": i.meaning,
-             "headline": i.level == HEADLINE}
+            {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,
+             "meaning": i.meaning, "headline": i.level == HEADLINE}
             for name, i in infos
         ],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},
@@ -111,24 +139,27 @@ def vocabulary() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:
+def pair_data(
+    e: Explanation, name: str | None, system: str | None = None, pair: InputPair | None = None
+) -> dict[str, Any]:
     """Return the data of a pair for the script of the page.
 
     The similarity matrix is int16, in ten-thousandths, row by row.
     """
     a, r = e.alignment, e.result
     about = f"Thresholds: {describe_thresholds(e.thresholds)}."
-    if r.n_references > 1:
-        about += f" Against reference {r.reference_index + 1} of {r.n_references}."
     if r.segmenter:
-        about += f" Cut by {r.segmenter}."
+        about += f" Split into chunks by {r.segmenter}."
     if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
-        about += f" Of a chunk no more than {MAX_CHARACTERS} characters are shown."
+        about += f" No more than {MAX_CHARACTERS:,} characters of a chunk are shown."
     return {
         "id": name,
+        "system": system,
         "scores": e.scores.to_dict(),
         "costs": e.costs,
         "sentences": e.sentences,
+        "texts": _texts(e, pair),
+        "kept": _kept(pair) if pair else {},
         "reference": _side(e.reference, a.recall),
         "generated": _side(e.generated, a.precision),
         "matrix": _matrix(e.similarity),
@@ -136,6 +167,31 @@ def pair_data(e: Explanation, name: str | None) -> dict[str, Any]:
         "signature": r.signature,
         "about": about,
     }
+
+
+def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
+    """Return the whole texts, if they are known, and the scores with each of several references."""
+    r = e.result
+    texts: dict[str, Any] = {"explained": r.reference_index, "count": r.n_references}
+    if pair:
+        references = [pair.reference] if isinstance(pair.reference, str) else pair.reference
+        texts["generated"] = shortened(pair.generated, MAX_TEXT)
+        texts["references"] = [shortened(text, MAX_TEXT) for text in references]
+    if r.n_references > 1 and e.by_reference:
+        names = up_to(HEADLINE)
+        texts["scores"] = [{name: round(getattr(s, name), 4) for name in names} for s in e.by_reference]
+        texts["mean"] = r.scores != e.by_reference[r.reference_index]
+    return texts
+
+
+def _kept(pair: InputPair) -> dict[str, str]:
+    """Return the kept columns that are not empty, as texts."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in pair.kept.items()
+        if value not in (None, "")
+    }
+    return {name: shortened(text) for name, text in texts.items()}
 
 
 def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def report_pair(
         write_pdf(explanation, path)
         return
     with HtmlReport(path, title) as report:
-        report.add(explanation)
+        report.add(explanation, pair=pair)
         report.finish()
 
 
@@ -98,7 +98,9 @@ def report_pairs(
     systems.begin(name, scorer.signature_for(options))
     for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
         explanation = evidence and explain(result, evidence, options.params, thresholds)
-        page = report.add(explanation, str(pair.name)) if report and explanation else None
+        page = None
+        if report and explanation:
+            page = report.add(explanation, str(pair.name), system=name, pair=pair)
         systems.add(pair.name, result.to_dict(), page)
         advance(1)
     return systems
@@ -163,10 +165,8 @@ def report_scores(
             for pair, result, evidence in chain.from_iterable(blocks):
                 _check_same(result, extremes[pair.name], f"{path}: id {pair.name!r}", pairs[number])
                 assert evidence is not None
-                title = f"{name}: {pair.name}" if len(files) > 1 else str(pair.name)
-                page_numbers[pair.name] = report.add(
-                    explain(result, evidence, options.params, thresholds), title
-                )
+                explanation = explain(result, evidence, options.params, thresholds)
+                page_numbers[pair.name] = report.add(explanation, str(pair.name), system=name, pair=pair)
                 advance(1)
         systems.begin(name, first["signature"])
         for _, row in read_scores(path):

@@ -133,6 +133,8 @@ class Explanation:
         Parameters of the metric.
     thresholds
         Thresholds of the verdicts.
+    by_reference
+        The scores with each reference, in their order; empty if they are not known.
     """
 
     result: Result
@@ -143,6 +145,7 @@ class Explanation:
     alignment: Alignment
     params: Params
     thresholds: Thresholds
+    by_reference: tuple[Scores, ...] = ()
 
     @cached_property
     def costs(self) -> dict[str, float]:
@@ -212,6 +215,7 @@ def explain(
         alignment=alignment,
         params=params,
         thresholds=thresholds,
+        by_reference=evidence.by_reference,
     )
 
 

@@ -114,11 +114,14 @@ class Evidence(NamedTuple):
         float64 (n_ref, n_gen), the cosines of the chunks.
     gas
         The cosine of the whole texts.
+    by_reference
+        The scores with each reference, in their order; empty if they are not known.
     """
 
     chunks: tuple[list[str], list[str]]
     similarity: npt.NDArray[np.float64]
     gas: float
+    by_reference: tuple[Scores, ...] = ()
 
 
 def merit(scores: Scores) -> tuple[float, ...]:

@@ -70,6 +70,17 @@ NAMES: Final = Scores._fields
 #: The name of each score in texts and figures.
 LABELS: Final = {name: info.label for name, info in SCORES.items()}
 
+#: What each abbreviation among the labels stands for.
+FULL_NAMES: Final = {
+    "vcs": "Video Comprehension Score",
+    "gas": "Global Alignment Score",
+    "las": "Local Alignment Score",
+    "sas": "Semantic Alignment Score",
+    "nas": "Narrative Alignment Score",
+    "nas_d": "distance-based Narrative Alignment Score",
+    "nas_l": "line-based Narrative Alignment Score",
+}
+
 
 def up_to(level: int) -> tuple[str, ...]:
     """Return the names of the scores of this level and the more prominent ones, in the order of tables."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -304,8 +304,10 @@ class Scorer:
             if isinstance(pair, TextError):
                 scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
                 continue
-            result = _result(pair, rows[first : first + len(candidates)], options, signature)
-            scored.append((item, result, candidates[result.reference_index]))
+            scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
+            result = _result(pair, scores, options, signature)
+            evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
+            scored.append((item, result, evidence))
             first += len(candidates)
         return scored
 
@@ -342,8 +344,7 @@ def _cosines(
     return np.clip(cosine_similarity(left, right), -1.0, 1.0)
 
 
-def _result(pair: PreparedPair, rows: npt.NDArray[Any], options: Options, signature: str) -> Result:
-    scores = [Scores._make(row) for row in rows.tolist()]
+def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
     best = 0
     if len(scores) > 1:
         keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
