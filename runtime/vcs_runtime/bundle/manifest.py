@@ -105,7 +105,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     precision: Annotated[str, Meta(description="Of weights and arithmetic, as the signature prints it.")]
     layout: Annotated[
         InputLayout,
-        Meta(description="Inputs of the graph, all int64; docs/guide/bundles.md has their shapes."),
+        Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
     ] = "padded"
     instruction: Annotated[
         str, Meta(description="Put before a text unless the caller names another instruction.")
