@@ -7,7 +7,10 @@ EMBEDDER_INPUTS = {
     "masked": ("input_ids", "attention_mask", "pool_mask"),
     "packed": ("input_ids", "gather", "scatter", "lengths", "skip"),
 }
-"""Names of an embedder's inputs, by input layout. All are int64; docs/reference/bundle-schema.md has their shapes."""
+"""Names of an embedder's inputs, by input layout. All are int64.
+
+Their shapes are in docs/reference/bundle-schema.md.
+"""
 
 SEGMENTER_INPUTS = {
     "sat": ("input_ids", "attention_mask"),
