@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix docs types parity deepeval triton spark llama bench clean
+.PHONY: help demo test test-all lint fix docs release types parity deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -35,11 +35,13 @@ test: $(VENV)/develop  ## tests of every room in about three minutes
 test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compiling C, killed jobs, peaks of memory
 	$(PYTEST) -m '$(SLOW)'
 
-lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which
+lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which; workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pydoclint vcs_numba runtime/vcs_runtime export/vcs_export
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 fix: $(VENV)/develop  ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
@@ -52,6 +54,16 @@ $(VENV)/docs: $(VENV)/develop
 
 docs: $(VENV)/docs  ## the manual, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# What is published, built and checked in an environment of its own. Nothing is uploaded.
+.venv-release/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --upgrade pip
+	.venv-release/bin/python -m pip install --quiet --group release
+	touch $@
+
+release: .venv-release/ready  ## build, check and try what is published; ARGS=--tag tags it
+	.venv-release/bin/python .ci/release.py $(ARGS)
 
 types: $(VENV)/develop  ## mypy, strict
 	$(BIN)/mypy
@@ -114,4 +126,4 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -190,7 +191,8 @@ class VideoFile:
     def _stream(self) -> Iterator[tuple[Any, Any]]:
         av = require("av", "video", "reading frames of a video")
         try:
-            with av.open(str(self.path)) as container:
+            # FFmpeg takes "http:/host/x" for an address, but an absolute path for a file, whatever it holds.
+            with av.open(os.path.abspath(self.path)) as container:
                 if not container.streams.video:
                     raise InputError(f"{self.path}: the file has no video stream")
                 yield container, container.streams.video[0]

@@ -1,0 +1,215 @@
+"""What the project says about itself agrees: versions, dates, addresses, Pythons, and what an archive may hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vcs_runtime import __version__
+from vcs_runtime.cli.citation import LINKS
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+FORMS = sorted(
+    set((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")) - {ROOT / ".github/ISSUE_TEMPLATE/config.yml"}
+)
+SAYING = ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "runtime/vcs_runtime/_version.py")
+
+
+def _release() -> Any:
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci/release.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+release = _release()
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def project() -> Any:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[str, str, str], Path]:
+    """Change a file of a copy of what says something about the release."""
+    for name in SAYING:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tmp_path / name)
+
+    def change(name: str, old: str, new: str) -> Path:
+        text = (tmp_path / name).read_text("utf-8")
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new, 1), "utf-8")
+        return tmp_path
+
+    return change
+
+
+def test_version_changelog_and_citation_agree() -> None:
+    assert release.facts(ROOT) == (__version__, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "problem"),
+    [
+        ("CITATION.cff", f"\nversion: {__version__}\n", "\nversion: 9.9\n", "CITATION.cff: version is 9.9"),
+        ("CITATION.cff", "date-released: ", "released: ", "CITATION.cff: date-released is missing"),
+        ("CHANGELOG.md", f"## [{__version__}]", "## [9.9]", "the newest release is 9.9"),
+        ("CHANGELOG.md", f"## [{__version__}] - ", f"## [{__version__}] ", "the newest release is missing"),
+        ("runtime/vcs_runtime/_version.py", __version__, "9.9", "not 9.9"),
+        ("pyproject.toml", "[project.urls]\n", '[project.urls]\nRepository = "https://example.org/r"\n',
+         "add the line `repository-code: https://example.org/r`"),
+    ],
+)  # fmt: skip
+def test_what_disagrees_is_named(
+    copy: Callable[[str, str, str], Path], name: str, old: str, new: str, problem: str
+) -> None:
+    _, problems = release.facts(copy(name, old, new))
+    assert any(problem in said for said in problems), problems
+
+
+def test_nothing_is_tagged_without_an_address_on_another_day_or_with_changes_left(
+    copy: Callable[[str, str, str], Path],
+) -> None:
+    root = copy("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n- One more change.\n")
+    _, problems = release.facts(root, tagging=True, today="1999-12-31")
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "CHANGELOG.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+    ]
+    assert "today is 1999-12-31" in problems[0]
+    assert "move what is unreleased" in problems[1]
+    assert "Repository" in problems[2]
+
+
+def test_a_release_with_an_address_can_be_tagged(copy: Callable[[str, str, str], Path]) -> None:
+    copy("CITATION.cff", "license: ", "repository-code: https://example.org/r\nlicense: ")
+    copy("CHANGELOG.md", "## [Unreleased]\n", "")
+    root = copy(
+        "pyproject.toml", "[project.urls]\n", '[project.urls]\nRepository = "https://example.org/r"\n'
+    )
+    date = load(root / "CITATION.cff")["date-released"]
+    assert release.facts(root, tagging=True, today=date) == (__version__, [])
+
+
+TRACKED = ("vcs_numba/core.py", "runtime/include/a.h", "tests/test_a.py", "README.md")
+ABOUT = [f"vcs_runtime-1.0.dist-info/{name}" for name in
+         ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")]  # fmt: skip
+GOOD = ("vcs_numba/core.py", "vcs_runtime/capi/include/a.h", *ABOUT)
+KEY = b"-----BEGIN " + b"PRIVATE KEY-----"  # in two parts, for the check of the source archive
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "problem"),
+    [
+        (GOOD, b"", None),
+        ((*GOOD, "tests/test_a.py"), b"", "tests/test_a.py should not be in it"),
+        (GOOD[1:], b"", "vcs_numba/core.py is missing"),
+        (GOOD, b"x = 1\n" + KEY, "a private key"),
+        (GOOD, b"token = '" + b"gh" + b"p_" + b"a1" * 18 + b"'", "a token"),
+        (GOOD, b"path = '/" + b"home/somebody/data'", "a folder of a user"),
+        (GOOD, bytes(4_000_001), "4,0"),
+    ],
+)
+def test_a_wheel_holds_what_it_should_and_nothing_else(
+    tmp_path: Path, names: tuple[str, ...], content: bytes, problem: str | None
+) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in names:
+            archive.writestr(name, content if name == "vcs_numba/core.py" else b"")
+    if problem is None:
+        release.check_wheel(wheel, TRACKED, "1.0")
+    else:
+        with pytest.raises(release.Refused, match=re.escape(problem)):
+            release.check_wheel(wheel, TRACKED, "1.0")
+
+
+def test_a_source_archive_without_its_tests_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name in ("README.md", "PKG-INFO", "vcs_numba/core.py", "runtime/include/a.h"):
+            tar.addfile(tarfile.TarInfo(f"vcs_runtime-1.0/{name}"))
+    with pytest.raises(release.Refused, match=r"^a.tar.gz: tests/test_a.py is missing$"):
+        release.check_source(path, TRACKED, "1.0")
+
+
+def test_workflows_test_every_python_that_is_promised() -> None:
+    promised = [
+        name.rpartition(" ")[2] for name in project()["classifiers"] if re.search(r"Python :: 3\.\d", name)
+    ]
+    lowest = project()["requires-python"].removeprefix(">=")
+    jobs = load(ROOT / ".github/workflows/test.yml")["jobs"]
+    assert promised[0] == lowest
+    assert promised == [f"3.{minor}" for _, minor in zip(promised, count(int(lowest[2:])), strict=False)]
+    for job in jobs.values():
+        assert job["strategy"]["matrix"]["python"] == promised
+    systems = {
+        system for job in jobs.values() for system in job["strategy"]["matrix"].get("os", [job["runs-on"]])
+    }
+    assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_are_pinned_to_commits_and_get_the_least_rights(path: Path) -> None:
+    workflow = load(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        rights = job.get("permissions", {"contents": "read"})
+        assert rights in ({"contents": "read"}, {"id-token": "write"} if name == "publish" else {})
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}"))
+
+
+def test_targets_and_folders_of_the_workflows_exist() -> None:
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for path in WORKFLOWS:
+        steps = [step["run"] for job in load(path)["jobs"].values() for step in job["steps"] if "run" in step]
+        for words in (step.split() for step in steps):
+            if words[0] == "make":
+                assert {word for word in words[1:] if re.fullmatch("[a-z-]+", word)} <= targets
+            for word in words:
+                assert not word.startswith("tests/") or (ROOT / word).is_dir()
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_issue_forms_can_be_filled_in(path: Path) -> None:
+    form = load(path)
+    assert form.keys() == {"name", "description", "labels", "body"}
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    assert len({field["id"] for field in fields}) == len(fields) > 0
+    assert any(field.get("validations", {}).get("required") for field in fields)
+    assert all(field["attributes"]["label"] for field in fields)
+
+
+def test_addresses_are_those_of_the_citation() -> None:
+    urls = dict(project()["urls"])
+    urls.pop("Repository", None)
+    assert set(urls.values()) == set(LINKS.values())
+    assert {source["url"] for source in load(ROOT / "CITATION.cff")["references"]} == set(LINKS.values())
+
+
+def test_links_of_pages_beside_the_readme_lead_somewhere() -> None:
+    for name in ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", (ROOT / name).read_text("utf-8")):
+            assert (ROOT / target).exists(), f"{name}: {target}"
