@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from vcs_runtime.visil import (
     visil,
 )
 from vcs_runtime.visil.correlation import correlate
-from vcs_runtime.visil.frames import format_timecode
+from vcs_runtime.visil.frames import VideoFile, format_timecode
 from vcs_runtime.visil.images import Part
 from vcs_runtime.visil.masking import builtin_keywords
 from vcs_runtime.visil.models.logprobs import answer_length, by_word, check_forced
@@ -440,3 +442,27 @@ def test_a_record_that_cannot_be_written_stops_the_job(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     recorder.close()
     assert (tmp_path / "r.jsonl").stat().st_size == size
+
+
+def test_a_video_that_is_named_like_an_address_is_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        name = Path(f"http://127.0.0.1:{server.server_port}/video.mp4")
+        with pytest.raises(InputError, match="No such file"):
+            VideoFile(name)
+        server.shutdown()
+        thread.join()
+    assert asked == []
