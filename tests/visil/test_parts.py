@@ -444,7 +444,9 @@ def test_a_record_that_cannot_be_written_stops_the_job(tmp_path: Path) -> None:
     assert (tmp_path / "r.jsonl").stat().st_size == size
 
 
-def test_a_video_that_is_named_like_an_address_is_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_video_that_is_named_like_an_address_is_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("av")
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
