@@ -16,6 +16,7 @@ from support.stories import read_lines, story, write_pairs
 from vcs_numba import score_embeddings
 from vcs_runtime import Embedder, ModelError, Params, Scorer, ScorerConfig, Segmenter, TextError
 from vcs_runtime.jobs.run import score_file
+from vcs_runtime.scoring.explanation import REPEATED
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.training.scorer import TrainingScorer
 
@@ -80,6 +81,16 @@ def test_scores_are_the_core_applied_to_the_callers_vectors(own: Scorer) -> None
         assert result.scores == pytest.approx(expected, abs=1e-12)
         assert (result.n_ref, result.n_gen) == tuple(map(len, chunks))
         assert result.segmenter == "points@1"
+
+
+def test_repetitions_are_found_with_the_callers_vectors(own: Scorer) -> None:
+    text = "A man opens a door. A dog runs into the garden. The man throws a big red ball."
+    e = own.explain(text, f"{text} Into the garden a dog runs. A cat sleeps. A DOG runs into the garden!")
+    assert [chunk.repeats for chunk in e.generated] == [None, None, None, 1, None, 1]
+    assert [chunk["repeats"] for chunk in e.to_dict()["generated"]] == [None, None, None, 1, None, 1]
+    alone = own.explain(text, "A man opens a door. The cat sleeps.")
+    assert alone.count(REPEATED) == 0
+    assert "repeated" not in alone.sentences
 
 
 def test_the_signature_names_them(own: Scorer, tiny_bundle: Path) -> None:

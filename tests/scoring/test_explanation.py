@@ -19,8 +19,10 @@ from vcs_runtime.scoring.explanation import (
     IN_PLACE,
     MISSING,
     MOVED,
+    REPEATED,
     SHIFTED,
     UNSUPPORTED,
+    Explanation,
     Thresholds,
     crossings,
     position,
@@ -80,6 +82,63 @@ def test_a_tolerated_chunk_is_in_place() -> None:
     assert [chunk.verdict for chunk in tolerant.generated] == [IN_PLACE] * 4
 
 
+def looped(cosine: float = 1.0, reference: tuple[int, ...] = (0, 1, 2, 3), **options: object) -> Explanation:
+    """A pair whose reference tells these kinds of sentences. The generated text tells kind 1 three times.
+
+    The second of the three has other words; its vector has this cosine to those of its kind.
+    """
+    kinds = np.eye(5)
+    again = cosine * kinds[1] + np.sqrt(1 - cosine**2) * kinds[4]
+    generated = [kinds[0], kinds[1], again, kinds[1], kinds[2], kinds[3]]
+    left, right = ([*np.array(rows, np.float32)] for rows in ([kinds[i] for i in reference], generated))
+    return explained(np.array(left) @ np.array(right).T, vectors=(left, right), **options)  # type: ignore[arg-type]
+
+
+def test_a_chunk_like_an_earlier_one_is_repeated_and_names_it() -> None:
+    e = looped(0.97)
+    assert [chunk.repeats for chunk in e.generated] == [None, None, 1, 1, None, None]
+    assert [chunk.verdict == REPEATED for chunk in e.generated] == [False, False, True, True, False, False]
+    assert position(e.generated[3]) == "repeats 2"
+    assert next(iter(e.sentences.values())) == "2 of 6 generated chunks repeat an earlier one."
+    one = looped(0.9)
+    assert [chunk.repeats for chunk in one.generated] == [None, None, None, 1, None, None]
+    assert one.sentences["repeated"] == "1 of 6 generated chunks repeats an earlier one."
+    strict = looped(0.97, thresholds=Thresholds(repeat=0.98))
+    assert strict.count(REPEATED) == 1
+
+
+def test_without_vectors_chunks_of_the_same_words_are_repeated() -> None:
+    texts = (["A man runs.", "He falls."], ["A man runs.", "a man  runs", "He falls.", "...", "!"])
+    e = explained(np.full((2, 5), 0.9), texts=texts)
+    assert [chunk.repeats for chunk in e.generated] == [None, 0, None, None, None]
+
+
+def test_what_the_reference_says_twice_may_be_said_twice() -> None:
+    assert looped(reference=(0, 1, 1, 2, 3)).count(REPEATED) == 1
+    assert looped(reference=(0, 1, 1, 1, 2, 3)).count(REPEATED) == 0
+
+
+def test_a_loop_does_not_move_what_is_told_in_order() -> None:
+    order = [0, 1, 2, *[1] * 30, 3, 4, 5, 6, 7, 8, 9]
+    kinds = np.eye(10, dtype=np.float32)
+    e = explained(kinds[:, order], vectors=([*kinds], [*kinds[order]]))
+    assert e.count(REPEATED) == 30
+    assert e.count(MOVED) == 0
+
+
+def test_a_long_text_is_compared_with_all_that_was_said_before() -> None:
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(700, 16))
+    rows[650:] = rows[:50] + 0.01
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors = [*rows.astype(np.float32)]
+    e = explained(rows[:3] @ rows.T, vectors=(vectors[:3], vectors), thresholds=Thresholds(repeat=0.7))
+    near = np.tril(rows @ rows.T >= 0.7, -1)
+    expected = [int(row.argmax()) if row.any() else None for row in near]
+    assert [chunk.repeats for chunk in e.generated] == expected
+    assert expected[650:] != [None] * 50
+
+
 def test_crossings_are_counted_among_supported_chunks() -> None:
     match = np.array([3, 0, 1, 3, 2])
     supported = np.array([True, True, True, True, True])
@@ -131,8 +190,16 @@ def test_positions_count_from_one() -> None:
     assert position(e.generated[0]) == "expected at 1, found at 1"
 
 
+def test_what_has_no_counterpart_is_found_nowhere() -> None:
+    e = explained([[0.9, 0.1, 0.1], [0.1, 0.2, 0.1], [0.1, 0.2, 0.9]])
+    assert e.reference[1].verdict == MISSING
+    assert e.generated[1].verdict == UNSUPPORTED
+    assert position(e.reference[1]) == f"nearest: {e.reference[1].match + 1}"
+    assert position(e.generated[1]) == f"nearest: {e.generated[1].match + 1}"
+
+
 @pytest.mark.parametrize(
-    "values", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}]
+    "values", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}, {"repeat": 1.1}]
 )
 def test_thresholds_out_of_range_are_named(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):
@@ -191,7 +258,7 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     assert (code, err) == (0, "")
     assert "red" in out  # brackets are punctuation, and the words are no markup
     assert "\x1b" not in out
-    assert "support 0.9, rival 0.3, order 1" in out
+    assert "support 0.9, rival 0.3, order 1, repeat 0.95" in out
     assert scorer.signature in out
 
 

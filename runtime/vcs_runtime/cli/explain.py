@@ -36,6 +36,7 @@ from vcs_runtime.scoring.explanation import (
     IN_PLACE,
     MISSING,
     MOVED,
+    REPEATED,
     SHIFTED,
     UNSUPPORTED,
     VERDICTS,
@@ -50,7 +51,8 @@ from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
 
 _COLOURS = {
-    IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red"
+    IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red",
+    REPEATED: "magenta",
 }  # fmt: skip
 
 

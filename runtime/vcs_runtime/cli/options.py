@@ -236,6 +236,8 @@ threshold_options = combined("thresholds", Thresholds, together(
                  metavar="X", help="Similarity lead of another chunk that makes a reference chunk missing."),
     click.option("--order", type=click.FloatRange(0, 1), default=_THRESHOLDS.order, show_default=True,
                  metavar="X", help="Share of an offset that changed order must explain for a moved chunk."),
+    click.option("--repeat", type=click.FloatRange(-1, 1), default=_THRESHOLDS.repeat, show_default=True,
+                 metavar="X", help="Minimum similarity to an earlier generated chunk for a repeated chunk."),
     section="Verdicts",
 ))  # fmt: skip
 

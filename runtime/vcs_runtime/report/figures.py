@@ -21,6 +21,7 @@ from vcs_runtime.scoring.explanation import (
     IN_PLACE,
     MISSING,
     MOVED,
+    REPEATED,
     SHIFTED,
     UNSUPPORTED,
     Chunk,
@@ -38,7 +39,7 @@ _GREY, _WINDOW = "#4a5563", "#c9ced4"
 #: Colour and marker of each verdict.
 _VERDICTS: Final = {
     IN_PLACE: (_BLUE, "o"), COVERED: (_BLUE, "o"), SHIFTED: (_GREEN, ">"), MOVED: (_ORANGE, "D"),
-    UNSUPPORTED: (_RED, "X"), MISSING: (_RED, "X"),
+    UNSUPPORTED: (_RED, "X"), MISSING: (_RED, "X"), REPEATED: (_PINK, "s"),
 }  # fmt: skip
 _COSTS: Final = {
     "gas": _SKY, "las": _GREEN, "nas_d": _ORANGE, "nas_l": _RED, "window_regularizer": _PINK

@@ -199,6 +199,7 @@ def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
         "text": [shortened(chunk.text) for chunk in chunks],
         "verdict": [chunk.verdict for chunk in chunks],
         "counts": verdict_counts(chunks),
+        "repeats": [chunk.repeats for chunk in chunks],
         "match": side.match.tolist(),
         "similarity": [round(chunk.similarity, 4) for chunk in chunks],
         "start": side.window_start.tolist(),

@@ -1,7 +1,7 @@
 "use strict";
 // One pair: texts side by side, what each part cost, the matrix, the paths, the penalties, the formulas.
 
-const GLYPHS = { "in place": "\u2713", covered: "\u2713", shifted: "\u21e2", moved: "\u21c5", "weakly supported": "?", missing: "\u2205" };
+const GLYPHS = { "in place": "\u2713", covered: "\u2713", shifted: "\u21e2", moved: "\u21c5", "weakly supported": "?", missing: "\u2205", repeated: "\u21bb" };
 const LIST_PAGE = 100;
 
 function showPair(pair, index, place) {
@@ -127,6 +127,8 @@ function showPair(pair, index, place) {
 }
 
 function placeOf(side, i) {
+  if (side.repeats[i] !== null) return `repeats ${side.repeats[i] + 1}`;
+  if (["missing", "weakly supported"].includes(side.verdict[i])) return `nearest: ${side.match[i] + 1}`;
   const [start, end] = [side.start[i] + 1, side.end[i]];
   const expected = start === end ? String(start) : `${start}\u2013${end}`;
   const offset = side.offset[i] ? ` (${signed(side.offset[i])})` : "";

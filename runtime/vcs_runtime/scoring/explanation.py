@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
 from vcs_runtime.scoring.flags import describe, flags_of
+from vcs_runtime.scoring.repetition import repetitions
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
 
 #: Verdicts on generated chunks, and on chunks of the reference.
 IN_PLACE, SHIFTED, MOVED, UNSUPPORTED = "in place", "shifted", "moved", "weakly supported"
+REPEATED: Final = "repeated"
 COVERED, MISSING = "covered", "missing"
 
 #: The meaning of each verdict.
@@ -31,7 +33,8 @@ VERDICTS: Final = {
     SHIFTED: "in the right order, but not where it was expected: text is missing or was added around it",
     MOVED: "in another order than the reference tells it",
     UNSUPPORTED: "nothing in the reference is like it: possibly invented",
-    COVERED: "the generated text has its like",
+    REPEATED: "says again what an earlier generated chunk has said, and the reference does not",
+    COVERED: "the generated text says it",
     MISSING: "nothing in the generated text is like it",
 }
 
@@ -43,6 +46,7 @@ _PERFECT: Final = {
     "nas_l": {"nas_l_precision": 1.0, "nas_l_recall": 1.0},
     "window_regularizer": {"window_regularizer": 0.0},
 }
+_RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat": (-1, 1)}
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ class Thresholds:
     order
         In [0, 1]. A chunk outside its window is moved if changed order explains at least this part of its
         offset, both as parts of their texts; else it is shifted.
+    repeat
+        Minimum cosine similarity, in [-1, 1], to an earlier generated chunk for a chunk to be repeated.
+        Chunks of the same words are alike at any value.
 
     Raises
     ------
@@ -70,9 +77,10 @@ class Thresholds:
     support: float = 0.5
     rival: float = 0.3
     order: float = 1.0
+    repeat: float = 0.95
 
     def __post_init__(self) -> None:
-        for name, low, high in (("support", -1, 1), ("rival", 0, 2), ("order", 0, 1)):
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}")
@@ -99,7 +107,10 @@ class Chunk:
     penalty
         The cost in NAS-D, as a part of the other side's length.
     crossed
-        Number of supported chunks on the same side whose matches are in the other order.
+        Number of supported chunks on the same side whose matches are in the other order. Repeated chunks do
+        not count.
+    repeats
+        Position of the generated chunk that a repeated chunk repeats; None for other verdicts.
     """
 
     text: str
@@ -110,6 +121,7 @@ class Chunk:
     offset: int
     penalty: float
     crossed: int
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,7 @@ class Explanation:
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """A sentence for VCS and for each part: the reason of a loss, and its amount."""
+        """Sentences about repeated chunks if there are any, about VCS, and about the loss of each part."""
         return _sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,12 +217,11 @@ def explain(
         Verdicts, costs and sentences.
     """
     alignment = align(evidence.similarity, params)
-    reference, generated = evidence.chunks
     return Explanation(
         result=result,
         scores=alignment.scores(evidence.gas),
-        reference=_reference(reference, alignment, thresholds),
-        generated=_generated(generated, alignment.precision, thresholds),
+        reference=_reference(evidence.chunks[0], alignment, thresholds),
+        generated=_generated(evidence, alignment.precision, thresholds),
         similarity=evidence.similarity,
         alignment=alignment,
         params=params,
@@ -248,29 +259,36 @@ def _reference(texts: Sequence[str], alignment: Alignment, thresholds: Threshold
     closest = alignment.precision.max_similarity[side.match]
     covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
     verdicts = [COVERED if is_covered else MISSING for is_covered in covered.tolist()]
-    return _chunks(texts, side, verdicts, crossings(side.match, covered))
+    return _chunks(texts, side, verdicts, crossings(side.match, covered), [None] * side.x)
 
 
-def _generated(texts: Sequence[str], side: Orientation, thresholds: Thresholds) -> tuple[Chunk, ...]:
+def _generated(evidence: Evidence, side: Orientation, thresholds: Thresholds) -> tuple[Chunk, ...]:
     supported = side.similarity >= thresholds.support
-    crossed = crossings(side.match, supported)
-    others = max(1, int(supported.sum()) - 1)
+    repeats = repetitions(evidence.chunks, evidence.vectors, side.match, supported, thresholds.repeat)
+    repeated = np.array([earlier is not None for earlier in repeats])
+    # A repeated chunk says nothing about order: a loop would make everything after it cross.
+    ordered = supported & ~repeated
+    crossed = crossings(side.match, ordered)
+    others = max(1, int(ordered.sum()) - 1)
     # Both sides are relative: the offset to the length of the reference, the crossings to the number of
     # chunks.
     by_order = crossed / others >= thresholds.order * side.distance / side.y
     verdicts = np.select(
-        [~supported, side.in_window | side.tolerated, by_order], [UNSUPPORTED, IN_PLACE, MOVED], SHIFTED
+        [repeated, ~supported, side.in_window | side.tolerated, by_order],
+        [REPEATED, UNSUPPORTED, IN_PLACE, MOVED],
+        SHIFTED,
     )
-    return _chunks(texts, side, verdicts.tolist(), crossed)
+    return _chunks(evidence.chunks[1], side, verdicts.tolist(), crossed, repeats)
 
 
 def _chunks(
-    texts: Sequence[str], side: Orientation, verdicts: Sequence[str], crossed: npt.NDArray[np.int64]
-) -> tuple[Chunk, ...]:
+    texts: Sequence[str], side: Orientation, verdicts: Sequence[str], crossed: npt.NDArray[np.int64],
+    repeats: Sequence[int | None],
+) -> tuple[Chunk, ...]:  # fmt: skip
     offsets = np.where(side.match < side.window_start, -side.distance, side.distance)
     windows = zip(side.window_start.tolist(), side.window_end.tolist(), strict=True)
     columns = (texts, verdicts, side.match.tolist(), side.similarity.tolist(), windows, offsets.tolist(),
-               side.penalty.tolist(), crossed.tolist())  # fmt: skip
+               side.penalty.tolist(), crossed.tolist(), repeats)  # fmt: skip
     return tuple(Chunk(*row) for row in zip(*columns, strict=True))
 
 
@@ -308,6 +326,7 @@ def _sentences(e: Explanation) -> dict[str, str]:
         parts = ", ".join(f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
         total.append(f"Of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts}).")
     return {
+        **_repetition(e),
         "vcs": " ".join(total),
         "gas": f"GAS cost {cost['gas']:.3f}: the cosine of the two whole texts is {s.gas:.3f}.",
         "las": (
@@ -323,6 +342,13 @@ def _sentences(e: Explanation) -> dict[str, str]:
             f"{a.grid_area} cells, so {s.window_regularizer:.3f} of NAS would be earned by any order."
         ),
     }
+
+
+def _repetition(e: Explanation) -> dict[str, str]:
+    if not (count := e.count(REPEATED)):
+        return {}
+    verb = "repeat" if count > 1 else "repeats"
+    return {"repeated": f"{_of(count, len(e.generated), 'generated')} {verb} an earlier one."}
 
 
 def _distances(e: Explanation) -> str:
@@ -363,7 +389,15 @@ def _of(count: int, total: int, side: str) -> str:
 
 
 def position(chunk: Chunk) -> str:
-    """Describe where a chunk was expected and found, counting from 1: "expected at 4-5, found at 9 (+4)"."""
+    """Describe where a chunk was expected and found, counting from 1: "expected at 4-5, found at 9 (+4)".
+
+    A repeated chunk names the chunk that it repeats: "repeats 3". A chunk without a counterpart was not found
+    anywhere, so the position of its match is given as "nearest: 9".
+    """
+    if chunk.repeats is not None:
+        return f"repeats {chunk.repeats + 1}"
+    if chunk.verdict in (MISSING, UNSUPPORTED):
+        return f"nearest: {chunk.match + 1}"
     first, last = chunk.expected[0] + 1, chunk.expected[1]
     expected = str(first) if first == last else f"{first}-{last}"
     text = f"expected at {expected}, found at {chunk.match + 1}"

@@ -116,12 +116,16 @@ class Evidence(NamedTuple):
         The cosine of the whole texts.
     by_reference
         The scores with each reference, in their order; empty if they are not known.
+    vectors
+        The unit vectors of the chunks, float32 (d,) each, of the reference and of the generated text; None if
+        only their cosines are known.
     """
 
     chunks: tuple[list[str], list[str]]
     similarity: npt.NDArray[np.float64]
     gas: float
     by_reference: tuple[Scores, ...] = ()
+    vectors: tuple[list[npt.NDArray[np.float32]], list[npt.NDArray[np.float32]]] | None = None
 
 
 def merit(scores: Scores) -> tuple[float, ...]:

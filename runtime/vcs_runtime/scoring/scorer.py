@@ -322,11 +322,13 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         return []
     *references, generated = pair.texts
     *reference_chunks, generated_chunks = pair.chunks
+    generated_vectors = [vectors[text] for text in generated_chunks]
     return [
         Evidence(
             (chunks, generated_chunks),
             _cosines(chunks, generated_chunks, vectors),
             float(_cosines([reference], [generated], vectors)[0, 0]),
+            vectors=([vectors[text] for text in chunks], generated_vectors),
         )
         for reference, chunks in zip(references, reference_chunks, strict=True)
     ]

@@ -18,6 +18,7 @@ def explained(
     texts: tuple[Sequence[str], Sequence[str]] | None = None,
     thresholds: Thresholds = Thresholds(),
     params: Params = Params(),
+    vectors: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
 ) -> Explanation:
     """The explanation of a similarity matrix; chunks are called r1, ... and g1, ..."""
     matrix = np.asarray(similarity, dtype=np.float64)
@@ -27,7 +28,9 @@ def explained(
         [f"g{j + 1}" for j in range(n_gen)],
     )
     result = Result(align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none")
-    return explain(result, Evidence((list(reference), list(generated)), matrix, gas), params, thresholds)
+    rows = None if vectors is None else (list(vectors[0]), list(vectors[1]))
+    evidence = Evidence((list(reference), list(generated)), matrix, gas, vectors=rows)
+    return explain(result, evidence, params, thresholds)
 
 
 def drawn(n_ref: int, n_gen: int, seed: int = 0) -> Explanation:
@@ -45,6 +48,7 @@ def drawn(n_ref: int, n_gen: int, seed: int = 0) -> Explanation:
         ["x_1^2 said \\alpha", "שלום", "b"],
     ]
     texts = tuple(
-        [side[k % 3] for k in range(count)] for side, count in zip(words, (n_ref, n_gen), strict=True)
+        [f"{side[k % 3]} {k + 1}" for k in range(count)]
+        for side, count in zip(words, (n_ref, n_gen), strict=True)
     )
     return explained(values, 0.8, (texts[0], texts[1]))
