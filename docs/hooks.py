@@ -1,4 +1,4 @@
-"""What MkDocs does not know about this repository: links that leave the manual.
+"""What MkDocs does not know about this repository: links that leave the manual, commands, public names.
 
 A page may link to a source file, or to the README of a folder. The manual has no such pages, so it shows
 the name of the file. A link to nothing ends a strict build.
@@ -6,27 +6,119 @@ the name of the file. A link to nothing ends a strict build.
 
 from __future__ import annotations
 
+import contextlib
+import html
 import logging
 import os
 import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
+from vcs_runtime.cli import cli
+
 LOG = logging.getLogger("mkdocs.hooks.links")
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Replace links that leave `docs` by the text of the link and the name of the file."""
+    """Replace links that leave `docs` by their text and the name of the file; insert the commands."""
     folder = Path(page.file.abs_src_path).parent
 
     def named(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(folder / match[2]))
-        if target.is_relative_to(ROOT / "docs"):
+        if target.is_relative_to(DOCS):
             return match[0]
         if not target.exists():
             LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
         name = f"`{target.relative_to(ROOT).as_posix()}`" if target != ROOT else "the repository"
         return name if match[1].strip("`") in (target.name, name.strip("`")) else f"{match[1]} ({name})"
 
-    return re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
+    markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
+    return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
+
+
+def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
+    """Link what docstrings and help texts name: pages of the manual with their sections, and public names."""
+    here = Path(page.file.src_uri).parent
+
+    def page_link(match: re.Match[str]) -> str:
+        heading = re.search(rf"^## ({match[2]}\. .+)$", (ROOT / match[1]).read_text("utf-8"), re.M)
+        anchor = "#" + re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-") if heading else ""
+        path = Path(match[1]).relative_to("docs")
+        target = Path(os.path.relpath(path.with_suffix(".html"), here)).as_posix()
+        text = files.get_file_from_path(path.as_posix()).page.title
+        return f'<a href="{target}{anchor}">{text}{f", section {match[2]}" if match[2] else ""}</a>'
+
+    def name_link(match: re.Match[str]) -> str:
+        if (identifier := PUBLIC.get(match[1])) is None:
+            return match[0]
+        return f'<autoref optional identifier="{identifier}{match[2]}">{match[0]}</autoref>'
+
+    content = re.sub(r"(?<![\w/>])(docs/[\w/-]+\.md)(?:, section (\d+))?(?![^<]*</a>)", page_link, content)
+    return re.sub(r"<code>([A-Z]\w+)((?:\.\w+)?)</code>", name_link, content)
+
+
+def public_names() -> dict[str, str]:
+    """Return the classes of the Python pages, with the dotted names that lead to them."""
+    pages = [*sorted((DOCS / "reference").glob("python*.md")), DOCS / "reference/errors.md"]
+    names = [name for page in pages for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.M)]
+    return {name.rpartition(".")[2]: name for name in reversed(names)}
+
+
+PUBLIC = public_names()
+
+
+class _Markdown(click.HelpFormatter):
+    """Writes help as Markdown, with the groups of options and commands as lists."""
+
+    @contextlib.contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        self.write(f"\n**{name}**\n")
+        yield
+
+    @contextlib.contextmanager
+    def indentation(self) -> Iterator[None]:
+        yield
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        self.write(f"```text\n{prog} {args}\n```\n")
+
+    def write_paragraph(self) -> None:
+        self.write("\n")
+
+    def write_text(self, text: str) -> None:
+        for paragraph in text.split("\n\n"):
+            heading, _, lines = paragraph.partition("\n")
+            if heading != "\b":
+                self.write(f"{_prose(paragraph)}\n\n")
+                continue
+            heading, _, lines = lines.partition("\n")
+            self.write(f"{heading}\n\n```text\n{textwrap.dedent(lines)}\n```\n\n")
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 0, col_spacing: int = 0) -> None:
+        items = [f"- `{name.strip()}`: {_prose(text)}" for name, text in rows if name != "-h, --help"]
+        self.write("\n" + "\n".join(items) + "\n")
+
+
+def _prose(text: str) -> str:
+    """Mark options as code, and let no `<` begin a tag."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*\w", r"`\g<0>`", html.escape(text, quote=False))
+
+
+class _Context(click.Context):
+    formatter_class = _Markdown
+
+
+def help_texts(name: str, command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
+    """Yield the help of a command and of the commands below it, as Markdown."""
+    context = _Context(command, parent, info_name=name.rpartition(" ")[2], **command.context_settings)
+    yield f"\n{'##' if name.count(' ') < 2 else '###'} {name}\n\n{command.get_help(context)}\n"
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            if (found := command.get_command(context, inner)) and not found.hidden:
+                yield from help_texts(f"{name} {inner}", found, context)

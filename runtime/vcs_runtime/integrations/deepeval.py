@@ -19,7 +19,6 @@ from vcs_runtime.util.extras import base_class, require
 
 _PURPOSE = "the metric for DeepEval"
 _BaseMetric: Any = base_class("deepeval.metrics", "BaseMetric", _PURPOSE)
-_DEFAULTS = Params()
 _scorers: dict[ScorerConfig, Scorer] = {}
 _lock = Lock()
 
@@ -83,7 +82,7 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
         threshold: float = 0.5,
         score_name: str = "vcs",
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         short: bool = False,
     ) -> None:
         if score_name not in NAMES:

@@ -14,7 +14,6 @@ from vcs_runtime.util.extras import base_class, require
 
 _PURPOSE = "the metric for evaluate"
 _Metric: Any = base_class("evaluate", "Metric", _PURPOSE)
-_DEFAULTS = Params()
 
 
 class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when types are checked
@@ -55,7 +54,7 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
         config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         *,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
         deadline_s: float | None = None,

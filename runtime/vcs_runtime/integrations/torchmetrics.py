@@ -18,7 +18,6 @@ from vcs_runtime.util.extras import base_class, require
 
 _PURPOSE = "the metric for torchmetrics"
 _Metric: Any = base_class("torchmetrics", "Metric", _PURPOSE)
-_DEFAULTS = Params()
 
 
 class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is not there when types are checked
@@ -68,7 +67,7 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
         config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         *,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
         deadline_s: float | None = None,

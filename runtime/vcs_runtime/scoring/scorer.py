@@ -30,7 +30,6 @@ from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.progress import progress_bar, units_in_work
 
 T = TypeVar("T")
-_DEFAULTS = Params()
 
 
 class Scorer:
@@ -106,7 +105,7 @@ class Scorer:
         generated: str,
         *,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         aggregate: str = "max",
     ) -> Result:
         """Score one pair.
@@ -137,7 +136,7 @@ class Scorer:
         return self._score_one(reference, generated, Options(chunk_size, params, aggregate))[0]
 
     def score_short(
-        self, reference: Reference, generated: str, *, params: Params = _DEFAULTS, aggregate: str = "max"
+        self, reference: Reference, generated: str, *, params: Params = Params(), aggregate: str = "max"
     ) -> Result:
         """Score a pair of short texts, word by word (VCS_short; docs/reference/vcs.md, section 10).
 
@@ -152,7 +151,7 @@ class Scorer:
         references: Iterable[Reference] | None = None,
         predictions: Iterable[str] | None = None,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
         progress: bool = False,
@@ -205,7 +204,7 @@ class Scorer:
         generated: str,
         *,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         short: bool = False,
     ) -> Explanation:
         """Explain the score of a pair (docs/guide/explain.md), with several references against the best.

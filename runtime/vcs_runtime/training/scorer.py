@@ -16,7 +16,6 @@ from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.training import service
 from vcs_runtime.training.rewards import Reward, Score, Warnings
 
-_DEFAULTS = Params()
 
 
 class TrainingScorer:
@@ -64,7 +63,7 @@ class TrainingScorer:
         config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
         *,
         chunk_size: int = 1,
-        params: Params = _DEFAULTS,
+        params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
         deadline_s: float | None = None,

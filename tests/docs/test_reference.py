@@ -1,0 +1,94 @@
+"""The reference lists everything: public names, commands, errors, statuses, environment variables."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.blocks import ROOT
+from vcs_runtime.capi import Status
+from vcs_runtime.errors import VcsError
+from vcs_runtime.serve.openapi import document
+
+REFERENCE = ROOT / "docs/reference"
+# Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their own.
+DOORS = ["vcs_runtime", "vcs_numba"]
+DOORS += [f"vcs_runtime.{name}" for name in ("capi", "compat", "ray", "report", "training", "visil")]
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("module", DOORS)
+def test_every_public_name_is_in_the_python_reference(module: str) -> None:
+    text = "".join(path.read_text("utf-8") for path in REFERENCE.glob("*.md"))
+    listed = set(re.findall(r"^::: ([\w.]+)$", text, re.M))
+    listed |= {name.replace("vcs_runtime.errors.", "vcs_runtime.") for name in listed}
+    names = set(importlib.import_module(module).__all__) - {"__version__"}
+    if module == "vcs_runtime.capi":  # the functions of the header are on the page of the C API
+        names = {name for name in names if not name.lower().startswith("vcs_")}
+    missing = {name for name in names if f"{module}.{name}" not in listed and f"`{name}`" not in text}
+    assert missing == set()
+
+
+def subclasses(cls: type) -> Iterator[type]:
+    for inner in cls.__subclasses__():
+        yield inner
+        yield from subclasses(inner)
+
+
+def test_every_error_is_in_the_reference() -> None:
+    for package in map(importlib.import_module, ("vcs_runtime", "vcs_export")):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    # The HTTP server's refusal is an answer with a status, which no caller of Python sees.
+    names = {f"{cls.__module__}.{cls.__name__}" for cls in subclasses(VcsError)} - {
+        "vcs_runtime.serve.messages.Refused"
+    }
+    assert {name for name in names if f"::: {name}\n" not in page("errors.md")} == set()
+
+
+def test_every_status_is_in_the_reference() -> None:
+    rows = re.findall(r"^\| `(VCS_\w+)` \| (\d+) \|", page("errors.md"), re.M)
+    assert rows == [(status.name, str(status.value)) for status in Status]
+    answers = document("1")["paths"]["/score"]["post"]["responses"]
+    assert {
+        status for status in answers if not re.search(rf"^\| {status} \|", page("errors.md"), re.M)
+    } == set()
+
+
+def variables(path: Path) -> Iterator[str]:
+    """Names of environment variables in the strings of a module, or of a C source."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        strings = [
+            node.value
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        names = [name for name in strings if re.fullmatch(r"[A-Z]+(_\w+)+|CC", name)]
+        if "os.environ" in text or any(name.startswith("RAY_") for name in names):
+            yield from names
+        yield from re.findall(r"numba_config\.(NUMBA_\w+)", text)
+    else:
+        yield from re.findall(r'(?:get|set|put)env\("(\w+)"', text)
+
+
+def test_every_environment_variable_is_in_the_reference() -> None:
+    sources = [
+        path
+        for folder in ("runtime/vcs_runtime", "export/vcs_export", "vcs_numba")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".c")
+    ]
+    names = {name for path in sources for name in variables(path)}
+    assert {"VCS_RUNTIME_HOME", "RAY_worker_niceness", "VCS_RUNTIME_API_KEY", "CC"} <= names
+    assert {name for name in names if f"`{name}`" not in page("environment.md")} == set()
