@@ -17,7 +17,6 @@ from vcs_runtime.training import service
 from vcs_runtime.training.rewards import Reward, Score, Warnings
 
 
-
 class TrainingScorer:
     """Scores for a training loop. The object holds plain values; the first pair opens the models.
 
