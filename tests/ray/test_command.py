@@ -122,3 +122,13 @@ def test_options_that_do_not_go_together(arguments: tuple[object, ...], says: st
     done = CliRunner().invoke(cli, ["score", *map(str, arguments)])
     assert done.exit_code == 2
     assert says in done.output
+
+
+@pytest.mark.ray
+def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    program = "import ray, vcs_runtime.ray\nwith vcs_runtime.ray.connected(): pass"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stderr.splitlines()[-1].endswith("before `connected()` could choose its settings: import it later")

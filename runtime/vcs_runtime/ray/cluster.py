@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -143,7 +144,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     Raises
     ------
     DeviceError
-        There is no cluster at this address.
+        There is no cluster at this address, or Ray was imported before a new one could be set up.
     MissingExtraError
         Ray is not installed.
     """
@@ -154,6 +155,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == "local":
+        if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
+            raise DeviceError("Ray was imported before `connected()` could choose its settings: import it later")
         for name, value in {**_ALONE, _TOKEN: secrets.token_hex(32)}.items():
             os.environ.setdefault(name, value)
     ray: Any = import_ray()

@@ -5,7 +5,8 @@ A page is run in a folder with the files of docs/examples. The conventions (test
 - ```` ```sh ````: commands, which must end with 0. ```` ```console ````: lines that begin with `$ ` are commands, the
   lines below a command are what it prints. `...` stands for anything, as in doctest.
 - ```` ```python ````: run; the names of one block are there in the next. `print(x)  # 0.5` shows what is printed.
-- ```` ```python title="name" ````: run by a test of its own, with `run_snippet(page, "name")`.
+- ```` ```python title="name" ````: run by a test of its own, with `run_snippet(page, "name")`, or with
+  `Page.run_program` or `Page.run` of `titled(page, "name")`.
 - `<!-- run: command -->` prepares something that the page does not show.
 - `<!-- not run: reason -->` stands right above a block that nothing runs.
 """
@@ -76,6 +77,12 @@ def blocks(page: Path) -> Iterator[Block]:
         )
 
 
+def titled(page: str, title: str) -> Block:
+    """The block with this title on a page."""
+    [block] = [block for block in blocks(ROOT / page) if block.title == title]
+    return block
+
+
 def commands(block: Block) -> Iterator[tuple[str, str | None]]:
     """The commands of a shell block, each with the output that is shown below it, if any."""
     if block.language != "console":
@@ -87,6 +94,11 @@ def commands(block: Block) -> Iterator[tuple[str, str | None]]:
         while count < len(lines) and lines[count - 1].rstrip("\n").endswith("\\"):
             count += 1
         yield "".join(lines[:count]), "".join(lines[count:]) or None
+
+
+def shown_by(block: Block) -> list[str]:
+    """What a block of Python shows as printed."""
+    return re.findall(r"^ *print\(.*\)  # (.+)$", block.body, re.M)
 
 
 def same(shown: str, printed: str) -> bool:
@@ -114,6 +126,12 @@ class Page:
         elif block.language in PYTHON:
             self._python(block)
 
+    def run_program(self, block: Block, shown: str | None = None) -> None:
+        """Run a block of Python in a process of its own, and assert that it prints what the page shows."""
+        (self.folder / "program.py").write_text(block.body, "utf-8")
+        shown = shown or "\n".join(shown_by(block)) or None
+        self._shell(f"{sys.executable} program.py 2> errors || (cat errors; exit 1)", shown, block)
+
     def _shell(self, command: str, shown: str | None, block: Block) -> None:
         paths = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         env = {**os.environ, "PATH": paths, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -130,7 +148,7 @@ class Page:
         printed = io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed):
             exec(code, self.names)
-        shown = re.findall(r"^ *print\(.*\)  # (.+)$", block.body, re.M)
+        shown = shown_by(block)
         if shown:
             text = "\n".join(shown)
             assert same(text, printed.getvalue()), f"{block}\nshown:\n{text}\nprinted:\n{printed.getvalue()}"
