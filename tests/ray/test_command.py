@@ -131,4 +131,6 @@ def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
     )
-    assert done.stderr.splitlines()[-1].endswith("before `connected()` could choose its settings: import it later")
+    assert done.stderr.splitlines()[-1].endswith(
+        "before `connected()` could choose its settings: import it later"
+    )

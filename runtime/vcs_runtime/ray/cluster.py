@@ -156,7 +156,9 @@ def connected(address: str | None = None) -> Iterator[None]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == "local":
         if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
-            raise DeviceError("Ray was imported before `connected()` could choose its settings: import it later")
+            raise DeviceError(
+                "Ray was imported before `connected()` could choose its settings: import it later"
+            )
         for name, value in {**_ALONE, _TOKEN: secrets.token_hex(32)}.items():
             os.environ.setdefault(name, value)
     ray: Any = import_ray()
