@@ -29,15 +29,9 @@ from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
 from vcs_runtime.experiments.datasets.texts import Problems, read_cases
 from vcs_runtime.experiments.vatex import read_vatex
-from vcs_runtime.scoring.explanation import (
-    MISSING,
-    MOVED,
-    UNSUPPORTED,
-    Explanation,
-    Thresholds,
-    explain,
-)
+from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.result import Evidence
+from vcs_runtime.scoring.verdicts import MISSING, MOVED, UNSUPPORTED, Thresholds
 
 KINDS = {
     "Synonym Substitution": "synonyms", "Active <-> Passive Transformation": "voice",

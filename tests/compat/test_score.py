@@ -15,7 +15,7 @@ from support.snippets import run_snippet
 from support.words import embed, sentences
 from vcs_numba import Params, score_similarity
 from vcs_runtime import ModelError, TextError, compat
-from vcs_runtime.scoring.explanation import Thresholds
+from vcs_runtime.scoring.verdicts import Thresholds
 
 REFERENCE = "A man waits. The dog barks, twice! It isn't late. A door opens."
 GENERATED = "The dog barks. A man waits? A door opens at night. It rains."

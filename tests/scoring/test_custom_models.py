@@ -16,8 +16,8 @@ from support.stories import read_lines, story, write_pairs
 from vcs_numba import score_embeddings
 from vcs_runtime import Embedder, ModelError, Params, Scorer, ScorerConfig, Segmenter, TextError
 from vcs_runtime.jobs.run import score_file
-from vcs_runtime.scoring.explanation import REPEATED
 from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.verdicts import REPEATED
 from vcs_runtime.training.scorer import TrainingScorer
 
 PAIRS = [(story(i), story(i // 2 + 50)) for i in range(8)]

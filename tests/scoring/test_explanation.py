@@ -14,7 +14,8 @@ from support.stories import story, write_pairs
 from vcs_numba import Params, recombine, score_similarity
 from vcs_runtime import Scorer, TextError
 from vcs_runtime.cli import cli
-from vcs_runtime.scoring.explanation import (
+from vcs_runtime.scoring.explanation import Explanation, shares
+from vcs_runtime.scoring.verdicts import (
     COVERED,
     IN_PLACE,
     MISSING,
@@ -22,11 +23,9 @@ from vcs_runtime.scoring.explanation import (
     REPEATED,
     SHIFTED,
     UNSUPPORTED,
-    Explanation,
     Thresholds,
     crossings,
     position,
-    shares,
 )
 
 

@@ -31,7 +31,10 @@ from vcs_runtime.cli.options import (
     threshold_options,
 )
 from vcs_runtime.cli.tables import console, warn
-from vcs_runtime.scoring.explanation import (
+from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.explanation import explain as explain_result
+from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.verdicts import (
     COVERED,
     IN_PLACE,
     MISSING,
@@ -41,14 +44,11 @@ from vcs_runtime.scoring.explanation import (
     UNSUPPORTED,
     VERDICTS,
     Chunk,
-    Explanation,
     Thresholds,
     describe_thresholds,
     position,
     verdict_counts,
 )
-from vcs_runtime.scoring.explanation import explain as explain_result
-from vcs_runtime.scoring.options import Options, ScorerConfig
 
 _COLOURS = {
     IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red",

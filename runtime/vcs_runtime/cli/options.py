@@ -13,8 +13,8 @@ import click
 
 from vcs_numba import Params
 from vcs_runtime.errors import VcsError
-from vcs_runtime.scoring.explanation import Thresholds
 from vcs_runtime.scoring.options import AGGREGATES, PRESETS, Options, ScorerConfig
+from vcs_runtime.scoring.verdicts import Thresholds
 
 PATH = click.Path(path_type=Path)
 # Headings of a command's help, in this order.

@@ -33,8 +33,8 @@ from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.score_files import is_scores
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
-from vcs_runtime.scoring.explanation import Thresholds
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar

@@ -12,10 +12,11 @@ from vcs_numba import Params, align, score_similarity
 from vcs_runtime.compat.internals import KEYS, internals_of
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.custom import as_numbers, is_tensor
-from vcs_runtime.scoring.explanation import Explanation, Thresholds, explain
+from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.signature import signature_of
+from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.text.cleaning import join_chunks
 
 DEFAULT_CONTEXT_CUTOFF_VALUE: Final = 0.6

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from vcs_numba import Orientation
-from vcs_runtime.scoring.explanation import Chunk, Explanation, position, verdict_counts
+from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.verdicts import Chunk, position, verdict_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,9 @@ import numpy as np
 
 from vcs_numba import Orientation
 from vcs_runtime.report.figure_tables import table
-from vcs_runtime.scoring.explanation import (
+from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.scoring.verdicts import (
     COVERED,
     IN_PLACE,
     MISSING,
@@ -25,10 +27,8 @@ from vcs_runtime.scoring.explanation import (
     SHIFTED,
     UNSUPPORTED,
     Chunk,
-    Explanation,
     describe_thresholds,
 )
-from vcs_runtime.scoring.score_table import LABELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,15 +15,10 @@ from vcs_numba import Orientation
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import MARKS, SHOWN, Systems
-from vcs_runtime.scoring.explanation import (
-    VERDICTS,
-    Chunk,
-    Explanation,
-    describe_thresholds,
-    verdict_counts,
-)
+from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import FULL_NAMES, HEADLINE, SCORES, up_to
+from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
 from vcs_runtime.util.atomic import replaced, unwritable
 
 #: Maximum number of characters that are shown of a chunk.

@@ -16,11 +16,12 @@ from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
-from vcs_runtime.scoring.explanation import Thresholds, explain
+from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.scoring.verdicts import Thresholds
 
 Advance = Callable[[int], None]
 #: Difference of a pair's scores between two runs. On a GPU it depends on the batch.

@@ -7,7 +7,6 @@ All inputs are the results of `vcs_numba.align` and the scorer's chunks. Costs a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
@@ -16,27 +15,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Alignment, Orientation, Params, Scores, align, recombine
+from vcs_numba import Alignment, Params, Scores, align, recombine
 from vcs_runtime.scoring.flags import describe, flags_of
-from vcs_runtime.scoring.repetition import repetitions
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
-
-#: Verdicts on generated chunks, and on chunks of the reference.
-IN_PLACE, SHIFTED, MOVED, UNSUPPORTED = "in place", "shifted", "moved", "weakly supported"
-REPEATED: Final = "repeated"
-COVERED, MISSING = "covered", "missing"
-
-#: The meaning of each verdict.
-VERDICTS: Final = {
-    IN_PLACE: "its counterpart is where it was expected",
-    SHIFTED: "in the right order, but not where it was expected: text is missing or was added around it",
-    MOVED: "in another order than the reference tells it",
-    UNSUPPORTED: "nothing in the reference is like it: possibly invented",
-    REPEATED: "says again what an earlier generated chunk has said, and the reference does not",
-    COVERED: "the generated text says it",
-    MISSING: "nothing in the generated text is like it",
-}
+from vcs_runtime.scoring.verdicts import (
+    MISSING,
+    MOVED,
+    REPEATED,
+    SHIFTED,
+    UNSUPPORTED,
+    Chunk,
+    Thresholds,
+    generated_chunks,
+    reference_chunks,
+)
 
 #: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
@@ -46,82 +39,6 @@ _PERFECT: Final = {
     "nas_l": {"nas_l_precision": 1.0, "nas_l_recall": 1.0},
     "window_regularizer": {"window_regularizer": 0.0},
 }
-_RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat": (-1, 1)}
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """The thresholds of verdicts. docs/guide/explain.md says how they were chosen, and how reliable they are.
-
-    Parameters
-    ----------
-    support
-        Minimum cosine similarity, in [-1, 1], for a match to count as support. Below it a generated chunk is
-        weakly supported and a reference chunk missing. The default suits the embedded default model.
-    rival
-        In [0, 2]. A match that is more similar to another reference chunk by more than this tells the other
-        chunk. The reference chunk is then missing, too.
-    order
-        In [0, 1]. A chunk outside its window is moved if changed order explains at least this part of its
-        offset, both as parts of their texts; else it is shifted.
-    repeat
-        Minimum cosine similarity, in [-1, 1], to an earlier generated chunk for a chunk to be repeated.
-        Chunks of the same words are alike at any value.
-
-    Raises
-    ------
-    ValueError
-        A value is out of range. The message names the field.
-    """
-
-    support: float = 0.5
-    rival: float = 0.3
-    order: float = 1.0
-    repeat: float = 0.95
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A chunk, its match on the other side, and the verdict. Positions count chunks from 0.
-
-    Attributes
-    ----------
-    text
-        The chunk.
-    verdict
-        One of `VERDICTS`.
-    match
-        Position of the match on the other side.
-    similarity
-        Cosine similarity of chunk and match.
-    expected
-        The mapping window on the other side, half-open.
-    offset
-        Chunks between match and window, negative before the window.
-    penalty
-        The cost in NAS-D, as a part of the other side's length.
-    crossed
-        Number of supported chunks on the same side whose matches are in the other order. Repeated chunks do
-        not count.
-    repeats
-        Position of the generated chunk that a repeated chunk repeats; None for other verdicts.
-    """
-
-    text: str
-    verdict: str
-    match: int
-    similarity: float
-    expected: tuple[int, int]
-    offset: int
-    penalty: float
-    crossed: int
-    repeats: int | None = None
 
 
 @dataclass(frozen=True)
@@ -220,8 +137,8 @@ def explain(
     return Explanation(
         result=result,
         scores=alignment.scores(evidence.gas),
-        reference=_reference(evidence.chunks[0], alignment, thresholds),
-        generated=_generated(evidence, alignment.precision, thresholds),
+        reference=reference_chunks(evidence, alignment, thresholds),
+        generated=generated_chunks(evidence, alignment, thresholds),
         similarity=evidence.similarity,
         alignment=alignment,
         params=params,
@@ -251,68 +168,6 @@ def shares(scores: Scores) -> dict[str, float]:
                 weight = math.factorial(len(perfect)) * math.factorial(count - len(perfect) - 1)
                 gains[name] += weight / math.factorial(count) * (vcs[perfect | {name}] - before)
     return gains
-
-
-def _reference(texts: Sequence[str], alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
-    side = alignment.recall
-    # A match that is clearly more similar to another reference chunk is not about this one.
-    closest = alignment.precision.max_similarity[side.match]
-    covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
-    verdicts = [COVERED if is_covered else MISSING for is_covered in covered.tolist()]
-    return _chunks(texts, side, verdicts, crossings(side.match, covered), [None] * side.x)
-
-
-def _generated(evidence: Evidence, side: Orientation, thresholds: Thresholds) -> tuple[Chunk, ...]:
-    supported = side.similarity >= thresholds.support
-    repeats = repetitions(evidence.chunks, evidence.vectors, side.match, supported, thresholds.repeat)
-    repeated = np.array([earlier is not None for earlier in repeats])
-    # A repeated chunk says nothing about order: a loop would make everything after it cross.
-    ordered = supported & ~repeated
-    crossed = crossings(side.match, ordered)
-    others = max(1, int(ordered.sum()) - 1)
-    # Both sides are relative: the offset to the length of the reference, the crossings to the number of
-    # chunks.
-    by_order = crossed / others >= thresholds.order * side.distance / side.y
-    verdicts = np.select(
-        [repeated, ~supported, side.in_window | side.tolerated, by_order],
-        [REPEATED, UNSUPPORTED, IN_PLACE, MOVED],
-        SHIFTED,
-    )
-    return _chunks(evidence.chunks[1], side, verdicts.tolist(), crossed, repeats)
-
-
-def _chunks(
-    texts: Sequence[str], side: Orientation, verdicts: Sequence[str], crossed: npt.NDArray[np.int64],
-    repeats: Sequence[int | None],
-) -> tuple[Chunk, ...]:  # fmt: skip
-    offsets = np.where(side.match < side.window_start, -side.distance, side.distance)
-    windows = zip(side.window_start.tolist(), side.window_end.tolist(), strict=True)
-    columns = (texts, verdicts, side.match.tolist(), side.similarity.tolist(), windows, offsets.tolist(),
-               side.penalty.tolist(), crossed.tolist(), repeats)  # fmt: skip
-    return tuple(Chunk(*row) for row in zip(*columns, strict=True))
-
-
-def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Count for each chunk the supported chunks whose matches are in the other order.
-
-    Parameters
-    ----------
-    match
-        int64 (x,), the position of each chunk's match.
-    supported
-        bool (x,), which chunks are counted.
-
-    Returns
-    -------
-    ndarray
-        int64 (x,): chunks before it with a later match, and chunks after it with an earlier match.
-    """
-    counts = np.zeros(len(match), dtype=np.int64)
-    for i, place in enumerate(match):
-        earlier = supported[:i] & (match[:i] > place)
-        later = supported[i + 1 :] & (match[i + 1 :] < place)
-        counts[i] = earlier.sum() + later.sum()
-    return counts
 
 
 def _sentences(e: Explanation) -> dict[str, str]:
@@ -386,30 +241,3 @@ def _lines(a: Alignment) -> str:
 
 def _of(count: int, total: int, side: str) -> str:
     return f"{count} of {total} {side} chunk{'s' if total > 1 else ''}"
-
-
-def position(chunk: Chunk) -> str:
-    """Describe where a chunk was expected and found, counting from 1: "expected at 4-5, found at 9 (+4)".
-
-    A repeated chunk names the chunk that it repeats: "repeats 3". A chunk without a counterpart was not found
-    anywhere, so the position of its match is given as "nearest: 9".
-    """
-    if chunk.repeats is not None:
-        return f"repeats {chunk.repeats + 1}"
-    if chunk.verdict in (MISSING, UNSUPPORTED):
-        return f"nearest: {chunk.match + 1}"
-    first, last = chunk.expected[0] + 1, chunk.expected[1]
-    expected = str(first) if first == last else f"{first}-{last}"
-    text = f"expected at {expected}, found at {chunk.match + 1}"
-    return f"{text} ({chunk.offset:+d})" if chunk.offset else text
-
-
-def describe_thresholds(thresholds: Thresholds) -> str:
-    """Describe thresholds in one line: "support 0.5, rival 0.3, order 1"."""
-    return ", ".join(f"{name} {value:g}" for name, value in asdict(thresholds).items())
-
-
-def verdict_counts(chunks: Iterable[Chunk]) -> dict[str, int]:
-    """Count the chunks of each verdict that occurs, in the order of `VERDICTS`."""
-    verdicts = [chunk.verdict for chunk in chunks]
-    return {name: verdicts.count(name) for name in VERDICTS if name in verdicts}

@@ -1,4 +1,4 @@
-"""Which generated chunks repeat an earlier one (docs/explain.md)."""
+"""Which generated chunks repeat an earlier one (docs/guide/explain.md)."""
 
 from __future__ import annotations
 

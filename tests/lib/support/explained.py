@@ -8,8 +8,9 @@ import numpy as np
 
 from vcs_numba import Params, align
 from vcs_runtime import Result
-from vcs_runtime.scoring.explanation import Explanation, Thresholds, explain
+from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.result import Evidence
+from vcs_runtime.scoring.verdicts import Thresholds
 
 
 def explained(
