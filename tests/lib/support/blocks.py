@@ -91,9 +91,14 @@ def commands(block: Block) -> Iterator[tuple[str, str | None]]:
     for part in re.split(r"^\$ ", block.body, flags=re.M)[1:]:
         lines = part.splitlines(keepends=True)
         count = 1
-        while count < len(lines) and lines[count - 1].rstrip("\n").endswith("\\"):
+        while count < len(lines) and _goes_on("".join(lines[:count])):
             count += 1
         yield "".join(lines[:count]), "".join(lines[count:]) or None
+
+
+def _goes_on(command: str) -> bool:
+    """Whether a command has more lines: a backslash ends it, or a quotation is open."""
+    return command.rstrip("\n").endswith("\\") or command.count("'") % 2 == 1
 
 
 def shown_by(block: Block) -> list[str]:
