@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from support.blocks import ROOT
 from support.command_line import vcs
 from support.stories import story
 from vcs_runtime import Scorer, ScorerConfig
@@ -143,6 +144,7 @@ def test_every_output_is_declared_and_the_readme_names_it(repository: Path, mode
 
 def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(repository: Path) -> None:
     [body] = re.findall(r"-d '(.*?)'$", (repository / "README.md").read_text("utf-8"), re.M | re.S)
+    assert body in (ROOT / "docs/guide/triton.md").read_text("utf-8")
     texts = {tensor["name"]: tensor["data"] for tensor in json.loads(body)["inputs"]}
     for name, [text] in texts.items():
         assert (repository / "vcs/warmup" / name).read_bytes()[4:] == text.encode()
