@@ -143,9 +143,11 @@ def test_every_output_is_declared_and_the_readme_names_it(repository: Path, mode
 
 
 def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(repository: Path) -> None:
-    [body] = re.findall(r"-d '(.*?)'$", (repository / "README.md").read_text("utf-8"), re.M | re.S)
-    assert body in (ROOT / "docs/guide/triton.md").read_text("utf-8")
-    texts = {tensor["name"]: tensor["data"] for tensor in json.loads(body)["inputs"]}
+    pages = repository / "README.md", ROOT / "docs/guide/triton.md"
+    bodies = [re.findall(r"-d '(.*?)'$", page.read_text("utf-8"), re.M | re.S) for page in pages]
+    [request], [shown] = ([json.loads(body) for body in found] for found in bodies)
+    assert shown == request
+    texts = {tensor["name"]: tensor["data"] for tensor in request["inputs"]}
     for name, [text] in texts.items():
         assert (repository / "vcs/warmup" / name).read_bytes()[4:] == text.encode()
     with Scorer.open("default", "cpu") as scorer:
