@@ -404,6 +404,6 @@ def test_the_example_runs() -> None:
         encode = staticmethod(Words().embed)
 
     texts = {"reference": "A man waits.\nA dog barks.", "generated": "A dog barks.\nA man waits."}
-    result = run_snippet("README.md", "own models", model=Model, **texts)["result"]
+    result = run_snippet("docs/quickstart.md", "own models", model=Model, **texts)["result"]
     assert (result.n_ref, result.n_gen) == (2, 2)
     assert "|seg:my-encoder@1|emb:my-encoder@1|" in result.signature

@@ -6,11 +6,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
-from support.snippets import run_snippet
 from vcs_runtime import Scorer
 from vcs_runtime.text.cleaning import strip_punctuation
 
@@ -59,11 +57,3 @@ def test_order_counts_in_text_without_punctuation(default: Scorer) -> None:
     there, back = (strip_punctuation(" ".join(map(str.strip, part))) for part in (sentences, sentences[::-1]))
     assert default.score(there, there).vcs > 0.99
     assert default.score(there, back).vcs < 0.3
-
-
-def test_the_readme_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
-    run_snippet("README.md", "ten lines")
-    page = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
-    block = page.split('title="ten lines"')[1].split("```")[0]
-    expected = [line.split(")  # ")[1] for line in block.splitlines() if "print(" in line]
-    assert capsys.readouterr().out.splitlines() == expected
