@@ -1,4 +1,4 @@
-"""Reports of many pairs: ranked by margin, zeros explained, old score files; and the head of a pair's page."""
+"""Reports of many pairs: ranked by margin, zeros explained, old score files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,12 @@ import pytest
 from matplotlib.text import Text
 
 from support.command_line import vcs
-from support.explained import explained
+from support.explained import PAIRS, explained
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime.report import HtmlReport, Systems, figures, pdf
 from vcs_runtime.report.systems import MARKS
-from vcs_runtime.scoring.flags import FLAGS, describe
+from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, PART, SCORES, up_to
-
-#: Name -> a pair: equal, three reasons for a 0, and two that cannot be judged.
-PAIRS = {
-    "equal": (np.eye(5), 1.0),
-    "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
-    "backwards": (np.fliplr(np.eye(6)), 0.9),
-    "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
-    "unequal": (np.full((3, 2), 0.9), 0.9),
-    "single": (np.full((1, 1), 0.9), 0.9),
-}
 
 
 def block_of(path: Path, name: str) -> Any:
@@ -146,32 +136,6 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
     page = visit(tmp_path / "few.html")
     assert page.input_value("#distribution") == "vcs"
     assert "for most pairs" not in page.inner_text("main")
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
-    name: str, visit: Any, tmp_path: Path
-) -> None:
-    e = explained(*PAIRS[name])
-    with HtmlReport(tmp_path / "r.html", name) as report:
-        report.add(e)
-        report.finish()
-    page = visit(tmp_path / "r.html")
-    assert page.inner_text("h1") == name
-    scores = [text.split() for text in page.locator(".headline div").all_inner_texts()]
-    assert scores == [[LABELS[key], f"{getattr(e.scores, key):.3f}"] for key in up_to(HEADLINE)]
-    assert page.locator(".headline abbr").nth(1).get_attribute("title") == SCORES["margin"].meaning
-    parts = page.evaluate(
-        "[...document.querySelector('h1').parentNode.children].map(n => n.id || n.className)"
-    )
-    assert parts[:3] == ["", "headline", "whole"]
-    whole = page.inner_text("#whole")
-    assert whole == e.sentences["vcs"]
-    if e.scores.vcs == 0:
-        assert whole.startswith(describe(e.scores.to_dict(), *e.similarity.shape))
-    formulas = page.inner_text("#formulas")
-    assert f"margin {e.scores.margin:.3f}" in formulas
-    assert f"{e.scores.sas:.3f} + {e.scores.nas:.3f} \u2212 1" in formulas
 
 
 def test_the_figures_of_a_pdf_say_the_same(tmp_path: Path) -> None:

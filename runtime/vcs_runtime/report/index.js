@@ -124,14 +124,11 @@ function pairs(index) {
     const wanted = index.single ? 0 : asked && Number(asked[1]) < index.pages ? Number(asked[1]) : null;
     const place = make("div");
     shown = null;
+    document.title = index.title;
     if (wanted === null) showIndex(index, place);
     main.replaceChildren(place);
     if (wanted !== null) {
-      if (!index.single) {
-        const order = index.order.indexOf(wanted);
-        const link = (at, text) => (index.order[at] === undefined ? null : make("a", { href: `#pair-${index.order[at]}` }, text));
-        place.append(make("nav", { "aria-label": "pairs" }, make("a", { href: "#" }, "all pairs"), link(order - 1, "worse"), link(order + 1, "better")));
-      }
+      if (!index.single) place.append(pairLinks(index, wanted));
       const pair = await block(`block-${wanted}`);
       shown = showPair(pair, index, place);
     }

@@ -1,34 +1,65 @@
 "use strict";
-// One pair: texts side by side, what each part cost, the matrix, the paths, the penalties, the formulas.
+// One pair: its scores, what was scored, and the chunks side by side; matrix.js draws the figures.
 
-const GLYPHS = { "in place": "\u2713", covered: "\u2713", shifted: "\u21e2", moved: "\u21c5", "weakly supported": "?", missing: "\u2205", repeated: "\u21bb" };
+// As in the figures of a PDF, a verdict has a shape as well as a colour.
+const SHAPES = { "in place": "disc", covered: "disc", shifted: "triangle", moved: "diamond", repeated: "square", "weakly supported": "cross", missing: "cross" };
+const UNMATCHED = ["weakly supported", "missing"];
 const LIST_PAGE = 100;
+const SHORT_TEXT = 400; // characters: the text is shown at once
+let shortcuts = true;
+
+// Links to the other pairs. The keys n and p follow them, unless that is switched off.
+function pairLinks(index, page) {
+  const at = index.order.indexOf(page);
+  const link = (to, rel, text) => (to in index.order ? make("a", { href: `#pair-${index.order[to]}`, rel }, text) : null);
+  const keys = make("input", { type: "checkbox", checked: shortcuts, onchange: () => { shortcuts = keys.checked; } });
+  return make("nav", { "aria-label": "pairs" }, make("a", { href: "#" }, "All pairs"),
+    link(at - 1, "prev", "Next worse pair"), link(at + 1, "next", "Next better pair"),
+    make("label", { class: "soft pointer" }, keys, " keys: n next better pair, p next worse pair"));
+}
+
+addEventListener("keydown", (event) => {
+  const rel = { n: "next", p: "prev" }[event.key];
+  const typing = event.target instanceof Element && event.target.closest("input:not([type=checkbox]), select, textarea");
+  if (rel && shortcuts && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) document.querySelector(`nav [rel=${rel}]`)?.click();
+});
 
 function showPair(pair, index, place) {
   const { vcs: whole, ...parts } = pair.sentences;
   const sides = { generated: pair.generated, reference: pair.reference };
   const lists = {};
-  const matrix = heatMap(pair, mark);
-  place.append(
-    make("h1", {}, make("bdi", {}, pair.id === null ? index.title : pair.id)),
+  const single = Object.values(sides).every((side) => side.text.length === 1);
+  const name = pair.id === null ? index.title : pair.id;
+  const spelt = speller(index);
+  const width = Math.max(280, place.clientWidth);
+  const column = width < 900 ? width : (width - 24) / 2;
+  const matrix = heatMap(pair, width, column, mark);
+  document.title = pair.id === null ? index.title : [pair.id, pair.system, index.title].filter((part) => part).join(" \u2013 ");
+  place.append(...[
+    make("h1", {}, make("bdi", {}, name)), head(pair),
     make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline).map((score) =>
-      make("div", {}, make("dt", {}, make("abbr", { title: score.meaning }, score.label)), make("dd", {}, number(pair.scores[score.name]))))),
-    make("p", { id: "whole" }, whole),
+      make("div", {}, make("dt", {}, make("abbr", { title: score.meaning }, score.label)), make("dd", {}, number(pair.scores[score.name])),
+        make("dd", { class: "soft" }, score.full || "SAS + NAS \u2212 1")))),
+    make("p", { id: "whole" }, ...spelt(whole)),
     costBar(pair, index),
-    make("h2", {}, "What pulled it down"),
-    make("ul", { class: "sentences" }, ...Object.values(parts).map((text) => make("li", {}, text))),
+    make("div", { class: pair.texts.count > 1 ? "" : "two" },
+      make("section", {}, make("h2", {}, "What lowered the score"), make("ul", { class: "sentences" }, ...Object.values(parts).map((text) => make("li", {}, ...spelt(text))))),
+      scored(pair, index)),
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
-    make("p", { class: "soft controls" }, "Point at a chunk, or walk with the arrow keys: its match is marked, Enter goes there. Chunks are shown as they are compared."),
-    make("dl", { class: "soft" }, ...Object.entries(index.verdicts).flatMap(([name, text]) => [make("dt", {}, `${GLYPHS[name]} ${name}`), make("dd", {}, text)])),
-    make("h2", {}, "Similarity, windows and matches"), matrix.box,
-    make("h2", {}, "The narrative, and where it should run"),
-    make("div", { class: "figures" }, path("generated", "reference"), path("reference", "generated")),
-    make("h2", {}, "What distance costs"),
-    make("div", { class: "figures" }, penalties("generated"), penalties("reference")),
+    make("p", { class: "soft controls" }, make("span", { class: "pointer" }, "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it."),
+      make("span", { class: "touch" }, "Tap a chunk: its match is marked."), " Chunks are shown as they are compared."),
+    make("dl", { class: "soft verdicts" }, ...present(index, sides.reference, sides.generated).flatMap((verdict) =>
+      [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])])),
+    make("div", { class: matrix.wide ? "" : "two" },
+      make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
+      make("section", {}, make("h2", {}, "The order of the narrative"),
+        single ? make("p", { class: "soft" }, "One chunk against one has no order.")
+          : make("div", { class: matrix.wide ? "figures" : "" }, ...["generated", "reference"].map((side) => narrative(sides, side, index, column))))),
+    ...(single ? [] : [make("h2", {}, "Penalties for distance"),
+      make("div", { class: "figures" }, ...["generated", "reference"].map((side) => penalties(sides, side, column)))]),
     make("h2", {}, "How the scores combine"), formulas(pair, index),
     make("h2", {}, "Signature"), make("p", {}, make("code", {}, pair.signature)),
-    make("p", { class: "soft" }, pair.about));
-  matrix.paint();
+    make("p", { class: "soft" }, pair.about)].filter((node) => node !== null));
 
   function list(name, other) {
     const side = sides[name];
@@ -40,19 +71,18 @@ function showPair(pair, index, place) {
     });
     lists[name] = { items, page, everything: () => items.replaceChildren(...side.text.map((_, i) => chunk(name, i))) };
     page.turn(0);
-    const counts = Object.entries(side.counts).map(([verdict, count]) => `${count} ${verdict}`).join(", ");
     const title = name[0].toUpperCase() + name.slice(1);
-    return make("section", {}, make("h2", {}, `${title}: ${side.text.length} chunk${side.text.length > 1 ? "s" : ""}`), make("p", { class: "soft" }, counts), page.box, items);
+    return make("section", {}, make("h2", {}, `${title}: ${side.text.length} chunk${side.text.length > 1 ? "s" : ""}`),
+      make("p", { class: "soft counts" }, ...Object.entries(side.counts).map(([verdict, count]) => make("span", {}, icon(verdict), ` ${count} ${verdict}`))), page.box, items);
   }
 
   function chunk(name, i) {
     const side = sides[name];
     const verdict = side.verdict[i];
-    const about = `${number(side.similarity[i])} similar; ${placeOf(side, i)}`;
-    return make("li", { class: `chunk ${verdict.replace(" ", "-")}`, id: `${name}-${i}`, tabindex: "-1",
+    return make("li", { class: `chunk ${slug(verdict)}`, id: `${name}-${i}`, tabindex: "-1",
       onmouseenter: () => mark(name, i), onfocus: () => mark(name, i) },
       make("span", { class: "number" }, String(i + 1)), make("span", { dir: "auto" }, side.text[i]),
-      make("span", { class: "about" }, make("span", { class: "verdict" }, `${GLYPHS[verdict]} ${verdict}`), `, ${about}`));
+      make("span", { class: "about" }, make("span", { class: "verdict" }, icon(verdict), ` ${verdict}`), `, similarity ${number(side.similarity[i])}; ${placeOf(side, i)}`));
   }
 
   function mark(name, i) {
@@ -69,7 +99,7 @@ function showPair(pair, index, place) {
     if (node.offsetTop < box.scrollTop || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) {
       box.scrollTop = node.offsetTop - box.clientHeight / 3;
     }
-    matrix.point(name === "generated" ? [partner, i] : [i, partner]);
+    matrix.point(...(name === "generated" ? [partner, i] : [i, partner]));
   }
 
   function walk(event, name, other) {
@@ -86,143 +116,108 @@ function showPair(pair, index, place) {
     node.focus();
   }
 
-  function path(name, other) {
-    const side = sides[name];
-    const [count, length] = [side.text.length, sides[other].text.length];
-    const c = chart(`The ${name} text on the ${other}'s timeline`, count, length, { xlabel: `${name} chunk`, ylabel: `${other} chunk`, cells: "xy" });
-    const [w, h] = [c.x(1) - c.x(0), c.y(0) - c.y(1)];
-    const at = (i, row) => `${(c.x(i) + w / 2).toFixed(1)} ${(c.y(row) - h / 2).toFixed(1)}`;
-    const line = (rows) => rows.map((row, i) => at(i, row)).join("L");
-    c.svg.append(draw("path", { class: "window", d: side.start.map((start, i) =>
-      `M${c.x(i).toFixed(1)} ${c.y(start).toFixed(1)}h${w.toFixed(1)}V${c.y(side.end[i]).toFixed(1)}h${(-w).toFixed(1)}z`).join("") }));
-    if (side.floor.length) {
-      const back = side.ceiling.map((row, i) => at(i, row)).reverse().join("L");
-      c.svg.append(draw("path", { class: "band", d: `M${line(side.floor)}L${back}z` }),
-        draw("path", { class: "ideal", d: `M${line(side.floor)}` }), draw("path", { class: "ideal", d: `M${line(side.ceiling)}` }));
-    }
-    c.svg.append(draw("path", { class: "path", d: `M${line(side.match)}` }));
-    const radius = Math.max(1.5, Math.min(4, w / 2));
-    side.match.forEach((row, i) => {
-      const [cx, cy] = at(i, row).split(" ");
-      c.svg.append(draw("circle", { class: `dot ${side.verdict[i].replace(" ", "-")}`, cx, cy, r: radius }));
-    });
-    const caption = `${name} text: path ${number(side.actual_length, 2)}, ideal ${number(side.floor_length, 2)} (floor) to ${number(side.ceiling_length, 2)} (ceiling): NAS-L ${number(side.nas_l)}. Grey: where each match was expected.`;
-    return make("figure", {}, c.svg, make("figcaption", {}, caption));
+  // On paper every list is whole and every text unfolded.
+  let folded = [];
+  function print() {
+    folded = [...place.querySelectorAll("details:not([open])")];
+    for (const node of folded) node.open = true;
+    for (const side of Object.values(lists)) side.everything();
   }
-
-  function penalties(name) {
-    const side = sides[name];
-    const top = Math.max(...side.penalty, 1e-9);
-    const flat = top <= 1e-9;
-    const c = chart(`Penalties of the ${name} chunks`, side.text.length, flat ? 1 : top, { height: 190, xlabel: `${name} chunk`, ylabel: "penalty", cells: "x" });
-    c.svg.append(draw("path", { class: "cost", d: side.penalty.map((value, i) => {
-      const [x0, x1] = [c.x(i + 0.12), c.x(i + 0.88)].map((v) => v.toFixed(1));
-      return value > 0 ? `M${x0} ${c.bottom}V${c.y(value).toFixed(1)}H${x1}V${c.bottom}z` : "";
-    }).join("") }));
-    const caption = `${name} text: ${number(side.total_penalty)} of at most ${number(side.max_penalty)}: NAS-D ${number(side.nas_d)}.` + (flat ? " Nothing is out of place." : "");
-    return make("figure", {}, c.svg, make("figcaption", {}, caption));
+  function restore() {
+    for (const node of folded) node.open = false;
+    for (const side of Object.values(lists)) side.page.again();
   }
+  return { print, restore };
+}
 
-  return { print: () => Object.values(lists).forEach((side) => side.everything()), restore: () => Object.values(lists).forEach((side) => side.page.again()) };
+// The system, and links to what the kept columns point at.
+function head(pair) {
+  const links = Object.entries(pair.kept).filter(([, value]) => address(value)).map(([name, value]) =>
+    make("span", {}, make("bdi", {}, name), ": ", outward(value, address(value).host)));
+  if (pair.system === null && !links.length) return null;
+  return make("p", { class: "soft about-pair" }, pair.system === null ? null : make("span", {}, "system: ", make("bdi", {}, pair.system)), ...links);
+}
+
+// An http or https address, or null: other schemes could run something.
+function address(text) {
+  if (!/^https?:\/\//i.test(text)) return null;
+  try { return new URL(text); } catch { return null; }
+}
+
+const outward = (value, text) => make("a", { href: address(value).href, target: "_blank", rel: "noopener noreferrer" }, text);
+
+// Whole texts, every reference with its scores, and kept columns; null if nothing is known.
+function scored(pair, index) {
+  const { generated, references = [], explained, count, scores, mean } = pair.texts;
+  const kept = Object.entries(pair.kept);
+  if (generated === undefined && !scores && !kept.length) return null;
+  const text = (title, value) => make("details", { open: value.length <= SHORT_TEXT }, make("summary", {}, `${title} (${value.length.toLocaleString("en")} characters)`),
+    make("p", { class: "whole", dir: "auto" }, value));
+  const section = make("section", {}, make("h2", {}, "What was scored"));
+  if (generated !== undefined) section.append(text("Generated text", generated));
+  if (count === 1 && references.length) section.append(text("Reference", references[0]));
+  if (count > 1) {
+    section.append(make("p", { id: "chosen" }, `Reference ${explained + 1} of ${count} ${mean ? "is explained here" : "counts"}: it has the highest VCS, then margin, then GAS.`,
+      mean ? " The scores of the pair in tables are means over all references." : ""),
+      make("ol", { class: "references" }, ...Array.from({ length: count }, (_, k) => make("li", { class: k === explained && "counted" },
+        make("p", { class: "soft" }, k === explained ? make("strong", {}, mean ? "explained here" : "counts", scores ? "; " : "") : null,
+          scores ? ["vcs", "margin", "gas"].map((name) => `${scoreOf(index, name).label} ${number(scores[k][name])}`).join(", ") : ""),
+        references[k] === undefined ? null : references[k].length <= SHORT_TEXT ? make("p", { class: "whole", dir: "auto" }, references[k]) : text("Text", references[k])))));
+  }
+  if (kept.length) {
+    section.append(make("dl", { class: "kept" }, ...kept.flatMap(([name, value]) =>
+      [make("dt", {}, make("bdi", {}, name)), make("dd", { dir: "auto" }, address(value) ? outward(value, value) : value)])));
+  }
+  return section;
+}
+
+const slug = (verdict) => verdict.replace(" ", "-");
+const icon = (verdict) => draw("svg", { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" }, draw("path", { class: `dot ${slug(verdict)}`, d: outline(verdict, 7, 7, 5.5) }));
+
+// The verdicts that chunks of these sides have, in the order of their meanings.
+const present = (index, ...sides) => Object.keys(index.verdicts).filter((verdict) => sides.some((side) => verdict in side.counts));
+
+// The outline of a verdict's shape around a point, as a path.
+function outline(verdict, x, y, r) {
+  const points = (...pairs) => `M${pairs.map(([dx, dy]) => `${(x + dx * r).toFixed(1)} ${(y + dy * r).toFixed(1)}`).join("L")}z`;
+  switch (SHAPES[verdict]) {
+    case "triangle": return points([-0.9, -1.05], [1.15, 0], [-0.9, 1.05]);
+    case "diamond": return points([0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]);
+    case "square": return points([-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]);
+    case "cross": return points([-1.1, -0.6], [-0.6, -1.1], [0, -0.5], [0.6, -1.1], [1.1, -0.6], [0.5, 0], [1.1, 0.6], [0.6, 1.1], [0, 0.5], [-0.6, 1.1], [-1.1, 0.6], [-0.5, 0]);
+    default: return `M${(x - r).toFixed(1)} ${y.toFixed(1)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`;
+  }
 }
 
 function placeOf(side, i) {
   if (side.repeats[i] !== null) return `repeats ${side.repeats[i] + 1}`;
-  if (["missing", "weakly supported"].includes(side.verdict[i])) return `nearest: ${side.match[i] + 1}`;
+  if (UNMATCHED.includes(side.verdict[i])) return `nearest: ${side.match[i] + 1}`;
   const [start, end] = [side.start[i] + 1, side.end[i]];
   const expected = start === end ? String(start) : `${start}\u2013${end}`;
   const offset = side.offset[i] ? ` (${signed(side.offset[i])})` : "";
   return `expected at ${expected}, found at ${side.match[i] + 1}${offset}`;
 }
 
-function costBar({ scores, costs }, index) {
-  const bar = make("div", { class: "bar", role: "img", "aria-label": "VCS and what each part cost" });
-  const list = make("ul", { class: "costs" });
-  for (const [name, value] of [["vcs", scores.vcs], ...Object.entries(costs)]) {
-    const { label } = scoreOf(index, name);
-    const part = make("span", { class: name, title: `${label} ${number(value)}` });
-    part.style.flexGrow = Math.max(0, value);
-    bar.append(part);
-    list.append(make("li", {}, make("span", { class: `swatch ${name}` }), `${label}${name in costs ? " cost" : ""} ${number(value)}`));
-  }
-  return make("div", {}, bar, list);
-}
-
-// Cividis at eleven points: readable without red and green, even in grey.
-const SCALE = ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838"]
-  .map((hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)));
-
-function shade(value) {
-  const at = Math.max(0, Math.min(1, value)) * (SCALE.length - 1);
-  const low = Math.min(SCALE.length - 2, Math.floor(at));
-  return SCALE[low].map((part, k) => part + (SCALE[low + 1][k] - part) * (at - low));
-}
-
-function heatMap(pair, mark) {
-  const { rows, columns, step } = pair.matrix;
-  const values = new Int16Array(bytes(pair.matrix.values).buffer);
-  const [nRef, nGen] = [pair.reference.text.length, pair.generated.text.length];
-  const cell = Math.max(1, Math.min(56, Math.floor(800 / Math.max(nRef, nGen))));
-  const [width, height] = [Math.max(nGen * cell, 1), Math.max(nRef * cell, 1)];
-  const canvas = make("canvas", { width, height, role: "img", "aria-label": "similarity of all chunks" });
-  const context = canvas.getContext("2d");
-  const readout = make("p", { class: "readout", "aria-live": "polite" }, "\u00a0");
-  const small = make("canvas", { width: columns, height: rows });
-  const image = new ImageData(columns, rows);
-  values.forEach((value, k) => image.data.set([...shade(value / 10000), 255], 4 * k));
-  small.getContext("2d").putImageData(image, 0, 0);
-  const layers = {};
-  const controls = make("p", { class: "controls" }, ...[["windows", "where generated chunks are expected"], ["precision", "matches of generated chunks \u25cf"],
-    ["recall", "matches of reference chunks \u25a1"]].map(([name, text]) => {
-    layers[name] = make("input", { type: "checkbox", checked: true, onchange: () => paint() });
-    return make("label", {}, layers[name], ` ${text}`);
-  }));
-  let target = null;
-
-  function paint() {
-    context.imageSmoothingEnabled = false;
-    context.drawImage(small, 0, 0, width, height);
-    const thin = Math.max(1, cell / 12);
-    if (layers.windows.checked) {
-      context.strokeStyle = "#ffffff"; context.lineWidth = Math.max(1, thin);
-      pair.generated.start.forEach((start, j) => context.strokeRect(j * cell + 0.5, start * cell + 0.5, cell - 1, (pair.generated.end[j] - start) * cell - 1));
-    }
-    const spot = (i, j, sides, hollow) => {
-      const [x, y, r] = [(j + 0.5) * cell, (i + 0.5) * cell, Math.max(1.5, cell / 4)];
-      context.beginPath();
-      if (hollow) context.rect(x - r * 1.4, y - r * 1.4, r * 2.8, r * 2.8); else context.arc(x, y, r, 0, 7);
-      context.strokeStyle = hollow ? "#ff5a1f" : "#000"; context.fillStyle = "#ffffff"; context.lineWidth = Math.max(1, thin * 1.5);
-      if (!hollow) context.fill();
-      context.stroke();
-    };
-    if (layers.precision.checked) pair.generated.match.forEach((i, j) => spot(i, j, "generated", false));
-    if (layers.recall.checked) pair.reference.match.forEach((j, i) => spot(i, j, "reference", true));
-    if (target) {
-      context.strokeStyle = "#ff5a1f"; context.lineWidth = 1;
-      context.strokeRect(0.5, target[0] * cell + 0.5, width - 1, cell - 1);
-      context.strokeRect(target[1] * cell + 0.5, 0.5, cell - 1, height - 1);
-    }
-  }
-  function point([i, j]) {
-    target = [i, j];
-    const value = values[Math.floor(i / step[0]) * columns + Math.floor(j / step[1])] / 10000;
-    readout.textContent = `reference ${i + 1}, generated ${j + 1}: ${number(value)}`;
-    paint();
-  }
-  canvas.addEventListener("mousemove", (event) => {
-    const box = canvas.getBoundingClientRect();
-    const j = Math.floor(((event.clientX - box.left) / box.width) * nGen);
-    const i = Math.floor(((event.clientY - box.top) / box.height) * nRef);
-    if (i >= 0 && j >= 0 && i < nRef && j < nGen) point([i, j]);
+// Returns a function that makes nodes of a text, and explains an abbreviation where it first stands.
+function speller(index) {
+  const names = new Map(index.scores.filter((score) => score.full).map((score) => [score.label, `${score.full}: ${score.meaning}`]));
+  const pattern = new RegExp(`\\b(${[...names.keys()].sort((a, b) => b.length - a.length).join("|")})\\b`);
+  return (text) => text.split(pattern).map((part) => {
+    if (!names.has(part)) return part;
+    const title = names.get(part);
+    names.set(part, null);
+    return title ? make("abbr", { title }, part) : part;
   });
-  canvas.addEventListener("click", () => { if (target) { const goal = [...target]; mark("generated", goal[1]); point(goal); } });
-  const legend = make("canvas", { width: 200, height: 12 });
-  const strip = legend.getContext("2d");
-  for (let x = 0; x < 200; x += 1) { strip.fillStyle = `rgb(${shade(x / 199).map(Math.round)})`; strip.fillRect(x, 0, 1, 12); }
-  const coarse = step[0] * step[1] > 1 ? ` Each cell is the largest of ${step[0]} x ${step[1]}.` : "";
-  const box = make("figure", {}, controls, canvas, readout,
-    make("figcaption", {}, legend, `Similarity from 0 or less (dark) to 1. Down: the ${nRef} reference chunks; across: the ${nGen} generated.${coarse}`));
-  return { box, paint, point };
+}
+
+function costBar({ scores, costs }, index) {
+  const parts = [["vcs", scores.vcs], ...Object.entries(costs)].map(([name, value]) => [name, Math.max(0, value), `${scoreOf(index, name).label}${name in costs ? " cost" : ""} ${number(value)}`]);
+  const bar = make("div", { class: "bar", role: "img", "aria-label": parts.map(([, , text]) => text).join(", ") }, ...parts.filter(([, value]) => value > 0).map(([name, value, text]) => {
+    const part = make("span", { class: name, title: text }, make("span", {}, text));
+    part.style.flexGrow = value;
+    return part;
+  }));
+  return make("div", {}, bar, make("ul", { class: "costs" }, ...parts.map(([name, , text]) => make("li", {}, make("span", { class: `swatch ${name}` }), text))));
 }
 
 function formulas({ scores: s, regularizer: r }, index) {
@@ -241,6 +236,6 @@ function formulas({ scores: s, regularizer: r }, index) {
     nas_l: f1("nas_l"),
     window_regularizer: `R: windows cover ${r.area} of ${r.grid} cells (${number(r.area / r.grid)}), ${number(r.least)} at least`,
   };
-  return make("dl", { id: "formulas" }, ...index.scores.filter(({ name }) => name in texts).flatMap(({ name, label }) =>
-    [make("dt", {}, `${label} ${n(name)}`), make("dd", { class: "soft" }, texts[name])]));
+  return make("dl", { id: "formulas" }, ...index.scores.filter(({ name }) => name in texts).flatMap(({ name, label, full }) =>
+    [make("dt", {}, `${label} ${n(name)}`), make("dd", { class: "soft" }, full ? `${full}: ${texts[name]}` : texts[name])]));
 }
