@@ -21,12 +21,12 @@ COVERED, MISSING = "covered", "missing"
 #: The meaning of each verdict.
 VERDICTS: Final = {
     IN_PLACE: "its counterpart is where it was expected",
-    SHIFTED: "in the right order, but not where it was expected: text is missing or was added around it",
-    MOVED: "in another order than the reference tells it",
-    UNSUPPORTED: "nothing in the reference is like it: possibly invented",
-    REPEATED: "says again what an earlier generated chunk has said, and the reference does not",
-    COVERED: "the generated text says it",
-    MISSING: "nothing in the generated text is like it",
+    SHIFTED: "in the right order, but not where it was expected: text around it is missing or was added",
+    MOVED: "in a different order from the reference",
+    UNSUPPORTED: "the reference has nothing like it: possibly invented",
+    REPEATED: "repeats an earlier generated chunk, where the reference does not repeat itself",
+    COVERED: "the generated text has a counterpart",
+    MISSING: "the generated text has nothing like it",
 }
 _RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat": (-1, 1)}
 
