@@ -1,0 +1,46 @@
+"""The commands of docs/guide/export.md, with checkpoints that are tiny stand-ins for the published ones."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from support.blocks import ROOT, Page, blocks
+from support.snippets import run_snippet
+from support.tiny_nv_embed import write_tiny_nv_embed
+from support.tiny_sat import write_tiny_sat
+from support.tiny_sentence import write_tiny_family
+
+PAGE = "docs/guide/export.md"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    """The folder of the page's blocks, with the checkpoints that they name."""
+    page = Page(tmp_path / "page")
+    shutil.copytree(write_tiny_family(tmp_path, "mpnet"), page.folder / "all-mpnet-base-v2")
+    write_tiny_nv_embed(page.folder / "NV-Embed-v2")
+    write_tiny_sat(page.folder / "sat-12l-sm")
+    (page.folder / "xlm-roberta-base").mkdir()
+    shutil.copy(page.folder / "sat-12l-sm/tokenizer.json", page.folder / "xlm-roberta-base")
+    return page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ["encoder", "authors", "quantisation"])
+def test_commands(page: Page, title: str) -> None:
+    [block] = [block for block in blocks(ROOT / PAGE) if block.title == title]
+    page.run(block)
+
+
+@pytest.mark.slow
+def test_python(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr("vcs_export.families.default.fetch_default", lambda: fetched.append("default"))
+    with chdir(page.folder):
+        run_snippet(PAGE, "python")
+    assert fetched == ["default"]
+    assert (page.folder / "my-bundle/bundle.json").exists()
