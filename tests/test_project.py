@@ -213,3 +213,10 @@ def test_links_of_pages_beside_the_readme_lead_somewhere() -> None:
     for name in ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", (ROOT / name).read_text("utf-8")):
             assert (ROOT / target).exists(), f"{name}: {target}"
+
+
+def test_the_readme_leads_to_the_rules_of_the_project() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert {
+        name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") if f"]({name})" not in readme
+    } == set()
