@@ -24,6 +24,7 @@ from sides import measure, peak_mb
 
 from vcs_numba import Params, align
 from vcs_runtime import Result
+from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report import HtmlReport, Systems, write_pdf
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.result import Evidence
@@ -38,9 +39,15 @@ def explanation(n_ref: int, n_gen: int) -> Explanation:
     return explain(result, Evidence(chunks, matrix, 0.8), Params())
 
 
+def whole(e: Explanation) -> InputPair:
+    """The pair as it would have been read: its texts with their punctuation."""
+    texts = [". ".join(chunk.text for chunk in side) + "." for side in (e.reference, e.generated)]
+    return InputPair("line 1", None, *texts)
+
+
 def html(folder: Path, e: Explanation) -> Path:
     with HtmlReport(folder / "pair.html", "pair") as report:
-        report.add(e)
+        report.add(e, pair=whole(e))
         report.finish()
     return report.path
 
@@ -76,7 +83,7 @@ def many(work: dict[str, int]) -> None:
         with HtmlReport(path, "many") as report:
             for number in range(work["pairs"]):
                 e = explanation(20, 20)
-                systems.add(number, e.result.to_dict(), report.add(e, str(number)))
+                systems.add(number, e.result.to_dict(), report.add(e, str(number), pair=whole(e)))
                 if number == 100:
                     early = peak_mb()
             before = peak_mb()

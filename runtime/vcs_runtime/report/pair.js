@@ -45,9 +45,9 @@ function showPair(pair, index, place) {
     make("div", { class: pair.texts.count > 1 ? "" : "two" },
       make("section", {}, make("h2", {}, "What lowered the score"), make("ul", { class: "sentences" }, ...Object.values(parts).map((text) => make("li", {}, ...spelt(text))))),
       scored(pair, index)),
-    make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
-    make("p", { class: "soft controls" }, make("span", { class: "pointer" }, "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it."),
+    make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it."),
       make("span", { class: "touch" }, "Tap a chunk: its match is marked."), " Chunks are shown as they are compared."),
+    make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
     make("dl", { class: "soft verdicts" }, ...present(index, sides.reference, sides.generated).flatMap((verdict) =>
       [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])])),
     make("div", { class: matrix.wide ? "" : "two" },
