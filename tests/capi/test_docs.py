@@ -19,4 +19,4 @@ def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
         pytest.skip(str(error))
     page = Page(tmp_path)
     (tmp_path / "score.c").write_text(titled("docs/guide/capi.md", "score.c").body, "utf-8")
-    page.run(titled("docs/guide/capi.md", "build"))
+    page.run(titled("docs/guide/capi.md", "Build the library, compile and run"))

@@ -13,10 +13,10 @@ PAGE = "docs/guide/ray.md"
 
 @pytest.mark.ray
 def test_a_file_of_pairs(tmp_path: Path) -> None:
-    Page(tmp_path).run(titled("docs/guide/ray.md", "file"))
+    Page(tmp_path).run(titled("docs/guide/ray.md", "A file of pairs on this machine"))
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("title", ["python", "data set"])
+@pytest.mark.parametrize("title", ["A file of pairs, from Python", "A data set of Ray Data"])
 def test_programs(title: str, tmp_path: Path) -> None:
     Page(tmp_path).run_program(titled(PAGE, title))

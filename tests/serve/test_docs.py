@@ -46,20 +46,20 @@ def at(port: str, block: Block) -> Block:
 @pytest.mark.slow
 def test_requests(tmp_path: Path) -> None:
     page = Page(tmp_path)
-    command = titled("docs/guide/serve.md", "server")
+    command = titled("docs/guide/serve.md", "Start the server")
     [shown] = [block.body for block in blocks(command.page) if block.language == "text"]
     with server(page, command.body) as port:
-        for title in ("curl", "line", "options", "errors"):
+        for title in ("Score a pair", "Score a line of a file", "Options of a request", "Errors"):
             page.run(at(port, titled(PAGE, title)))
-        page.run_program(at(port, titled(PAGE, "client")), shown)
+        page.run_program(at(port, titled(PAGE, "A client in Python")), shown)
 
 
 @pytest.mark.slow
 def test_a_token(tmp_path: Path) -> None:
     page = Page(tmp_path)
-    page.run(titled(PAGE, "token"))
+    page.run(titled(PAGE, "Make a token"))
     with server(page, "vcs-runtime serve --token-file token") as port:
-        page.run(at(port, titled(PAGE, "with a token")))
-        without = at(port, titled(PAGE, "line"))
+        page.run(at(port, titled(PAGE, "Send the token")))
+        without = at(port, titled(PAGE, "Score a line of a file"))
         with pytest.raises(AssertionError, match="error"):
             page.run(without)

@@ -20,12 +20,12 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_columns_print_what_the_page_shows(tmp_path: Path) -> None:
-    program = titled("docs/guide/spark.md", "columns")
+    program = titled("docs/guide/spark.md", "Several columns")
     [shown] = [block.body for block in blocks(program.page) if block.language == "text"]
     page = Page(tmp_path)
     page.run_program(program._replace(body=f"{program.body}spark.stop()\n"), shown)
 
 
 def test_one_column_is_written(tmp_path: Path) -> None:
-    Page(tmp_path).run_program(titled(PAGE, "one column"))
+    Page(tmp_path).run_program(titled(PAGE, "One column"))
     assert list((tmp_path / "scores").glob("*.parquet"))
