@@ -1,4 +1,4 @@
-"""The figures of docs/guide/texts.md: what cleaning changes, and how alike the default model finds sentences of other languages.
+"""The figures of docs/benchmarks/texts.md: what cleaning changes, and how alike the default model finds sentences of other languages.
 
     python benchmarks/texts.py [CLIP_CC]
 
