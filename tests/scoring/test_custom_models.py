@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.snippets import run_snippet
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import score_embeddings
 from vcs_runtime import Embedder, ModelError, Params, Scorer, ScorerConfig, Segmenter, TextError
@@ -397,13 +396,3 @@ def test_the_scorer_leaves_the_callers_models_open(own: Scorer, embedder: Words)
     own.release()
     own.close()
     json.dumps(own.score(*PAIRS[0], params=Params(lct=1)).to_dict())
-
-
-def test_the_example_runs() -> None:
-    class Model:
-        encode = staticmethod(Words().embed)
-
-    texts = {"reference": "A man waits.\nA dog barks.", "generated": "A dog barks.\nA man waits."}
-    result = run_snippet("docs/quickstart.md", "own models", model=Model, **texts)["result"]
-    assert (result.n_ref, result.n_gen) == (2, 2)
-    assert "|seg:my-encoder@1|emb:my-encoder@1|" in result.signature
