@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 import logging
 import os
 import re
@@ -26,7 +27,7 @@ DOCS = ROOT / "docs"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Replace links that leave `docs` by their text and the name of the file; insert the commands."""
+    """Replace links that leave `docs` by their text and the name of the file; insert what is generated."""
     folder = Path(page.file.abs_src_path).parent
 
     def named(match: re.Match[str]) -> str:
@@ -39,6 +40,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return name if match[1].strip("`") in (target.name, name.strip("`")) else f"{match[1]} ({name})"
 
     markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
+    markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_tables()))
     return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
 
 
@@ -63,6 +65,13 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
     return re.sub(r"<code>([A-Z]\w+)((?:\.\w+)?)</code>", name_link, content)
 
 
+def on_post_page(output: str, page: Any, **_: Any) -> None:
+    """Refuse a page that loads anything from another host: the manual is read without a network, too."""
+    loads = r"<(?:script|img|link|iframe|source|video)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]*)"
+    for address in re.findall(loads, output):
+        LOG.warning("%s loads %s", page.file.src_uri, address)
+
+
 def public_names() -> dict[str, str]:
     """Return the classes of the Python pages, with the dotted names that lead to them."""
     pages = [*sorted((DOCS / "reference").glob("python*.md")), DOCS / "reference/errors.md"]
@@ -71,6 +80,32 @@ def public_names() -> dict[str, str]:
 
 
 PUBLIC = public_names()
+
+
+def schema_tables() -> Iterator[str]:
+    """Yield a table of the fields of every object in a `bundle.json`."""
+    objects = json.loads((ROOT / "runtime/vcs_runtime/data/bundle.schema.json").read_text("utf-8"))["$defs"]
+    places = {"Manifest": "bundle.json"}  # where an object stands; the first place of several
+    for name, schema in objects.items():
+        place = places[name]
+        yield f"\n### {place}\n{schema['description']}\n"
+        yield "| field | type | default | meaning |\n|---|---|---|---|"
+        for field, rules in schema["properties"].items():
+            kinds = rules.get("anyOf", [rules])
+            inner = re.findall(r"#/\$defs/(\w+)", json.dumps(kinds))
+            for found in inner:
+                places.setdefault(found, field if name == "Manifest" else f"{place}.{field}")
+            meaning = rules.get("description") or next(objects[found]["description"] for found in inner)
+            required = field in schema.get("required", ())
+            default = "required" if required else f"`{json.dumps(rules['default'])}`"
+            types = " or ".join(map(_type, kinds))
+            yield f"| `{field}` | {types} | {default} | {meaning} |"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if choices := schema.get("enum"):
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in choices)
+    return "object" if "$ref" in schema else str(schema["type"])
 
 
 class _Markdown(click.HelpFormatter):

@@ -1,13 +1,14 @@
-"""Tiny bundles, a scorer on one of them, and a file of pairs, for the tests of all folders.
+"""Tiny bundles, a scorer on one of them, a file of pairs, and Chromium, for the tests of all folders.
 
 The packages are imported in the fixtures: `make llama` has an environment without `vcs_export`'s libraries.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -75,3 +76,16 @@ def pairs_file(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     write_pairs(path, [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)])
     return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from support.blocks import ROOT
+from vcs_numba import Params
+from vcs_runtime import Options, Scorer
 from vcs_runtime.capi import Status
 from vcs_runtime.errors import VcsError
 from vcs_runtime.serve.openapi import document
+from vcs_runtime.visil import VisilOptions
 
 REFERENCE = ROOT / "docs/reference"
 # Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their own.
@@ -31,6 +34,7 @@ def test_every_public_name_is_in_the_python_reference(module: str) -> None:
     text = "".join(path.read_text("utf-8") for path in REFERENCE.glob("*.md"))
     listed = set(re.findall(r"^::: ([\w.]+)$", text, re.M))
     listed |= {name.replace("vcs_runtime.errors.", "vcs_runtime.") for name in listed}
+    listed |= {name.rpartition(".")[0] for name in listed}  # `recombine` is a module, too
     names = set(importlib.import_module(module).__all__) - {"__version__"}
     if module == "vcs_runtime.capi":  # the functions of the header are on the page of the C API
         names = {name for name in names if not name.lower().startswith("vcs_")}
@@ -92,3 +96,16 @@ def test_every_environment_variable_is_in_the_reference() -> None:
     names = {name for path in sources for name in variables(path)}
     assert {"VCS_RUNTIME_HOME", "RAY_worker_niceness", "VCS_RUNTIME_API_KEY", "CC"} <= names
     assert {name for name in names if f"`{name}`" not in page("environment.md")} == set()
+
+
+def test_every_field_of_signatures_is_in_the_reference(scorer: Scorer) -> None:
+    params = Params(lct_penalty="excess", regularizer="length", small_text="reference")
+    options = Options(params=params, aggregate="mean", clean=("think",))
+    signature, visil = scorer.signature_for(options), VisilOptions().signature("model", 1)
+    text, _, visil_text = page("signature.md").partition("## ViSIL")
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.M)
+    fields = [field.partition(":")[0] for field in signature.split("|")]
+    # The tiny bundle has neither a learned segmenter nor an instruction.
+    assert [row for row in rows if row not in ("cut", "instr")] == fields
+    visil_rows = re.findall(r"^\| `(\w+)` \|", visil_text, re.M)
+    assert visil_rows == [field.partition(":")[0] for field in visil.split("|")[1:]]

@@ -59,7 +59,7 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[RelativePath, Meta(description="Relative to the bundle, in posix form.")]
     # Beyond 2^53 JSON numbers are no longer exact everywhere.
     size: Annotated[int, Meta(ge=0, lt=1 << 53, description="Bytes.")]
-    sha256: Sha256
+    sha256: Annotated[Sha256, Meta(description="Of the bytes, in hexadecimal digits.")]
     ends: Annotated[
         Sha256 | None,
         Meta(description="For a file of 1 GiB or more: sha256 of its first MiB followed by its last."),
@@ -85,7 +85,7 @@ class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
 class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """How the embedder is run. Paths are relative to the bundle and listed in `files`."""
 
-    name: Name
+    name: Annotated[Name, Meta(description="Name of the model, as the signature prints it.")]
     model: Annotated[
         RelativePath,
         Meta(description="ONNX graph with pooling: unit vectors float32 (batch, dimension) out."),
@@ -139,7 +139,7 @@ class RulesSpec(Struct, frozen=True, forbid_unknown_fields=True):
 class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """How the learned segmenter is run: windows of a text in, logits (batch, tokens, labels) out."""
 
-    name: Name
+    name: Annotated[Name, Meta(description="Name of the model, as the signature prints it.")]
     kind: Annotated[
         Literal["sat", "words"],
         Meta(
@@ -226,7 +226,7 @@ _SEGMENTER_RULE = {
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Contents of `bundle.json`."""
 
-    name: str
+    name: Annotated[str, Meta(description="Name of the bundle.")]
     licence: Annotated[str, Meta(description="SPDX expression of the weights.")]
     source: Annotated[str, Meta(description="Where the weights came from, in words.")]
     files: Annotated[
@@ -234,7 +234,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ]
     embedder: Annotated[EmbedderSpec | None, Meta(extra_json_schema=_EMBEDDER_RULE)] = None
     segmenter: Annotated[SegmenterSpec | None, Meta(extra_json_schema=_SEGMENTER_RULE)] = None
-    schema: Literal[2, 3]
+    schema: Annotated[Literal[2, 3], Meta(description="Version of this schema.")]
     engines: Annotated[
         tuple[EngineSpec, ...] | None,
         Meta(description="TensorRT engines, built by `vcs-runtime engine build`; each for one kind of GPU."),
