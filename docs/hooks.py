@@ -37,10 +37,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if not target.exists():
             LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
         name = f"`{target.relative_to(ROOT).as_posix()}`" if target != ROOT else "the repository"
-        return name if match[1].strip("`") in (target.name, name.strip("`")) else f"{match[1]} ({name})"
+        said = match[1].strip("`/") in (target.name, target.parent.name, name.strip("`"))
+        return name if said else f"{match[1]} ({name})"
 
     markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
-    markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_tables()))
+    markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_fields()))
     return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
 
 
@@ -82,14 +83,13 @@ def public_names() -> dict[str, str]:
 PUBLIC = public_names()
 
 
-def schema_tables() -> Iterator[str]:
-    """Yield a table of the fields of every object in a `bundle.json`."""
+def schema_fields() -> Iterator[str]:
+    """Yield lists of the fields of every object in a `bundle.json`."""
     objects = json.loads((ROOT / "runtime/vcs_runtime/data/bundle.schema.json").read_text("utf-8"))["$defs"]
     places = {"Manifest": "bundle.json"}  # where an object stands; the first place of several
     for name, schema in objects.items():
         place = places[name]
         yield f"\n### {place}\n{schema['description']}\n"
-        yield "| field | type | default | meaning |\n|---|---|---|---|"
         for field, rules in schema["properties"].items():
             kinds = rules.get("anyOf", [rules])
             inner = re.findall(r"#/\$defs/(\w+)", json.dumps(kinds))
@@ -97,14 +97,13 @@ def schema_tables() -> Iterator[str]:
                 places.setdefault(found, field if name == "Manifest" else f"{place}.{field}")
             meaning = rules.get("description") or next(objects[found]["description"] for found in inner)
             required = field in schema.get("required", ())
-            default = "required" if required else f"`{json.dumps(rules['default'])}`"
-            types = " or ".join(map(_type, kinds))
-            yield f"| `{field}` | {types} | {default} | {meaning} |"
+            default = "required" if required else f"default: `{json.dumps(rules['default'])}`"
+            yield f"- `{field}` ({' or '.join(map(_type, kinds))}, {default}): {meaning}"
 
 
 def _type(schema: dict[str, Any]) -> str:
     if choices := schema.get("enum"):
-        return ", ".join(f"`{json.dumps(choice)}`" for choice in choices)
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in choices)
     return "object" if "$ref" in schema else str(schema["type"])
 
 
