@@ -29,10 +29,12 @@ DOCS = ROOT / "docs"
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace links that leave `docs` by their text and the name of the file; insert what is generated."""
     folder = Path(page.file.abs_src_path).parent
+    if page.file.src_uri == "README.md":
+        markdown = home()
 
     def named(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(folder / match[2]))
-        if target.is_relative_to(DOCS):
+        if target.is_relative_to(DOCS) and not target.is_dir():
             return match[0]
         if not target.exists():
             LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
@@ -43,6 +45,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
     markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_fields()))
     return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
+
+
+def home() -> str:
+    """Return the README of the project as the first page of the manual, with links as from `docs`."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    return re.sub(r"\]\((?!https?:|#|\./)", "](../", text).replace("](../docs/", "](./")
 
 
 def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
