@@ -98,6 +98,7 @@ deepeval: .venv-deepeval/ready  ## the metric for DeepEval, in an environment of
 	touch $@
 
 spark: .venv-spark/ready  ## Spark itself, in an environment of its own; needs Java
+	.venv-spark/bin/vcs-runtime fetch default
 	.venv-spark/bin/python -m pytest tests/spark
 
 # llama-cpp-python's server. Its wheel is built here: a quarter of an hour on two cores, once.
@@ -120,6 +121,7 @@ llama: .venv-llama/ready  ## ViSIL with a real llama.cpp server, which is built 
 	touch $@
 
 triton: .venv-triton/ready  ## a real Triton server, in an environment of its own
+	.venv-triton/bin/vcs-runtime fetch default
 	.venv-triton/bin/python -m pytest tests/triton
 
 bench: .venv-parity/ready  ## time the alignment core beside the reference package
