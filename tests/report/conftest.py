@@ -11,22 +11,34 @@ import pytest
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Any]:
-    """Opens a file; fails if the console says anything, or a request leaves for anything but the file."""
-    said: list[str] = []
-    context = browser.new_context()
+    """Opens a file; fails if the console says anything, or a request leaves for anything but the file.
 
-    def opened(path: Path, place: str = "") -> Any:
-        page = context.new_page()
+    `place` is added to the address. `options` are those of a context: screen, colours, touch.
+    """
+    said: list[str] = []
+    contexts = []
+
+    def opened(path: Path, place: str = "", **options: Any) -> Any:
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda r: None if r.url.startswith(path.as_uri()) else said.append(r.url))
+        own = (path.as_uri(), "blob:")  # a blob is made by the page itself
+        page.on("request", lambda r: None if r.url.startswith(own) else said.append(r.url))
         page.goto(path.as_uri() + place)
         page.wait_for_selector("body[data-ready]")
         return page
 
     yield opened
-    context.close()
+    for context in contexts:
+        context.close()
     assert said == []
+
+
+@pytest.fixture
+def phone() -> dict[str, Any]:
+    """Options of `visit` for a phone: narrow, and pointed at by fingers."""
+    return {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 #: The rules of axe-core for WCAG 2.0 to 2.2, levels A and AA.

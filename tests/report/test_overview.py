@@ -88,17 +88,15 @@ def test_histograms_cover_the_range_of_a_score(name: str, tmp_path: Path) -> Non
 def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: Any, tmp_path: Path) -> None:
     systems = systems_of(tmp_path / "r.html", "first", "second")
     page = visit(tmp_path / "r.html")
-    assert page.evaluate("document.querySelector('h1').nextElementSibling.className") == "sentences"
-    sentences = systems.summaries[0].counts.sentences()
-    assert len(sentences) == 2
-    said = page.eval_on_selector_all(".sentences li", "items => items.map(item => item.textContent)")
-    assert said == [f"{name}: {sentence}" for name in systems.names for sentence in sentences]
-    [mean] = page.eval_on_selector_all(
-        "#systems tr:nth-child(2) td:nth-child(5)", "cells => cells.map(cell => cell.textContent)"
-    )
-    judged = [explained(*PAIRS[name]).scores.vcs for name in ("equal", "gate", "backwards", "nothing")]
-    assert mean == f"{np.mean(judged):.3f}"
-    assert "first, judged pairs" in page.inner_text("#systems tr:nth-child(2)")
+    classes = page.evaluate("[...document.querySelector('h1').parentNode.children].map(n => n.className)")
+    assert classes[:4] == ["", "soft about", "lead", "headline lead-figures"]
+    sentences = systems.counts.sentences()
+    assert [sentence[:22] for sentence in sentences] == ["VCS is 0 for 8 of 12 p", "Order could not be jud"]
+    assert page.locator(".lead p").all_inner_texts() == sentences
+    judged = [explained(*PAIRS[name]).scores for name in ("equal", "gate", "backwards", "nothing")]
+    cells = page.locator("#systems tbody tr:nth-child(2) td").all_inner_texts()
+    assert cells[:2] == [f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("vcs", "margin")]
+    assert "first, judged pairs" in page.inner_text("#systems tbody tr:nth-child(2)")
 
 
 def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
@@ -119,7 +117,6 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
     page = visit(tmp_path / "r.html")
     assert page.input_value("#distribution") == "margin"
     assert "VCS is 0 for most pairs, so the margin is shown first." in page.inner_text("main")
-    assert "margin, 95 % interval" in page.inner_text("#systems")
     labels = page.eval_on_selector_all("#distribution option", "all => all.map(one => one.textContent)")
     assert labels == [LABELS[name] for name in up_to(HEADLINE)]
     drawing = page.locator(".figures svg")
@@ -211,7 +208,7 @@ def test_the_tables_fit_a_printed_page(visit: Any, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 680, "height": 900})  # A4 without its margins
     page.emulate_media(media="print")
     wide = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
-    assert page.evaluate(wide) == [0, 0]
+    assert page.evaluate(wide) == [0, 0, 0, 0, 0]
 
 
 def test_the_report_of_one_pair_is_titled_by_its_file_and_says_why_vcs_is_zero(
@@ -242,18 +239,6 @@ def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: 
     assert not out.exists()
     assert vcs("report", *files, "-o", out, "--ignore-signatures").code == 0
     assert {"vcs|one", "vcs|two"} <= set(re.findall(r"vcs\|\w+", json.dumps(block_of(out, "index"))))
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_no_barrier_in_an_overview(
-    scheme: str, width: int, visit: Any, barriers: Any, tmp_path: Path
-) -> None:
-    systems_of(tmp_path / "r.html", "first", "second")
-    page = visit(tmp_path / "r.html")
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
-    assert barriers(page) == []
 
 
 def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path) -> None:

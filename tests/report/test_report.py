@@ -79,20 +79,20 @@ def test_the_table_of_pairs_sorts_and_leads_to_their_pages(visit: Any, tmp_path:
 
     def column() -> list[float]:
         return [float(text) for text in page.eval_on_selector_all(
-            "#pairs tbody td:nth-child(5)", "cells => cells.map(cell => cell.textContent)")]  # fmt: skip
+            "#pairs tbody td:nth-child(4)", "cells => cells.map(cell => cell.textContent)")]  # fmt: skip
 
     worst = column()
     assert worst == sorted(worst)
     margins = [*systems.values(0, "margin"), *systems.values(1, "margin")]
     assert worst[0] == pytest.approx(min(margins), abs=6e-4)
-    assert page.get_attribute("#pairs th:nth-child(5)", "aria-sort") == "ascending"
-    page.click("#pairs th:nth-child(5) button")
+    assert page.get_attribute("#pairs thead th:nth-child(4)", "aria-sort") == "ascending"
+    page.click("#pairs thead th:nth-child(4) button")
     assert column() == sorted(column(), reverse=True)
-    assert page.get_attribute("#pairs th:nth-child(5)", "aria-sort") == "descending"
+    assert page.get_attribute("#pairs thead th:nth-child(4)", "aria-sort") == "descending"
     assert "<b>second</b>" in page.inner_text("#systems")
     page.click("#pairs tbody a")
     page.wait_for_selector("#generated-0")
-    assert page.query_selector("text=all pairs") is not None
+    assert page.query_selector("text=All pairs") is not None
 
 
 def test_a_pair_of_fifty_chunks_is_small_and_the_same_bytes_each_time(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,13 +29,18 @@ from vcs_runtime.cli.options import (
     scorer_options,
     scoring_options,
     threshold_options,
+    usage_errors,
 )
 from vcs_runtime.cli.tables import warn
+from vcs_runtime.errors import InputError
+from vcs_runtime.experiments.compare import compare
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.score_files import is_scores
 from vcs_runtime.report import HtmlReport, pdf
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
+from vcs_runtime.report.words import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.score_table import HEADLINE, up_to
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
@@ -50,7 +57,14 @@ from vcs_runtime.util.progress import progress_bar
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
               help="Number of worst and of best pairs, by margin, that get a page with --pairs.")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
-@click.option("--title", metavar="TEXT", help="Title of the report. [default: the name of the file]")
+@click.option("--title", metavar="TEXT", help="Title of the report. [default: the names of the systems and "
+              "the number of videos; of one pair, the name of the generated text]")  # fmt: skip
+@click.option("--name", "names", multiple=True, metavar="NAME",
+              help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
+@click.option("--baseline", metavar="NAME", help="System that the others are compared with, by its name or "
+              "file. [default: the first file]")  # fmt: skip
+@click.option("--date", "dated", metavar="TEXT", help="Date below the title. [default: the day on which the "
+              "newest input was changed]")  # fmt: skip
 @input_options
 @keep
 @threshold_options
@@ -68,6 +82,9 @@ def report(
     pages: int,
     ignore_signatures: bool,
     title: str | None,
+    names: tuple[str, ...],
+    baseline: str | None,
+    dated: str | None,
     source: InputOptions,
     thresholds: Thresholds,
     options: Options,
@@ -80,7 +97,8 @@ def report(
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
     PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`. Pairs are
-    listed by margin, the worst first; equal ones by VCS, then GAS.
+    listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as by
+    `vcs-runtime compare`.
 
     \b
     Examples:
@@ -97,8 +115,7 @@ def report(
     matched = bool(source.prediction_files)
     of_scores = bool(sources) and _of_scores(sources[0], source.format, bool(texts) or matched)
     check_source(bool(sources) and not (of_scores and matched), references, generated, source)
-    if len(sources) > 1 and not all(map(is_scores, sources)):
-        raise click.UsageError("several files must all be score files, one for each system")
+    _check_systems(sources, of_scores, names, baseline)
     if texts and (matched or not of_scores or len(texts) != len(sources)):
         raise click.UsageError("--pairs must be given once for each of SCORES, in the same order")
     if (texts or (of_scores and matched)) and in_pdf:
@@ -113,37 +130,75 @@ def report(
     problems = sum(map(unmatched, found))  # not `any`: each is named
     inputs = (*sources, *references, *([generated] if generated else []))
     refuse_input_as_output(output, *inputs, *chain.from_iterable(each.paths for each in found))
-    files = sources or source.prediction_files
-    named = generated or (files[0] if len(files) == 1 else None)
-    title = title or (named.name if named else "VCS")
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
-        if references:
+        if generated:
             assert scorer is not None
+            title = title or generated.name
             report_pair(scorer, one_pair(references, generated), output, title, options, thresholds)
             return
-        html = None if in_pdf else stack.enter_context(HtmlReport(output, title))
+        comparisons = _compared(sources, names, baseline, ignore_signatures)
+        html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
         if of_scores:
             advance = stack.enter_context(
                 progress_bar(2 * pages * len(sources), "explaining", enabled=bool(found))
             )
             systems = report_scores(
-                sources, found, scorer, html, options, thresholds, pages=pages, advance=advance,
+                sources, found, scorer, html, options, thresholds, names=names, pages=pages, advance=advance,
                 force=ignore_signatures,
             )  # fmt: skip
         else:
             assert scorer is not None
             [pairs] = found
             advance = stack.enter_context(progress_bar(count_pairs(pairs), "explaining"))
-            name = Path(str(pairs)).stem
+            [name] = names or [Path(str(pairs)).stem]
             systems = report_pairs(scorer, input_pairs(pairs), html, name, options, thresholds, advance)
+        systems.comparisons, systems.incomparable = comparisons
+        systems.dated = _dated(sources, found, of_scores) if dated is None else dated
         if html:
             html.finish(systems)
         else:
-            pdf.write_overview(systems, title, output)
-    for name, reason in systems.failed:
-        warn(f"{name}: {reason}")
+            pdf.write_overview(systems, title or systems.title, output)
+    for failed in systems.failed:
+        warn(f"{failed.pair}: {failed.reason}")
     context.exit(1 if systems.failed or problems else 0)
+
+
+def _check_systems(
+    sources: Sequence[Path], of_scores: bool, names: Sequence[str], baseline: str | None
+) -> None:
+    """Raise UsageError unless the files, their names and the baseline fit together."""
+    several = len(sources) > 1
+    if several and not all(map(is_scores, sources)):
+        raise click.UsageError("several files must all be score files, one for each system")
+    if len(names) not in (0, len(sources) if of_scores else 1):
+        raise click.UsageError("--name must be given once for each system, in the order of the files")
+    if baseline is not None and not several:
+        raise click.UsageError("--baseline needs several score files")
+
+
+def _compared(
+    files: Sequence[Path], names: Sequence[str], baseline: str | None, force: bool
+) -> tuple[list[dict[str, Any]], str]:
+    """Compare systems by each headline score, as `compare --score` does; if that fails, say why."""
+    if len(files) < 2:
+        return [], ""
+    try:
+        with usage_errors():
+            return [
+                compare(files, names=names, baseline=baseline, scores=[score], force=force).to_dict()
+                for score in up_to(HEADLINE)
+            ], ""
+    except InputError as error:  # for example, no id that all have scored
+        return [], str(error)
+
+
+def _dated(sources: Sequence[Path], found: Sequence[PairSource], of_scores: bool) -> str:
+    """Date a report by its input; standard input has no date."""
+    paths = sources if of_scores else [*chain.from_iterable(each.paths for each in found)]
+    if "-" in map(str, sources):
+        return ""
+    return f"{'scores' if of_scores else 'pairs'} of {date_of(paths)}"
 
 
 def _of_scores(path: Path, format: str | None, adds_pages: bool) -> bool:

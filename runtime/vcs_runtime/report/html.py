@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ import numpy as np
 from vcs_numba import Orientation
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
-from vcs_runtime.report.systems import MARKS, SHOWN, Systems
+from vcs_runtime.report.systems import MARKS, SHOWN, Systems, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import FULL_NAMES, HEADLINE, SCORES, up_to
@@ -41,7 +40,7 @@ class HtmlReport:
     path
         The file to write. An existing file is replaced.
     title
-        Title of the page.
+        Title of the page; "" for one that names the systems and the number of videos.
 
     Raises
     ------
@@ -65,7 +64,7 @@ class HtmlReport:
     def __enter__(self) -> HtmlReport:
         with unwritable(self.path):
             self._file = self._replacing.enter_context(replaced(self.path))
-        self._write(head(self.title))
+        self._write(head(self.title or "VCS report"))
         return self
 
     def add(
@@ -181,12 +180,7 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
 
 def _kept(pair: InputPair) -> dict[str, str]:
     """Return the kept columns that are not empty, as texts."""
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in pair.kept.items()
-        if value not in (None, "")
-    }
-    return {name: shortened(text) for name, text in texts.items()}
+    return {name: shortened(text) for name, text in kept_texts(pair.kept).items()}
 
 
 def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:

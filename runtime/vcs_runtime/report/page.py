@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 _STYLES = ("page.css", "overview.css", "pair.css")
-_SCRIPTS = ("tools.js", "matrix.js", "pair.js", "index.js")
+_SCRIPTS = ("tools.js", "matrix.js", "pair.js", "systems.js", "list.js", "index.js")
 
 
 @cache

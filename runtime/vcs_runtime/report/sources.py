@@ -16,7 +16,7 @@ from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
-from vcs_runtime.scoring.explanation import explain
+from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import LABELS
@@ -102,7 +102,7 @@ def report_pairs(
         page = None
         if report and explanation:
             page = report.add(explanation, str(pair.name), system=name, pair=pair)
-        systems.add(pair.name, result.to_dict(), page)
+        systems.add(pair.name, {**result.to_dict(), **pair.kept}, page, _verdicts(explanation))
         advance(1)
     return systems
 
@@ -110,7 +110,7 @@ def report_pairs(
 def report_scores(
     files: Sequence[Path], pairs: Sequence[Path | PairSource], scorer: Scorer | None,
     report: HtmlReport | None, options: Options, thresholds: Thresholds, *,
-    pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
+    names: Sequence[str] = (), pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
@@ -128,6 +128,8 @@ def report_scores(
         How the pairs were scored.
     thresholds
         Thresholds of the verdicts.
+    names
+        The names of the systems, one for each file. Empty: the names of the files.
     pages
         Number of worst pairs, and of best pairs, by margin, that get a page.
     advance
@@ -149,10 +151,10 @@ def report_scores(
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
     systems = Systems()
-    names = [path.stem for path in files]
-    for number, path in enumerate(files):
-        name = path.stem if names.count(path.stem) == 1 else str(path)
-        page_numbers: dict[Any, int] = {}
+    stems = [path.stem for path in files]
+    names = names or [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+    for number, (name, path) in enumerate(zip(names, files, strict=True)):
+        added: dict[Any, tuple[int, set[str]]] = {}
         _, first = next(read_scores(path))
         if scorer and report:
             signature = scorer.signature_for(options)
@@ -167,12 +169,19 @@ def report_scores(
                 _check_same(result, extremes[pair.name], f"{path}: id {pair.name!r}", pairs[number])
                 assert evidence is not None
                 explanation = explain(result, evidence, options.params, thresholds)
-                page_numbers[pair.name] = report.add(explanation, str(pair.name), system=name, pair=pair)
+                page = report.add(explanation, str(pair.name), system=name, pair=pair)
+                added[pair.name] = page, _verdicts(explanation)
                 advance(1)
         systems.begin(name, first["signature"])
         for _, row in read_scores(path):
-            systems.add(row["id"], row, page_numbers.get(row["id"]))
+            systems.add(row["id"], row, *added.get(row["id"], (None,)))
     return systems
+
+
+def _verdicts(explanation: Explanation | None) -> set[str]:
+    """Return the verdicts of all chunks of a pair."""
+    sides = (explanation.reference, explanation.generated) if explanation else ()
+    return {chunk.verdict for chunk in chain.from_iterable(sides)}
 
 
 def _extremes(path: Path, count: int) -> dict[Any, Sequence[float]]:

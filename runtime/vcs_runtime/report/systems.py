@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.summary import Statistic, Summary
+from vcs_runtime.report.words import counted, enumerated, settings_of, title_of
 from vcs_runtime.scoring import flags
 from vcs_runtime.scoring.score_table import HEADLINE, PART, SCORES, up_to
+from vcs_runtime.scoring.verdicts import VERDICTS
 
 #: The scores of the tables.
 SHOWN: Final = up_to(PART)
@@ -29,7 +35,17 @@ MARKS: Final = {
 #: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
 MAX_ROWS: Final = 20_000
 _MAX_FAILED = 1000
+_MAX_KEPT = 500  # characters of a kept column in the table
 _BIN = 0.05  # the width of a bar of a histogram
+
+
+class Failed(NamedTuple):
+    """A pair that could not be scored: its name, why, the position of its system, its kept columns."""
+
+    pair: str
+    reason: str
+    system: int
+    kept: dict[str, str]
 
 
 class Systems:
@@ -44,17 +60,29 @@ class Systems:
     summaries
         One summary of scores for each system.
     failed
-        Name and error of each pair that could not be scored; at most the first 1,000.
+        The pairs that could not be scored; at most the first 1,000.
+    comparisons
+        For each headline score, the JSON object of a comparison of the systems.
+    incomparable
+        Why the systems are not compared; "" if they are, or if there is only one.
+    dated
+        When the scores or the pairs were written; "" for no date.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.summaries: list[Summary] = []
-        self.failed: list[tuple[str, str]] = []
+        self.failed: list[Failed] = []
+        self.comparisons: Sequence[Mapping[str, Any]] = ()
+        self.incomparable = ""
+        self.dated = ""
+        self._videos: set[str] = set()
         self._pairs: list[str] = []
         self._system = array("H")
         self._page = array("q")
         self._flags = array("B")  # one bit for each of `MARKS`
+        self._verdicts = array("H")  # one bit for each of `VERDICTS`
+        self._kept: list[Mapping[str, str]] = []
         self._scores = {name: array("d") for name in SHOWN}
 
     def begin(self, name: str, signature: str) -> None:
@@ -62,18 +90,37 @@ class Systems:
         self.names.append(name)
         self.summaries.append(Summary(signature))
 
-    def add(self, pair: object, record: Mapping[str, Any], page: int | None) -> None:
-        """Add one line of a score file; `page` is the number of the pair's page."""
+    def add(
+        self, pair: object, record: Mapping[str, Any], page: int | None, verdicts: Collection[str] = ()
+    ) -> None:
+        """Add a pair.
+
+        Parameters
+        ----------
+        pair
+            Name of the pair.
+        record
+            Its line of a score file. Columns that are no scores are kept.
+        page
+            Number of the pair's page; None if it has none.
+        verdicts
+            The verdicts that occur among its chunks, if it was explained.
+        """
         self.summaries[-1].add(record)
+        system = len(self.names) - 1
+        self._videos.add(str(pair))
+        kept = {name[:_MAX_KEPT]: text[:_MAX_KEPT] for name, text in kept_texts(record).items()}
         if "error" in record:
             if len(self.failed) < _MAX_FAILED:
-                self.failed.append((str(pair), str(record["error"])))
+                self.failed.append(Failed(str(pair), str(record["error"]), system, kept))
             return
         self._pairs.append(str(pair))
-        self._system.append(len(self.names) - 1)
+        self._system.append(system)
         self._page.append(-1 if page is None else page)
         found = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]))
-        self._flags.append(sum(1 << bit for bit, flag in enumerate(MARKS) if flag in found))
+        self._flags.append(_bits(found, MARKS))
+        self._verdicts.append(_bits(verdicts, VERDICTS))
+        self._kept.append(kept)
         for name, column in self._scores.items():
             column.append(float(record[name]))
 
@@ -81,6 +128,19 @@ class Systems:
     def scored(self) -> int:
         """Number of pairs that have scores."""
         return len(self._pairs)
+
+    @property
+    def title(self) -> str:
+        """A title that names the systems and the number of videos, which are pairs of distinct names."""
+        return title_of(self.names, len(self._videos))
+
+    @property
+    def counts(self) -> flags.FlagCounts:
+        """The zeros, and the pairs that could not be judged, of all systems together."""
+        parts = [summary.counts for summary in self.summaries]
+        flagged = sum((part.flags for part in parts), Counter[str]())
+        zeros, not_judged = (sum(getattr(part, name) for part in parts) for name in ("zeros", "not_judged"))
+        return flags.FlagCounts(self.scored, zeros, not_judged, flagged)
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """Return one score of a system's pairs, in the order in which they were added.
@@ -113,8 +173,7 @@ class Systems:
     @property
     def mostly_zero(self) -> bool:
         """Whether VCS is 0 for most pairs of all systems."""
-        zeros = sum(summary.counts.zeros for summary in self.summaries)
-        return flags.FlagCounts(self.scored, zeros).mostly_zero
+        return self.counts.mostly_zero
 
     def histogram(self, system: int, score: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Count a system's pairs in bins of 0.05 over the range of a score.
@@ -149,31 +208,74 @@ class Systems:
         return [self._pairs[i], self._system[i], page, marked, *scores]
 
     def to_index(self, title: str) -> dict[str, Any]:
-        """Return the data of the overview for the script of the page; `row` says what a row holds."""
+        """Return the data of the overview for the script of the page; `row` says what a row holds.
+
+        `present` has a number for each row, with one bit for each of `VERDICTS` among its chunks.
+        """
+        title = title or self.title
         order = self.ranked()
         rows = order if len(order) <= MAX_ROWS else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
         left_out = len(order) - len(rows)
+        kept = chain(self._kept, (own.kept for own in self.failed))
+        columns = list(dict.fromkeys(chain.from_iterable(kept)))
+        failed = sum(summary.failed for summary in self.summaries)
         return {
             "title": title,
+            "about": self._about(title, failed),
+            "sentences": self.counts.sentences(),
             "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
+            "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
+            "incomparable": self.incomparable,
             "ranking": RANKING,
             "mostly_zero": self.mostly_zero,
             "rows": [self.row(int(i)) for i in rows],
+            "present": [self._verdicts[int(i)] for i in rows],
             "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
-            "left_out": f"{left_out} pairs between the worst and the best are not listed" if left_out else "",
-            "failed": self.failed,
-            "signatures": list(dict.fromkeys(summary.signature for summary in self.summaries)),
+            "left_out": left_out,
+            "failed": [(*own[:-1], _values(own.kept, columns)) for own in self.failed],
+            "failed_count": failed,
+            "columns": columns,
+            "kept": [_values(self._kept[int(i)], columns) for i in rows] if columns else [],
+            "settings": [
+                (signature, settings_of(signature))
+                for signature in dict.fromkeys(summary.signature for summary in self.summaries)
+            ],
         }
+
+    def _about(self, title: str, failed: int) -> list[str]:
+        """Return the parts of the line below the title: what there is, and when it was made."""
+        scored = f"{counted(self.scored, 'pair')} scored" + (f", {failed:,} not scored" if failed else "")
+        named = [] if title == self.title and len(self.names) <= NAMED else [enumerated(self.names)]
+        dated = [self.dated] if self.dated else []
+        return [*named, counted(len(self._videos), "video"), scored, *dated]
 
     def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]
         return {
             "name": self.names[system],
+            "signature": summary.signature,
             "scored": summary.scored,
             "failed": summary.failed,
-            "sentences": summary.counts.sentences(),
+            "zeros": summary.counts.zeros,
             "statistics": {name: asdict(statistics[name]) for name in SHOWN if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
             "histograms": {name: self.histogram(system, name)[0].tolist() for name in up_to(HEADLINE)},
         }
+
+
+def kept_texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a record that no line of a score file has of its own, as texts, unless empty."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in record.items()
+        if name not in OUTPUT_KEYS and value is not None and value != ""
+    }
+
+
+def _bits(names: Collection[str], known: Collection[str]) -> int:
+    return sum(1 << bit for bit, name in enumerate(known) if name in names)
+
+
+def _values(kept: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+    return [kept.get(name, "") for name in columns]

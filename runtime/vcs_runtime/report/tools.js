@@ -29,16 +29,28 @@ async function block(id) {
   return JSON.parse(await new Response(stream).text());
 }
 
-// A box around something wide, which scrolls by the keyboard too.
-const scroller = (label, ...children) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+// Words for a mouse and for a finger: the style sheet shows those that fit the device.
+const byDevice = (mouse, touch) => [make("span", { class: "with-mouse" }, mouse), make("span", { class: "with-touch" }, touch)];
+
+// The short name of a score; its full name and its meaning stand in the tooltip.
+const term = ({ label, full, meaning }) => make("abbr", { title: full ? `${full}: ${meaning}` : meaning }, label);
+
+// A box around something wide, which scrolls by the keyboard too, and says so where it does.
+function scroller(label, ...children) {
+  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
+  const hint = make("p", { class: "soft hint controls" }, ...byDevice("Scroll sideways to see all columns.", "Swipe sideways to see all columns."));
+  new ResizeObserver(() => { hint.hidden = box.scrollWidth <= box.clientWidth; }).observe(box);
+  hint.hidden = true;
+  return make("div", {}, hint, box);
+}
 
 // One page of a long list at a time; `show(first, last)` draws it.
 function pager(total, size, show) {
   const box = make("div", { class: "pager" });
   const label = make("span", { "aria-live": "polite" });
   let at = 0;
-  const back = make("button", { type: "button", onclick: () => turn(at - 1) }, "\u2190 back");
-  const on = make("button", { type: "button", onclick: () => turn(at + 1) }, "on \u2192");
+  const back = make("button", { type: "button", onclick: () => turn(at - 1) }, "\u2190 Previous");
+  const on = make("button", { type: "button", onclick: () => turn(at + 1) }, "Next \u2192");
   function turn(page) {
     at = Math.max(0, Math.min(page, Math.ceil(total / size) - 1));
     const [first, last] = [at * size, Math.min(total, (at + 1) * size)];
@@ -50,20 +62,20 @@ function pager(total, size, show) {
   box.append(back, on, label);
   box.hidden = total <= size;
   return { box, turn, reach: (i) => { if (Math.floor(i / size) !== at) turn(Math.floor(i / size)); },
-    resize: (count) => { total = count; box.hidden = total <= size; turn(0); }, again: () => turn(at) };
+    resize: (count) => { total = count; box.hidden = total <= size; turn(0); }, again: () => turn(at), whole: (most) => show(0, Math.min(total, most)) };
 }
 
-// A chart of x by y units with ticks, x from `start`; returns the svg and the two scales. An axis named in `cells` counts chunks:
+// A chart of x by y units with ticks, x from `start` and y from `base`; returns the svg and the two scales. An axis named in `cells` counts chunks:
 // its ticks stand in the middle of the unit that a number names, from 1.
-function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", cells = "", start = 0 } = {}) {
+function chart(title, columns, rows, { width = 560, height = 300, xlabel = "", ylabel = "", cells = "", start = 0, base = 0 } = {}) {
   const [left, top, right, bottom] = [52, 8, width - 8, height - 34];
   const x = (value) => left + ((value - start) / (columns - start)) * (right - left);
-  const y = (value) => bottom - (value / rows) * (bottom - top);
+  const y = (value) => bottom - ((value - base) / (rows - base)) * (bottom - top);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   svg.append(draw("path", { class: "axis", fill: "none", d: `M${left} ${top}V${bottom}H${right}` }));
   const text = (px, py, value, anchor) => svg.append(draw("text", { x: px, y: py, "text-anchor": anchor }, value));
   for (const [at, label] of ticks(start, columns, cells.includes("x"))) text(x(at), bottom + 14, label, "middle");
-  for (const [at, label] of ticks(0, rows, cells.includes("y"))) text(left - 5, y(at) + 4, label, "end");
+  for (const [at, label] of ticks(base, rows, cells.includes("y"))) text(left - 5, y(at) + 4, label, "end");
   text((left + right) / 2, height - 5, xlabel, "middle");
   svg.append(draw("text", { x: 0, y: 0, transform: `translate(11 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, ylabel));
   return { svg, x, y, bottom, top, left, right };

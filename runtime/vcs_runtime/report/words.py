@@ -1,0 +1,110 @@
+"""The head of a report in plain words: what was scored, when, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+#: Maximum number of systems that a title names; of more, it says how many there are.
+NAMED: Final = 6
+_LONG_TEXTS: Final = {
+    "window_mean": "longer texts: the mean of windows of {} tokens",
+    "truncate": "longer texts: the first {} tokens",
+    "error": "at most {} tokens",
+}
+_DEVICES: Final = {
+    "ort-cpu": "ONNX Runtime on the CPU",
+    "ort-cuda": "ONNX Runtime on a GPU (CUDA)",
+    "ort-tensorrt": "TensorRT on a GPU",
+}
+#: The name in words of each field of a signature that is shown as it is.
+_FIELDS: Final = {
+    "penalty": "Penalty of the tolerance",
+    "reg": "Regulariser",
+    "small": "Small texts",
+    "refs": "Several references",
+    "clean": "Removed from all texts",
+    "instr": "Instruction of the embedding model",
+    "cut": "Threshold, stride and precision of the splitting",
+    "def": "Definition of the scores",
+}
+
+
+def title_of(systems: Sequence[str], videos: int) -> str:
+    """Return a title that names the systems and the number of videos."""
+    many = len(systems) > NAMED
+    names = f"{len(systems)} systems" if many else enumerated(systems)
+    return f"VCS of {names} on {counted(videos, 'video')}"
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as a part of a sentence: "a, b and c"."""
+    first = [", ".join(names[:-1])] if names[1:] else []
+    return " and ".join([*first, *names[-1:]])
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 video", "2 videos"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def date_of(paths: Iterable[Path]) -> str:
+    """Return the day on which the newest of some files was changed, such as "3 May 2026", in UTC.
+
+    So the same files give the same report on every day and in every time zone.
+    """
+    day = datetime.fromtimestamp(max(path.stat().st_mtime for path in paths), UTC)
+    return f"{day.day} {day:%B %Y}"
+
+
+def settings_of(signature: str) -> list[tuple[str, str]]:
+    """Say in plain words how scores came about.
+
+    Parameters
+    ----------
+    signature
+        The signature of the scores, as `vcs_runtime.scoring.signature` builds it.
+
+    Returns
+    -------
+    list of (str, str)
+        What is described, and its description. A field that is not known is returned as it is.
+    """
+    fields = dict(field.partition(":")[::2] for field in signature.split("|")[1:])
+    settings = [
+        ("Embedding model", _embedding(fields)),
+        ("Chunks", _chunks(fields)),
+        ("Local Chronology Tolerance (LCT)", fields.pop("lct", "")),
+        ("Context: cutoff and window", fields.pop("ctx", "").replace("/", ", ")),
+    ]
+    version, engine = fields.pop("v", ""), fields.pop("engine", "")
+    settings += [(_FIELDS.get(name, name), value) for name, value in fields.items()]
+    settings.append(("Computed by", _DEVICES.get(engine, engine)))
+    settings.append(("Version", version and f"vcs-runtime {version}"))
+    return [(term, text) for term, text in settings if text]
+
+
+def _embedding(fields: dict[str, str]) -> str:
+    kind, _, limit = fields.pop("long", "").partition("/")
+    long_texts = _LONG_TEXTS.get(kind, f"{kind} {{}}").format(limit)
+    return "; ".join(
+        filter(None, [_model(fields.pop("emb", "")), fields.pop("prec", ""), long_texts.strip()])
+    )
+
+
+def _chunks(fields: dict[str, str]) -> str:
+    size, segmenter = fields.pop("chunk", ""), fields.pop("seg", "")
+    if segmenter == "none":
+        return "words, as short captions are compared"
+    rules, _, learned = segmenter.partition("+")
+    names = _model(rules) + (f", or by {_model(learned)} without punctuation" if learned else "")
+    sentences = {"": "", "1": "single sentences"}.get(size, f"{size} sentences each")
+    return f"{sentences}, split by {names}" if segmenter else sentences
+
+
+def _model(name: str) -> str:
+    """Describe a model by its name and the version, or the first digits of the hash of its weights."""
+    name, _, version = name.partition("@")
+    return f"{name} ({version})" if version else name
