@@ -322,7 +322,7 @@ def test_paper_has_every_row_and_opens_what_is_folded(visit: Any, tmp_path: Path
     assert page.locator("#pairs tbody tr").count() == 1000
     assert page.locator("#videos tbody tr").count() == 700
     notes = page.locator(".paper").all_inner_texts()
-    assert notes == ["VCS.", "All 1400 pairs. The first 1000 of 1400 rows are printed."]
+    assert notes == ["Score: VCS.", "All 1400 pairs. The first 1000 of 1400 rows are printed."]
     assert page.locator("details:not([open])").count() == 0
     assert (
         page.evaluate("getComputedStyle(document.querySelector('#pairs thead')).display")

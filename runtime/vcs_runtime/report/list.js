@@ -18,7 +18,7 @@ function pairList(index, scored, failed) {
     ...(several ? [{ label: "system", kind: "text not-phone", key: (row) => index.systems[row.system].name }] : []),
     ...index.ordered.map((score) => ({ label: score.label, title: score.full ? `${score.full}: ${score.meaning}` : score.meaning, score, key: (row) => (row.scores ? row.scores[score.name] : Infinity) })),
     { label: "flags", kind: "text", key: (row) => row.flags.map((flag) => index.flags[flag].mark).join() },
-    ...index.columns.map((label, k) => ({ label, kind: "text kept", key: (row) => row.kept[k] ?? "" })),
+    ...index.columns.map((label, k) => ({ label, kind: "text kept", key: (row) => row.kept[k] || Infinity })),
   ];
   const body = make("tbody");
   const filters = pairFilters(index, every, () => sorter.again());

@@ -228,7 +228,7 @@ function wideTable(index, rows, choice) {
   const box = make("div", {}, make("p", { class: "controls" }, choice.select("wide")), page.box, paper,
     scroller("Videos by system", make("table", { id: "videos" }, make("thead", {}, make("tr", {}, ...sorter.heads)), body)),
     make("p", { class: "soft" }, "Bold: the highest score of a video. A dash: not scored. Spread: the largest difference between two systems."));
-  return { box, ...printing(page, paper, () => order.length, () => choice.score.label) };
+  return { box, ...printing(page, paper, () => order.length, () => `Score: ${choice.score.label}`) };
 }
 
 // Heads of columns that sort: [label, title] each. `arrange(by, down)` is called with the column and the direction.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.summary import Statistic, Summary
-from vcs_runtime.report.words import counted, enumerated, settings_of, title_of
+from vcs_runtime.report.words import NAMED, counted, enumerated, settings_of, title_of
 from vcs_runtime.scoring import flags
 from vcs_runtime.scoring.score_table import HEADLINE, PART, SCORES, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS

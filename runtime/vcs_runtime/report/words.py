@@ -27,7 +27,7 @@ _FIELDS: Final = {
     "refs": "Several references",
     "clean": "Removed from all texts",
     "instr": "Instruction of the embedding model",
-    "cut": "Threshold, stride and precision of the splitting",
+    "cut": "Splitting: threshold, stride",
     "def": "Definition of the scores",
 }
 
