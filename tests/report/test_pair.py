@@ -118,7 +118,7 @@ def test_an_abbreviation_is_explained_where_it_first_stands(visit: Any, tmp_path
 
 def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(rich: Path, visit: Any) -> None:
     page = visit(rich / "max.html", "#pair-0")
-    assert page.title() == "dog \u2013 pairs \u2013 pairs.jsonl"
+    assert page.title() == "dog \u2013 pairs \u2013 VCS of pairs on 2 videos"
     assert "system: pairs" in page.inner_text(".about-pair")
     items = page.locator(".references > li")
     assert items.locator(".whole").all_inner_texts() == list(REFERENCES)

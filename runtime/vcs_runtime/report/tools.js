@@ -30,7 +30,7 @@ async function block(id) {
 }
 
 // Words for a mouse and for a finger: the style sheet shows those that fit the device.
-const byDevice = (mouse, touch) => [make("span", { class: "with-mouse" }, mouse), make("span", { class: "with-touch" }, touch)];
+const byDevice = (mouse, touch) => [make("span", { class: "pointer" }, mouse), make("span", { class: "touch" }, touch)];
 
 // The short name of a score; its full name and its meaning stand in the tooltip.
 const term = ({ label, full, meaning }) => make("abbr", { title: full ? `${full}: ${meaning}` : meaning }, label);
