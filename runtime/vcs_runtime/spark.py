@@ -39,8 +39,8 @@ def make_predict_fn(
     options
         How pairs are scored.
     columns
-        One of `scoring.columns.NAMES`, for an array of its values; or several, for a dict of arrays, which
-        fits a StructType with the same names.
+        A score, a count, `flags`, `segmenter`, `error` or `signature`; or several, for a dict of arrays,
+        which fits a StructType with the same names.
 
     Returns
     -------

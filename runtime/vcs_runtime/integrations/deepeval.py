@@ -37,7 +37,7 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
     threshold
         The smallest score of a successful test case.
     score_name
-        One of `score_table.NAMES`.
+        Name of a score (docs/reference/vcs.md, section 12).
     chunk_size
         Segments joined to one chunk, as for `Scorer.score`.
     params

@@ -44,7 +44,7 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
     Attributes
     ----------
     sums
-        float64 (16,), the sum of every score of `score_table.NAMES`.
+        float64 (16,), the sum of every score, in the order of files (docs/reference/vcs.md, section 12).
     counts
         int64 (4,): `count`, `zeros`, `not_judged` and `unscorable` (see `training.State`).
 

@@ -67,7 +67,7 @@ class ScoreBatch:
         Returns
         -------
         dict of arrays
-            The columns of `batch` and of `scoring.columns.NAMES`: scores, counts, `error`, `signature`.
+            The columns of `batch`, then scores, counts, `flags`, `segmenter`, `error` and `signature`.
 
         Raises
         ------

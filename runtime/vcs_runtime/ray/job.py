@@ -51,7 +51,7 @@ def score_file(
     Parameters
     ----------
     source
-        As for `jobs.run.score_file`.
+        The path of a file of pairs, or an object that reads pairs.
     output
         The output, as JSONL; None: only the summary is computed.
     config
@@ -63,7 +63,8 @@ def score_file(
     actors
         Number of actors. None: as many as fit the cluster.
     failed
-        As for `jobs.run.score_file`.
+        What a pair does that cannot be scored: `skip` leaves it out of the means, `zero` counts it as a text
+        that says nothing, `error` ends the job.
     resume
         Continue the output after its last whole line.
     overwrite
@@ -86,7 +87,7 @@ def score_file(
         The cluster can never run these actors, machines would score differently, or the same pairs have
         killed three actors.
     InputError, BundleError, CacheError
-        As for `jobs.run.score_file` and `Scorer.open`.
+        The input or the output cannot be used, or as for `Scorer.open`.
     """
     config = ScorerConfig.of(config).absolute()
     needs = Needs.of(config.device, actors, config.threads)

@@ -150,7 +150,7 @@ class Systems:
         system
             Position of the system in `names`.
         score
-            Name of the score, one of `SHOWN`.
+            Name of a score that the tables show.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class Systems:
         system
             Position of the system in `names`.
         score
-            Name of the score, one of `SHOWN`.
+            Name of a score that the tables show.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class Systems:
         return np.lexsort([np.frombuffer(self._scores[name]) for name in reversed(RANKING)])
 
     def row(self, i: int) -> list[Any]:
-        """Return a row of the table of pairs: pair, system, page, flags, then the scores of `SHOWN`."""
+        """Return a row of the table of pairs: pair, system, page, flags, then the scores of tables."""
         page = self._page[i] if self._page[i] >= 0 else None
         marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
         scores = [round(float(column[i]), 4) for column in self._scores.values()]

@@ -83,7 +83,7 @@ class Explanation:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What the scores cannot tell by themselves; see `scoring.flags`."""
+        """What the scores cannot tell by themselves (docs/reference/vcs.md, section 13)."""
         return flags_of(self.scores._asdict(), self.alignment.n_ref, self.alignment.n_gen)
 
     def count(self, verdict: str) -> int:

@@ -66,9 +66,40 @@ class Scorer:
         `identity`, a `TextSegmenter` has `split(texts)` and `identity`. The bundle's model takes the place of
         one that is not given; with both, no bundle is opened. `close` leaves them open.
 
-        The arguments are the fields of `ScorerConfig` and are described there. Raises BundleError,
-        DeviceError or CacheError if the bundle, the device or the cache folder cannot be used; ValueError if
-        `device` is not the name of a device, or an `identity` no name; TypeError if an object lacks a member.
+        `ScorerConfig`, which has the same fields, says more about each.
+
+        Parameters
+        ----------
+        bundle
+            Folder of the bundle, or "default".
+        device
+            "auto", "cpu", "cuda:N" or "tensorrt:N".
+        cache
+            Folder of a vector cache, which runs and processes share. None: no folder.
+        threads
+            CPU threads of the model. None: all cores that this process may use.
+        memory_mb
+            MiB for vectors in memory.
+        segmenter
+            "auto", "rules", "learned", another bundle, or an object of the caller.
+        gpu_mem_gb
+            GB (10^9 bytes) of GPU memory for all models together. None: no limit.
+        embedder
+            Embedder of the caller. None: the bundle's.
+
+        Returns
+        -------
+        Scorer
+            The scorer. Close it, or use it in `with`.
+
+        Raises
+        ------
+        BundleError, DeviceError, CacheError
+            The bundle, the device or the cache folder cannot be used.
+        ValueError
+            `device` is not the name of a device, or an `identity` is not a name.
+        TypeError
+            An object of the caller lacks a member.
         """
         return cls.from_config(
             ScorerConfig(bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder)
@@ -210,7 +241,7 @@ class Scorer:
         """Explain the score of a pair (docs/guide/explain.md), with several references against the best.
 
         Arguments and errors are those of `score` and `score_short`. For many pairs, or with other thresholds,
-        pass what `stream` yields to `explanation.explain`.
+        pass what `stream` yields to `scoring.explanation.explain`.
         """
         options = Options(chunk_size, params, short=short)
         return explain(*self._score_one(reference, generated, options), params)

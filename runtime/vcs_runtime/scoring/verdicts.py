@@ -77,7 +77,8 @@ class Chunk:
     text
         The chunk.
     verdict
-        One of `VERDICTS`.
+        "in place", "shifted", "moved", "weakly supported" or "repeated" for a generated chunk; "covered" or
+        "missing" for a chunk of the reference.
     match
         Position of the match on the other side.
     similarity

@@ -22,7 +22,7 @@ class State(TypedDict):
     Attributes
     ----------
     sums
-        The exact sum of every score of `score_table.NAMES`. A mean therefore does not depend on the order of
+        The exact sum of every score by name. A mean therefore does not depend on the order of
         the pairs, or on their distribution over ranks.
     count
         Number of pairs that were scored.

@@ -40,7 +40,7 @@ class TrainingScorer:
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
     score
-        The reward: one of `score_table.NAMES`, or weights of several by name, such as
+        The reward: the name of a score (docs/reference/vcs.md, section 12), or weights by name, such as
         `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak model's VCS is mostly 0.
     reference_column
         The data set's column of references, for `reward_fn`.
