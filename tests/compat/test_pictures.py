@@ -13,6 +13,7 @@ import pytest
 from support.words import embed, sentences
 from vcs_runtime import MissingExtraError, compat
 from vcs_runtime.errors import InputError
+from vcs_runtime.report import flow
 
 plt = pytest.importorskip("matplotlib.pyplot")
 from matplotlib.figure import Figure  # noqa: E402
@@ -101,19 +102,26 @@ def pages(path: Path) -> int:
     return len(re.findall(rb"/Type /Page\b", path.read_bytes()))
 
 
-def test_the_report_holds_every_section_or_those_that_are_asked_for(tmp_path: Path) -> None:
-    given = internals()
-    path = tmp_path / "made" / "here" / "report.pdf"
-    compat.create_vcs_pdf_report(given, str(path))
-    assert pages(path) == 12
+def test_the_report_holds_every_section_or_those_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, listed = internals(), {}
+
+    def noted(document: flow.Document, path: Path) -> None:
+        listed[path.stem] = [name for name, _ in document.entries]
+        flow.write_document(document, path)
+
+    monkeypatch.setattr(compat.pictures, "write_document", noted)
+    for name in ("all", *SECTIONS):
+        compat.create_vcs_pdf_report(given, str(tmp_path / "made" / "here" / f"{name}.pdf"), name)
+        assert pages(tmp_path / "made" / "here" / f"{name}.pdf") == (6 if name == "all" else 2)
     assert not plt.get_fignums()
-    one = {}
-    for name in SECTIONS:
-        compat.create_vcs_pdf_report(given, path, name)
-        one[name] = pages(path)
-    assert one == {**dict.fromkeys(SECTIONS, 1), "NAS Line": 3}
-    compat.create_vcs_pdf_report(given, path, ["LAS", "NAS Line"])
-    assert pages(path) == 4
+    assert [entry for name in SECTIONS for entry in listed[name]] == listed["all"]
+    assert {name: len(listed[name]) for name in SECTIONS} == {
+        **dict.fromkeys(SECTIONS, 1), "Text Chunks": 2, "Best Match": 2, "NAS Line": 3,
+    }  # fmt: skip
+    compat.create_vcs_pdf_report(given, tmp_path / "two.pdf", ["NAS Line", "LAS"])
+    assert listed["two"] == [*listed["LAS"], *listed["NAS Line"]]
 
 
 @pytest.mark.parametrize("wanted", ["Lies", ["LAS", "lies"], [], ["all", "LAS"]])

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.text import Text
 
 from support.command_line import vcs
 from support.explained import PAIRS, explained
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime.report import HtmlReport, Systems, figures, pdf
+from vcs_runtime.report import HtmlReport, Systems, figures
+from vcs_runtime.report.flow import drawn_pages
+from vcs_runtime.report.pdf_overview import overview_document
+from vcs_runtime.report.sheet import PAGE
 from vcs_runtime.report.systems import MARKS
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, PART, SCORES, up_to
@@ -41,7 +43,8 @@ def systems_of(path: Path, *names: str) -> Systems:
 
 
 def texts(*drawings: Any) -> str:
-    return "\n".join(text.get_text() for figure in drawings for text in figure.findobj(Text))
+    found = (figure.findobj(lambda artist: hasattr(artist, "get_text")) for figure in drawings)
+    return "\n".join(text.get_text() for texts in found for text in texts)
 
 
 def record(margin: float, vcs: float, gas: float) -> dict[str, Any]:
@@ -135,16 +138,23 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
     assert "for most pairs" not in page.inner_text("main")
 
 
-def test_the_figures_of_a_pdf_say_the_same(tmp_path: Path) -> None:
+def test_the_pdf_says_the_same(tmp_path: Path) -> None:
     systems = systems_of(tmp_path / "r.html", "one")
-    drawings = list(pdf.overview_figures(systems, "many"))
+    document = overview_document(systems, "many")
+    drawings = list(drawn_pages(document))
     first = texts(drawings[0]).replace("\n", " ")
     assert all(sentence in first for sentence in systems.summaries[0].counts.sentences())
+    assert "one, judged pairs" in first
+    assert f"{systems.scored} with scores" in first
+    assert all(name in first for name, _ in document.entries)
     every = texts(*drawings)
-    for said in ("margin: mean and its 95 % interval", "VCS: mean and its 95 % interval", "one, judged pairs",
-                 "Worst pairs, by margin\n", "0: content, 0: order", *FLAGS.values()):  # fmt: skip
+    for said in ("Mean margin\n", "Mean VCS\n", "Mean and its 95 % interval", "Worst pairs, by margin\n",
+                 "0: content, 0: order", *systems.summaries[0].signature.split("|"), *FLAGS.values()):  # fmt: skip
         assert said in every
     assert every.index("nothing") < every.index("equal")
+    for number, drawing in enumerate(drawings, 1):
+        assert tuple(drawing.get_size_inches()) == PAGE
+        assert f"{number} of {len(drawings)}" in texts(drawing)
     for similarity, gas in PAIRS.values():
         e = explained(similarity, gas)
         summary = texts(figures.summary(e))

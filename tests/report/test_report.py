@@ -12,8 +12,7 @@ from support.command_line import vcs
 from support.explained import drawn, explained
 from support.stories import story, write_pairs
 from vcs_runtime.errors import InputError
-from vcs_runtime.report import HtmlReport, Systems, figure_tables, write_pdf
-from vcs_runtime.report.pdf import all_figures
+from vcs_runtime.report import HtmlReport, Systems, write_pdf
 
 HOSTILE = (
     '<script>document.title="owned"</script><img src=x onerror=alert(1)>',
@@ -160,28 +159,6 @@ def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="nowhere"), HtmlReport(tmp_path / "nowhere" / "r.html", "t"):
         pass
-
-
-@pytest.mark.parametrize(("n_ref", "n_gen"), [(1, 1), (2, 2), (5, 40), (200, 150)])
-def test_every_figure_is_drawn_without_a_warning(n_ref: int, n_gen: int, tmp_path: Path) -> None:
-    e = drawn(n_ref, n_gen)
-    count = 8 + sum(figure_tables.pages(rows(e)) for _, rows in figure_tables.PAGED.values())
-    drawings = list(all_figures(e))
-    assert len(drawings) == count
-    for figure in drawings:
-        figure.draw_without_rendering()  # lays out; a warning is an error here
-    if n_ref < 5:
-        write_pdf(e, tmp_path / "r.pdf")
-        assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_a_chunk_stays_on_one_page() -> None:
-    rows: figure_tables.Rows = [(str(i) if i % 3 == 0 else "", "", f"line {i}") for i in range(100)]
-    starts = figure_tables.page_starts(rows)
-    assert starts == [0, 45, 90]
-    assert figure_tables.pages(rows) == 3
-    assert figure_tables.page_starts([("1", "", "")] * 92) == [0, 46]
-    assert figure_tables.page_starts([]) == [0]
 
 
 def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:

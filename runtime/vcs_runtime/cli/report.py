@@ -36,7 +36,8 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.compare import compare
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.score_files import is_scores
-from vcs_runtime.report import HtmlReport, pdf
+from vcs_runtime.report import HtmlReport
+from vcs_runtime.report.pdf_overview import write_overview
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.report.words import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -135,7 +136,8 @@ def report(
         if generated:
             assert scorer is not None
             title = title or generated.name
-            report_pair(scorer, one_pair(references, generated), output, title, options, thresholds)
+            files = generated.name, [path.name for path in references]
+            report_pair(scorer, one_pair(references, generated), output, title, options, thresholds, files)
             return
         comparisons = _compared(sources, names, baseline, ignore_signatures)
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
@@ -158,7 +160,7 @@ def report(
         if html:
             html.finish(systems)
         else:
-            pdf.write_overview(systems, title or systems.title, output)
+            write_overview(systems, title or systems.title, output)
     for failed in systems.failed:
         warn(f"{failed.pair}: {failed.reason}")
     context.exit(1 if systems.failed or problems else 0)

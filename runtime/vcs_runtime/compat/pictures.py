@@ -6,13 +6,14 @@ figures are pyplot's, as there: they can be shown, saved and closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from vcs_runtime.compat.score import explain_internals
-from vcs_runtime.report import figure_tables, figures
-from vcs_runtime.report.pdf import write_figures
+from vcs_runtime.report import figures, pair_tables, views
+from vcs_runtime.report.flow import Part, Table, write_document
+from vcs_runtime.report.pdf import pair_document
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.figures import require_matplotlib
@@ -32,7 +33,7 @@ def visualize_text_chunks(internals: Internals) -> dict[str, list[Figure]]:
     """Show both texts chunk by chunk: pages under "reference_chunks" and "generated_chunks"."""
     e = _explained(internals)
     return {
-        f"{name}_chunks": [_shown(page) for page in figure_tables.text_pages(e, name)]
+        f"{name}_chunks": [_shown(page) for page in figures.chunks(e, name)]
         for name in ("reference", "generated")
     }
 
@@ -62,9 +63,9 @@ def visualize_best_match(internals: Internals) -> dict[str, Figure]:
     """
     e = _explained(internals)
     return {
-        "precision_details": _shown(figure_tables.matches(e, "generated")),
-        "recall_details": _shown(figure_tables.matches(e, "reference")),
-        "summary_table": _shown(figure_tables.match_summary(e)),
+        "precision_details": _shown(figures.matches(e, "generated")),
+        "recall_details": _shown(figures.matches(e, "reference")),
+        "summary_table": _shown(figures.match_summary(e)),
     }
 
 
@@ -75,12 +76,12 @@ def visualize_line_nas(internals: Internals) -> Figure:
 
 def visualize_line_nas_precision_calculations(internals: Internals) -> list[Figure]:
     """Show NAS-L of the generated text step by step, on as many pages as needed."""
-    return [_shown(page) for page in _pages("segments_precision", _explained(internals))]
+    return [_shown(page) for page in figures.steps(_explained(internals), "generated")]
 
 
 def visualize_line_nas_recall_calculations(internals: Internals) -> list[Figure]:
     """Show NAS-L of the reference step by step, on as many pages as needed."""
-    return [_shown(page) for page in _pages("segments_recall", _explained(internals))]
+    return [_shown(page) for page in figures.steps(_explained(internals), "reference")]
 
 
 def visualize_distance_nas(internals: Internals) -> Figure:
@@ -106,7 +107,7 @@ def visualize_metrics_summary(internals: Internals) -> Figure:
 def create_vcs_pdf_report(
     internals: Internals, output_file: str | Path, metrics_to_include: str | Sequence[str] = "all"
 ) -> None:
-    """Write the pictures of a pair to a PDF file.
+    """Write a title page and the pictures of a pair to a PDF file.
 
     Parameters
     ----------
@@ -136,33 +137,31 @@ def create_vcs_pdf_report(
     path = Path(output_file)
     with unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    pages = (page for name, section in _SECTIONS.items() if name in wanted for page in section(e))
-    write_figures(pages, f"VCS {e.scores.vcs:.3f}", path)
+    body = [part for name, section in _SECTIONS.items() if name in wanted for part in section(e)]
+    write_document(pair_document(e, "VCS report", body=body), path)
 
 
-def _pages(name: str, e: Explanation) -> Iterator[Figure]:
-    view, rows = figure_tables.PAGED[name]
-    return (view(e, page) for page in range(figure_tables.pages(rows(e))))
+def _tables(table: Callable[[Explanation, str], Table]) -> Callable[[Explanation], list[Part]]:
+    return lambda e: [table(e, name) for name in ("reference", "generated")]
 
 
-def _lines(e: Explanation) -> Iterator[Figure]:
-    yield figures.nas_l(e)
-    yield from _pages("segments_precision", e)
-    yield from _pages("segments_recall", e)
+def _lines(e: Explanation) -> list[Part]:
+    steps = [pair_tables.steps(e, name) for name in ("generated", "reference")]
+    return [views.nas_l(e), *(table for table in steps if table.rows)]
 
 
-#: The sections of the report in the package's order, and their pages.
-_SECTIONS: Final[dict[str, Callable[[Explanation], Iterator[Figure]]]] = {
-    "Config": lambda e: iter([figures.configuration(e)]),
-    "Overview": lambda e: iter([figures.summary(e)]),
-    "Text Chunks": lambda e: _pages("chunks", e),
-    "Similarity Matrix": lambda e: iter([figures.similarity(e)]),
-    "Mapping Windows": lambda e: iter([figures.windows(e)]),
-    "Best Match": lambda e: _pages("best_match", e),
-    "LAS": lambda e: iter([figures.las(e)]),
-    "NAS Distance": lambda e: iter([figures.nas_d(e)]),
+#: The sections of the report in the package's order, and their parts.
+_SECTIONS: Final[dict[str, Callable[[Explanation], list[Part]]]] = {
+    "Config": lambda e: [pair_tables.configuration(e)],
+    "Overview": lambda e: [views.scores(e)],
+    "Text Chunks": _tables(pair_tables.chunks),
+    "Similarity Matrix": lambda e: [views.similarity(e)],
+    "Mapping Windows": lambda e: [views.windows(e)],
+    "Best Match": _tables(pair_tables.matches),
+    "LAS": lambda e: [views.las(e)],
+    "NAS Distance": lambda e: [views.nas_d(e)],
     "NAS Line": _lines,
-    "Window Regularizer": lambda e: iter([figures.regularizer(e)]),
+    "Window Regularizer": lambda e: [views.regularizer(e)],
 }
 
 

@@ -29,8 +29,9 @@ _ROUNDING = 1e-3
 
 
 def report_pair(
-    scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds
-) -> None:
+    scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds,
+    names: tuple[str, Sequence[str]] = ("", ()),
+) -> None:  # fmt: skip
     """Explain one pair in an HTML or PDF file.
 
     Parameters
@@ -42,11 +43,13 @@ def report_pair(
     path
         The file to write; its suffix is .html or .pdf.
     title
-        Title of an HTML report.
+        Title of the report.
     options
         How the pair is scored.
     thresholds
         Thresholds of the verdicts.
+    names
+        Names of the generated text, and of the references.
 
     Raises
     ------
@@ -60,7 +63,9 @@ def report_pair(
         raise TextError(result.error)
     explanation = explain(result, evidence, options.params, thresholds)
     if path.suffix.lower() == ".pdf":
-        write_pdf(explanation, path)
+        generated, references = names
+        reference = references[result.reference_index] if references else ""
+        write_pdf(explanation, path, title, (generated, reference))
         return
     with HtmlReport(path, title) as report:
         report.add(explanation, pair=pair)

@@ -1,0 +1,116 @@
+"""Tables of a pair: chunks, matches, steps, configuration, as parts of a document or a figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from vcs_numba import Orientation
+from vcs_runtime.report.flow import Rows, Table
+from vcs_runtime.report.marks import VERDICT_MARKS
+from vcs_runtime.report.sheet import SIZE, WIDTH, wrap
+from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, position, verdict_counts
+
+_MAX_LINES = 12  # of the text of one chunk
+_MAX_CHARACTERS = 1600
+_MARKS: Final = {verdict: (mark, colour) for verdict, (colour, _, mark) in VERDICT_MARKS.items()}
+
+_CHUNKS: Final = ("", "verdict", "similar", "chunk")
+_CHUNKS_AT: Final = (0.0, 0.05, 0.24, 0.32)
+_MATCHES: Final = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
+_MATCHES_AT: Final = (0.0, 0.06, 0.13, 0.22, 0.37, 0.46, 0.59, 0.77)
+_STEPS: Final = ("step", "from", "to", "rise", "limit", "limit with LCT", "counted", "length")
+_STEPS_AT: Final = (0.0, 0.08, 0.22, 0.36, 0.44, 0.54, 0.7, 0.88)
+
+
+def chunks(e: Explanation, name: str) -> Table:
+    """Return a text, `name` "reference" or "generated", chunk by chunk with verdicts."""
+    listed: tuple[Chunk, ...] = getattr(e, name)
+    width = WIDTH * (1 - _CHUNKS_AT[-1])
+    rows: Rows = []
+    for number, chunk in enumerate(listed, 1):
+        lines = wrap(chunk.text[:_MAX_CHARACTERS], width)
+        if len(lines) > _MAX_LINES or len(chunk.text) > _MAX_CHARACTERS:
+            lines = [*lines[: _MAX_LINES - 1], "… (the HTML report shows more)"]
+        rows.append((str(number), chunk.verdict, f"{chunk.similarity:.3f}", lines[0]))
+        rows += [("", "", "", line) for line in lines[1:]]
+    counts = verdict_counts(listed)
+    caption = (
+        "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts.items()) + "."
+    )
+    title = f"The {'reference' if name == 'reference' else 'generated text'}, chunk by chunk"
+    return Table(title, caption, _CHUNKS, _CHUNKS_AT, rows, _MARKS)
+
+
+def matches(e: Explanation, name: str) -> Table:
+    """Return the match of every chunk of a text, "reference" or "generated", and why it was chosen."""
+    side, other = _side(e, name), "generated text" if name == "reference" else "reference"
+    rows: Rows = [_match(i, chunk, side) for i, chunk in enumerate(getattr(e, name))]
+    caption = f"The match of a chunk is the chunk of the {other} that counts as its counterpart."
+    return Table(f"Matches of the {name} chunks", caption, _MATCHES, _MATCHES_AT, rows)
+
+
+def match_summary(e: Explanation) -> Table:
+    """Count the chunks of both texts by their verdicts, and by why their matches were chosen."""
+    rows: Rows = []
+    for name in ("generated", "reference"):
+        side, listed = _side(e, name), getattr(e, name)
+        rows.append((name, f"{side.x} chunks, mean similarity {side.las:.3f}"))
+        rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
+        rows += [("", f"{n} chosen as {why.replace('_', ' ')}") for why, n in Counter(side.reason).items()]
+    return Table("Matches", "", ("", ""), (0.0, 0.15), rows)
+
+
+def steps(e: Explanation, name: str) -> Table:
+    """Return NAS-L of a text, "reference" or "generated", step by step."""
+    side = _side(e, name)
+    which = "recall" if name == "reference" else "precision"
+    caption = (
+        f"From (chunk, match) to (chunk, match). Length of all steps {side.actual_length:.3f}, "
+        f"ideal {side.floor_length:.3f} to {side.ceiling_length:.3f}."
+    )
+    rows: Rows = [
+        (
+            str(i + 1), f"({i + 1}, {side.match[i] + 1})", f"({i + 2}, {side.match[i + 1] + 1})",
+            f"{rise:+d}", str(side.segment_limit), f"{side.segment_limit_lct:g}", method.replace("_", " "),
+            f"{length:.3f}",
+        )
+        for i, (rise, method, length) in enumerate(
+            zip(side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True)
+        )
+    ]  # fmt: skip
+    return Table(f"NAS-L {which} {side.nas_l:.3f}, step by step", caption, _STEPS, _STEPS_AT, rows)
+
+
+def configuration(e: Explanation) -> Table:
+    """Return how the pair was scored: parameters, counts, thresholds, signature."""
+    p, a = e.params, e.alignment
+    rows: Rows = [
+        ("reference chunks", str(a.n_ref)), ("generated chunks", str(a.n_gen)), ("LCT", f"{p.lct:g}"),
+        ("context cutoff", f"{p.context_cutoff:g}"), ("context window", f"{p.context_window:g}"),
+        ("LCT penalty", p.lct_penalty), ("regulariser", p.regularizer), ("small texts", p.small_text),
+        ("split by", e.result.segmenter or "words"),
+        ("verdict thresholds", describe_thresholds(e.thresholds)),
+        *signature_rows("signature", e.result.signature),
+    ]  # fmt: skip
+    return Table("Configuration", "", ("", ""), (0.0, 0.24), rows)
+
+
+def signature_rows(name: str, signature: str, size: float = 0.0) -> Rows:
+    """Return a signature as rows of two columns, divided at its bars; with a size, as wide as a page."""
+    lines = wrap(signature.replace("|", "| "), WIDTH if size else 0.76 * WIDTH, size or SIZE)
+    return [("" if i else name, line.replace("| ", "|")) for i, line in enumerate(lines)]
+
+
+def _side(e: Explanation, name: str) -> Orientation:
+    return e.alignment.recall if name == "reference" else e.alignment.precision
+
+
+def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:
+    candidates = int(side.candidates.offsets[i + 1] - side.candidates.offsets[i])
+    return (
+        str(i + 1), str(chunk.match + 1), f"{chunk.similarity:.3f}",
+        f"{side.max_index[i] + 1} ({side.max_similarity[i]:.3f})", f"{side.context_window[i]:.3f}",
+        str(candidates), position(chunk).split(",")[0], side.reason[i].replace("_", " "),
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""The PDF of many pairs: means, distributions, the worst and the best pairs (extra `report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.report.flow import Document, Part, Rows, Table, View, compose, write_document
+from vcs_runtime.report.pair_tables import signature_rows
+from vcs_runtime.report.pdf import heading, sentences
+from vcs_runtime.report.sheet import BLUE, WIDTH, Area, shorten
+from vcs_runtime.report.systems import MARKS, SHOWN, Systems
+from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
+
+_LISTED: Final = 20  # worst pairs, and as many best pairs
+_FAILED: Final = 40  # pairs without scores
+_WHOLE: Final = ("vcs", "margin")  # the scores that are drawn
+_AT: Final = tuple(np.linspace(0.6, 0.94, len(up_to(HEADLINE))).tolist())  # columns of scores
+_MEANS_AT: Final = (0.0, 0.5, *_AT)
+_PAIRS_AT: Final = (0.0, 0.24, 0.44, *_AT)
+_ROW = 0.3  # inches of an interval
+
+
+def write_overview(systems: Systems, title: str, path: Path) -> None:
+    """Write the overview of many pairs to a PDF file: means, distributions, worst and best pairs.
+
+    Parameters
+    ----------
+    systems
+        The scores of the pairs.
+    title
+        Title of the overview.
+    path
+        The file to write. An existing file is replaced.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    write_document(overview_document(systems, title), path)
+
+
+def overview_document(systems: Systems, title: str) -> Document:
+    """Compose the pages of the overview; the first says for how many pairs VCS is 0, and why."""
+    several = len(systems.names) > 1
+    said = [
+        f"{name}: {sentence}" if several else sentence
+        for name, summary in zip(systems.names, systems.summaries, strict=True)
+        for sentence in summary.counts.sentences()
+    ]
+    total = sum(summary.total for summary in systems.summaries)
+    about = [
+        f"{total} pairs, {systems.scored} with scores"
+        + (f", of {len(systems.names)} systems" if several else "")
+    ]
+    front: list[Part] = [heading(title, about)]
+    if said:
+        front.append(sentences("Pairs whose VCS is 0", said))
+    front.append(_means(systems))
+    front.append(Table("What the scores mean", "", ("", ""), (0.0, 0.12), _meanings()))
+    order = systems.ranked()
+    body: list[Part] = [_intervals(systems, name) for name in _WHOLE]
+    body += [_distributions(systems, i) for i in range(len(systems.names))]
+    body.append(_listed(systems, "Worst pairs", order[:_LISTED]))
+    body.append(_listed(systems, "Best pairs", order[::-1][:_LISTED]))
+    marks: Rows = [(mark, FLAGS[flag]) for flag, mark in MARKS.items()]
+    body.append(
+        Table(
+            "Flags",
+            "Marks of pairs whose scores cannot tell everything.",
+            ("flag", "meaning"),
+            (0.0, 0.16),
+            marks,
+        )
+    )
+    if systems.failed:
+        body.append(_failed(systems))
+    signatures = dict(zip(systems.names, (summary.signature for summary in systems.summaries), strict=True))
+    rows = [row for name, signature in signatures.items()
+            for row in signature_rows(shorten(name, 0.22 * WIDTH), signature)]  # fmt: skip
+    body.append(Table("Signatures", "How the scores came about.", ("system", "scored as"), (0.0, 0.24), rows))
+    return compose(title, front, body)
+
+
+def _meanings() -> Rows:
+    return [(LABELS[name], SCORES[name].meaning) for name in up_to(HEADLINE)]
+
+
+def _intervals(systems: Systems, score: str) -> View:
+    scored = [
+        (shorten(f"{name} ({summary.scored})", 2.1), statistics[score])
+        for name, summary, statistics in zip(
+            systems.names, systems.summaries, systems.statistics(), strict=True
+        )
+        if statistics
+    ]
+    height = _ROW * max(1, len(scored))
+
+    def draw(area: Area) -> None:
+        axes = area.axes(2.3, 0, WIDTH - 2.45, height)
+        for i, (_, s) in enumerate(scored):
+            spread = [[s.mean - s.low], [s.high - s.mean]]
+            axes.errorbar(s.mean, i, xerr=spread, fmt="o", ms=4, color=BLUE, capsize=3)
+            axes.annotate(
+                f"{s.mean:.3f}",
+                (s.mean, i),
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
+        axes.set(xlabel=LABELS[score], ylim=(len(scored) - 0.4, -0.75), yticks=[])
+        area.write((0, _ROW * (i + 0.65), name) for i, (name, _) in enumerate(scored))
+
+    caption = "Mean and its 95 % interval. In brackets: number of pairs with scores."
+    return View(f"Mean {LABELS[score]}", caption, height + 0.42, draw)
+
+
+def _means(systems: Systems) -> Table:
+    rows: Rows = []
+    for i, (name, summary) in enumerate(zip(systems.names, systems.summaries, strict=True)):
+        counts = summary.counts
+        for more, count, statistics in (
+            ("", counts.scored, summary.statistics()),
+            (", judged pairs", counts.scored - counts.not_judged, systems.judged(i)),
+        ):
+            if statistics:
+                means = (f"{statistics[score].mean:.3f}" for score in up_to(HEADLINE))
+                rows.append((shorten(name, 0.38 * WIDTH) + more, str(count), *means))
+    head = ("system", "scored", *(LABELS[name] for name in up_to(HEADLINE)))
+    return Table("Means", "", head, _MEANS_AT, rows)
+
+
+def _distributions(systems: Systems, system: int) -> View:
+    def draw(area: Area) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        width = (WIDTH - 0.3) / 2 - 0.45
+        for column, name in enumerate(_WHOLE):
+            counts, edges = systems.histogram(system, name)
+            axes = area.axes(0.45 + column * (width + 0.75), 0, width, 1.5)
+            axes.stairs(counts, edges, fill=True, color=BLUE)
+            axes.set(xlabel=LABELS[name], ylabel="pairs", xticks=edges[:: len(counts) // 4])
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+    title = "Distribution" + f" of {shorten(systems.names[system], 4.5, 11)}" * (len(systems.names) > 1)
+    return View(title, "", 1.92, draw)
+
+
+def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> Table:
+    rows: Rows = []
+    for position in positions:
+        pair, system, _, flags, *values = systems.row(int(position))
+        scores = dict(zip(SHOWN, values, strict=True))
+        name, marks = systems.names[system], ", ".join(MARKS[flag] for flag in flags)
+        rows.append((
+            shorten(pair, 0.23 * WIDTH) or "-", shorten(name, 0.19 * WIDTH), shorten(marks, 0.15 * WIDTH),
+            *(f"{scores[key]:.3f}" for key in up_to(HEADLINE)),
+        ))  # fmt: skip
+    head = ("pair", "system", "flags", *(LABELS[name] for name in up_to(HEADLINE)))
+    return Table(f"{title}, by margin", "", head, _PAIRS_AT, rows)
+
+
+def _failed(systems: Systems) -> Table:
+    listed: Sequence[tuple[str, str]] = systems.failed[:_FAILED]
+    rows: Rows = [(shorten(name, 0.22 * WIDTH) or "-", shorten(why, 0.75 * WIDTH)) for name, why in listed]
+    if len(systems.failed) > len(listed):
+        rows.append(("…", f"{len(systems.failed) - len(listed)} more"))
+    return Table("Pairs without scores", "", ("pair", "reason"), (0.0, 0.24), rows)

@@ -1,0 +1,224 @@
+"""Figures measured in inches: areas, lines of text and axes (extra `report`).
+
+There is no layout engine: every place is known before anything is drawn, so no text is laid out twice. Texts
+are drawn literally, without mathematics. A character that the font lacks becomes a replacement mark.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, GREEN, ORANGE, RED, SKY, PINK = "#0072b2", "#009e73", "#e69f00", "#d55e00", "#56b4e9", "#cc79a7"
+INK, SOFT, WINDOW, LINE = "#1b1f24", "#5b636d", "#c9ced4", "#d5d9de"
+#: Settings of matplotlib while a figure is drawn, and while it is written.
+STYLE: Final[Any] = {
+    "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 7.5,
+    "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.linewidth": 0.6, "axes.edgecolor": SOFT, "text.color": INK, "axes.labelcolor": INK,
+    "axes.titlepad": 4, "pdf.fonttype": 42,
+}  # fmt: skip
+#: Size of a page (A4), its margins, and what is left between them.
+PAGE: Final = (8.27, 11.69)
+MARGIN: Final = 0.8
+WIDTH: Final = PAGE[0] - 2 * MARGIN
+HEIGHT: Final = PAGE[1] - 2 * MARGIN
+#: Size of letters in points, and the distance of two lines in inches.
+SIZE: Final = 8.0
+PITCH: Final = 0.155
+
+Cell = tuple[float, float, str]
+
+
+@dataclass(frozen=True)
+class Area:
+    """A rectangle of a figure. Places in it are inches from its upper left corner.
+
+    Attributes
+    ----------
+    figure
+        The figure.
+    left, top
+        Inches from the upper left corner of the figure.
+    width, height
+        Size in inches.
+    """
+
+    figure: Figure
+    left: float
+    top: float
+    width: float
+    height: float
+
+    def inner(self, x: float, y: float, width: float = 0.0, height: float = 0.0) -> Area:
+        """Return a part of the area; without a size, all that lies to the right and below."""
+        return Area(
+            self.figure, self.left + x, self.top + y, width or self.width - x, height or self.height - y
+        )
+
+    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
+        """Return axes; their labels lie outside of the given rectangle."""
+        across, down = self.figure.get_size_inches()
+        box = (self.left + x) / across, 1 - (self.top + y + height) / down, width / across, height / down
+        return self.figure.add_axes(box)
+
+    def write(self, cells: Iterable[Cell], size: float = SIZE, colour: str = INK, bold: bool = False) -> None:
+        """Draw texts.
+
+        Parameters
+        ----------
+        cells
+            Inches to the right, inches down to the baseline, and the text of one line.
+        size
+            Size of the letters in points.
+        colour
+            Colour of the texts.
+        bold
+            Whether the letters are bold.
+        """
+        written = [(self.left + x, self.top + y, printable(text)) for x, y, text in cells if text]
+        if written:
+            words = _words()(written, size, colour, bold)
+            words.box = (self.left, self.top, self.width, self.height)
+            self.figure.add_artist(words)
+
+    def rule(self, y: float, colour: str = LINE) -> None:
+        """Draw a thin line across the area."""
+        from matplotlib.lines import Line2D
+
+        across, down = self.figure.get_size_inches()
+        xs = self.left / across, (self.left + self.width) / across
+        height = 1 - (self.top + y) / down
+        self.figure.add_artist(Line2D(xs, (height, height), color=colour, lw=0.6))
+
+
+@functools.cache
+def _words() -> Any:
+    """Make the artist that draws lines of text; `matplotlib.text.Text` would lay each of them out."""
+    from matplotlib.artist import Artist
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.transforms import Bbox
+
+    class Words(Artist):
+        box = (0.0, 0.0, 0.0, 0.0)
+
+        def __init__(self, cells: Sequence[Cell], size: float, colour: str, bold: bool) -> None:
+            super().__init__()
+            self.cells, self.colour = cells, colour
+            self.font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=size)
+
+        def get_text(self) -> str:
+            return "\n".join(text for _, _, text in self.cells)
+
+        def get_window_extent(self, renderer: Any = None) -> Any:
+            figure: Any = self.get_figure()
+            left, top, width, height = (figure.dpi * inches for inches in self.box)
+            return Bbox.from_bounds(left, figure.bbox.height - top - height, width, height)
+
+        def draw(self, renderer: Any) -> None:
+            figure: Any = self.get_figure()
+            brush = renderer.new_gc()
+            brush.set_foreground(self.colour)
+            for x, y, text in self.cells:
+                down = y * figure.dpi if renderer.flipy() else figure.bbox.height - y * figure.dpi
+                renderer.draw_text(brush, x * figure.dpi, down, text, self.font, 0)
+            brush.restore()
+
+    return Words
+
+
+def printable(text: str) -> str:
+    """Return `text` with a replacement mark for each character that the font lacks; line ends stay."""
+    glyphs = _glyphs()
+    return "".join(c if c == "\n" or (ord(c) in glyphs and c.isprintable()) else "\ufffd" for c in text)
+
+
+@functools.cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import findfont, get_font
+
+    bold = findfont("DejaVu Sans:bold")
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap()) & frozenset(
+        get_font(bold).get_charmap()
+    )
+
+
+def length(text: str, size: float = SIZE) -> float:
+    """Return the length of a printable text in inches; kerning is not counted."""
+    return sum(map(_advance, text)) * size / 7200
+
+
+@functools.cache
+def _advance(character: str) -> float:
+    """Return the width of a character in points, at a size of 100 points."""
+    font = _font()
+    return float(font.load_char(ord(character)).linearHoriAdvance) / 65536
+
+
+@functools.cache
+def _font() -> Any:
+    from matplotlib.font_manager import findfont
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(findfont("DejaVu Sans"))  # of its own, because the size is set
+    font.set_size(100, 72)
+    return font
+
+
+def wrap(text: str, width: float, size: float = SIZE) -> list[str]:
+    """Divide a text into printable lines.
+
+    Parameters
+    ----------
+    text
+        The text. White space counts as one space.
+    width
+        Length of a line in inches. A longer word is divided.
+    size
+        Size of the letters in points.
+
+    Returns
+    -------
+    lines
+        The lines, at least one.
+    """
+    lines = [""]
+    used, space = 0.0, length(" ", size)
+    for word in printable(" ".join(text.split())).split(" "):
+        long = length(word, size)
+        if lines[-1] and used + space + long <= width:
+            lines[-1] += " " + word
+            used += space + long
+            continue
+        if lines[-1]:
+            lines.append("")
+        lines[-1], used = word, long
+        while used > width and len(lines[-1]) > 1:
+            cut = _fitting(lines[-1], width, size)
+            lines[-1:] = [lines[-1][:cut], lines[-1][cut:]]
+            used = length(lines[-1], size)
+    return lines
+
+
+def _fitting(word: str, width: float, size: float) -> int:
+    """Count the characters of a word that fit into a line, at least one."""
+    used = 0.0
+    for i, character in enumerate(word):
+        used += length(character, size)
+        if used > width:
+            return max(1, i)
+    return len(word)
+
+
+def shorten(text: str, width: float, size: float = SIZE) -> str:
+    """Return a printable text that fits into a width in inches, its end as an ellipsis if it is longer."""
+    text = printable(text)
+    if length(text, size) <= width:
+        return text
+    return text[: _fitting(text, width - length("…", size), size)] + "…"
