@@ -97,7 +97,7 @@ def report(
     given by --reference and --generated. --references and --predictions stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
-    PDF holds every figure of one pair, or the overview of many. It needs `vcs-runtime[report]`. Pairs are
+    PDF holds every view of one pair, or the overview of many, on A4 pages. It needs `vcs-runtime[report]`. Pairs are
     listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as by
     `vcs-runtime compare`.
 

@@ -22,7 +22,7 @@ _FAILED: Final = 40  # pairs without scores
 _WHOLE: Final = ("vcs", "margin")  # the scores that are drawn
 _AT: Final = tuple(np.linspace(0.6, 0.94, len(up_to(HEADLINE))).tolist())  # columns of scores
 _MEANS_AT: Final = (0.0, 0.5, *_AT)
-_PAIRS_AT: Final = (0.0, 0.24, 0.44, *_AT)
+_PAIRS_AT: Final = (0.0, 0.22, 0.39, *_AT)
 _ROW = 0.3  # inches of an interval
 
 
@@ -162,7 +162,7 @@ def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> T
         scores = dict(zip(SHOWN, values, strict=True))
         name, marks = systems.names[system], ", ".join(MARKS[flag] for flag in flags)
         rows.append((
-            shorten(pair, 0.23 * WIDTH) or "-", shorten(name, 0.19 * WIDTH), shorten(marks, 0.15 * WIDTH),
+            shorten(pair, 0.21 * WIDTH) or "-", shorten(name, 0.16 * WIDTH), shorten(marks, 0.2 * WIDTH),
             *(f"{scores[key]:.3f}" for key in up_to(HEADLINE)),
         ))  # fmt: skip
     head = ("pair", "system", "flags", *(LABELS[name] for name in up_to(HEADLINE)))
