@@ -29,7 +29,7 @@ Entry = tuple[str, str, str]  # mark, colour and meaning
 VERDICT_MARKS: Final = {
     IN_PLACE: (BLUE, "o", "●"), COVERED: (BLUE, "P", "✚"), SHIFTED: (GREEN, ">", "▶"),
     MOVED: (ORANGE, "D", "◆"), UNSUPPORTED: (RED, "X", "✖"), MISSING: (RED, "v", "▼"),
-    REPEATED: (PINK, "*", "★"),
+    REPEATED: (PINK, "s", "■"),
 }  # fmt: skip
 #: Maximum number of chunks with large marks; more of them would hide each other.
 MANY: Final = 60

@@ -51,7 +51,7 @@ _NUMBERED: Final = (24, 14)
 
 _PANEL, _LEFT, _BELOW = (WIDTH - 0.3) / 2 - 0.45, 0.45, 0.42  # inches
 _ROW = 0.2  # inches of one bar of the scores
-_WINDOWS = ("■", WINDOW, "window")
+_WINDOWS = ("▬", WINDOW, "window")
 
 
 def key_figures(e: Explanation) -> View:
