@@ -97,9 +97,9 @@ def report(
     given by --reference and --generated. --references and --predictions stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
-    PDF holds every view of one pair, or the overview of many, on A4 pages. It needs `vcs-runtime[report]`. Pairs are
-    listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as by
-    `vcs-runtime compare`.
+    PDF holds every view of one pair, or the overview of many, on A4 pages. It needs `vcs-runtime[report]`.
+    Pairs are listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
+    by `vcs-runtime compare`.
 
     \b
     Examples:
@@ -137,7 +137,9 @@ def report(
             assert scorer is not None
             title = title or generated.name
             files = generated.name, [path.name for path in references]
-            report_pair(scorer, one_pair(references, generated), output, title, options, thresholds, files)
+            day = date_of([generated, *references]) if dated is None else dated
+            pair = one_pair(references, generated)
+            report_pair(scorer, pair, output, title, options, thresholds, files, day)
             return
         comparisons = _compared(sources, names, baseline, ignore_signatures)
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))

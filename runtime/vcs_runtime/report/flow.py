@@ -344,7 +344,7 @@ def write_document(document: Document, path: Path) -> None:
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages
 
-    # The file itself holds no time: the same pair gives the same bytes on the same day.
+    # The file itself holds no time: the same pair gives the same bytes.
     metadata = {"Title": document.title, "CreationDate": None}
     # In memory first: after an error of the disk, PdfPages fails once more, with an error of its own.
     pages = io.BytesIO()

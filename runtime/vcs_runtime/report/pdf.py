@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +13,9 @@ from vcs_runtime.scoring.explanation import Explanation
 _BIG = 18.0  # size of the title in points
 
 
-def write_pdf(e: Explanation, path: Path, title: str = "One pair", names: tuple[str, str] = ("", "")) -> None:
+def write_pdf(
+    e: Explanation, path: Path, title: str = "One pair", names: tuple[str, str] = ("", ""), dated: str = ""
+) -> None:
     """Write a title page and every view of a pair to a PDF file.
 
     Parameters
@@ -28,6 +28,8 @@ def write_pdf(e: Explanation, path: Path, title: str = "One pair", names: tuple[
         Title of the report.
     names
         Names of the generated text and of the explained reference.
+    dated
+        Date of the texts; "" for none.
 
     Raises
     ------
@@ -36,11 +38,15 @@ def write_pdf(e: Explanation, path: Path, title: str = "One pair", names: tuple[
     MissingExtraError
         matplotlib is not installed.
     """
-    write_document(pair_document(e, title, names), path)
+    write_document(pair_document(e, title, names, dated), path)
 
 
 def pair_document(
-    e: Explanation, title: str, names: tuple[str, str] = ("", ""), body: Sequence[Part] | None = None
+    e: Explanation,
+    title: str,
+    names: tuple[str, str] = ("", ""),
+    dated: str = "",
+    body: Sequence[Part] | None = None,
 ) -> Document:
     """Compose the pages of a pair.
 
@@ -52,6 +58,8 @@ def pair_document(
         Title of the report.
     names
         Names of the generated text and of the explained reference.
+    dated
+        Date of the texts; "" for none.
     body
         What follows the title page. None: everything.
 
@@ -61,7 +69,7 @@ def pair_document(
         The document. Nothing has been drawn.
     """
     front = [
-        heading(title, _about(e, names), e.result.signature),
+        heading(title, _about(e, names), dated, e.result.signature),
         views.key_figures(e),
         views.costs(e),
         sentences("What pulled it down", _reasons(e)),
@@ -88,7 +96,7 @@ def all_parts(e: Explanation) -> list[Part]:
     return [*parts, *(table for table in listed if table.rows), pair_tables.configuration(e)]
 
 
-def heading(title: str, about: Sequence[str], signature: str = "") -> View:
+def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:
     """Return the head of a title page.
 
     Parameters
@@ -97,16 +105,18 @@ def heading(title: str, about: Sequence[str], signature: str = "") -> View:
         Title of the document.
     about
         What the document is about, in lines.
+    dated
+        Date of what was scored; "" for none.
     signature
         How the scores came about; "" for nothing.
 
     Returns
     -------
     view
-        The head, with the date.
+        The head.
     """
     lines = wrap(title, WIDTH, _BIG * 1.06)[:3]  # bold letters are wider
-    lower = [line for text in (*about, f"Written on {today()}") for line in wrap(text, WIDTH, 9)]
+    lower = [line for text in (*about, *([dated] if dated else [])) for line in wrap(text, WIDTH, 9)]
     small = (
         [line for _, line in pair_tables.signature_rows("", f"Scored as {signature}", 7)] if signature else []
     )
@@ -120,13 +130,6 @@ def heading(title: str, about: Sequence[str], signature: str = "") -> View:
         area.write([(0, middle + 0.14 + 0.13 * i, line) for i, line in enumerate(small)], 7, SOFT)
 
     return View("", "", middle + 0.13 * len(small), draw)
-
-
-def today() -> str:
-    """Return the date in words: that of SOURCE_DATE_EPOCH if it is set, otherwise the present day."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    day = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch else datetime.datetime.now()
-    return f"{day.day} {day:%B} {day.year}"
 
 
 def sentences(title: str, texts: Sequence[str], mark: str = "•") -> View:

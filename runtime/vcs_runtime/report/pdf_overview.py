@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +60,7 @@ def overview_document(systems: Systems, title: str) -> Document:
         f"{total} pairs, {systems.scored} with scores"
         + (f", of {len(systems.names)} systems" if several else "")
     ]
-    front: list[Part] = [heading(title, about)]
+    front: list[Part] = [heading(title, about, systems.dated)]
     if said:
         front.append(sentences("Pairs whose VCS is 0", said))
     front.append(_means(systems))
@@ -170,7 +169,7 @@ def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> T
 
 
 def _failed(systems: Systems) -> Table:
-    listed: Sequence[tuple[str, str]] = systems.failed[:_FAILED]
+    listed = [failed[:2] for failed in systems.failed[:_FAILED]]
     rows: Rows = [(shorten(name, 0.22 * WIDTH) or "-", shorten(why, 0.75 * WIDTH)) for name, why in listed]
     if len(systems.failed) > len(listed):
         rows.append(("…", f"{len(systems.failed) - len(listed)} more"))

@@ -30,7 +30,7 @@ _ROUNDING = 1e-3
 
 def report_pair(
     scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds,
-    names: tuple[str, Sequence[str]] = ("", ()),
+    names: tuple[str, Sequence[str]] = ("", ()), dated: str = "",
 ) -> None:  # fmt: skip
     """Explain one pair in an HTML or PDF file.
 
@@ -50,6 +50,8 @@ def report_pair(
         Thresholds of the verdicts.
     names
         Names of the generated text, and of the references.
+    dated
+        Date of the texts; "" for none.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def report_pair(
     if path.suffix.lower() == ".pdf":
         generated, references = names
         reference = references[result.reference_index] if references else ""
-        write_pdf(explanation, path, title, (generated, reference))
+        write_pdf(explanation, path, title, (generated, reference), dated)
         return
     with HtmlReport(path, title) as report:
         report.add(explanation, pair=pair)
