@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from repetition import said_before
 
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
@@ -31,7 +32,7 @@ from vcs_runtime.experiments.datasets.texts import Problems, read_cases
 from vcs_runtime.experiments.vatex import read_vatex
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.result import Evidence
-from vcs_runtime.scoring.verdicts import MISSING, MOVED, UNSUPPORTED, Thresholds
+from vcs_runtime.scoring.verdicts import MISSING, MOVED, REPEATED, UNSUPPORTED, Thresholds
 
 KINDS = {
     "Synonym Substitution": "synonyms", "Active <-> Passive Transformation": "voice",
@@ -159,7 +160,10 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
                 found[MISSING][group].add(
                     chunk.verdict == MISSING, None if truth.there is None else not truth.there
                 )
-            for chunk, truth in zip(e.generated, generated, strict=True):
+            before = said_before([chunk.text for chunk in e.generated])
+            for chunk, truth, repeated in zip(e.generated, generated, before, strict=True):
+                if repeated and chunk.verdict == REPEATED:
+                    continue  # a verdict of its own: see repetition.py
                 found[UNSUPPORTED][group].add(
                     chunk.verdict == UNSUPPORTED, None if truth.there is None else not truth.there
                 )

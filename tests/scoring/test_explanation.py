@@ -179,7 +179,7 @@ def test_sentences_say_the_amounts() -> None:
     assert set(e.sentences) == {"vcs", *e.costs}
     for name, cost in e.costs.items():
         assert f"cost {cost:.3f}" in e.sentences[name]
-    assert f"{e.count(UNSUPPORTED)} of 14 generated chunks weakly supported" in e.sentences["las"]
+    assert f"{e.count(UNSUPPORTED)} of 14 generated chunks are weakly supported" in e.sentences["las"]
     assert "Nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
 
 
@@ -259,6 +259,25 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     assert "\x1b" not in out
     assert "support 0.9, rival 0.3, order 1, repeat 0.95" in out
     assert scorer.signature in out
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_no_word_is_broken_at_the_end_of_a_line(
+    columns: int, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [story(1, 20), story(2, 30) + " The man said so again." * 4]
+    write_pairs(tmp_path / "p.jsonl", [{"id": "a", "reference": texts[0], "generated": texts[1]}])
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    explanation = json.loads(run(tmp_path / "p.jsonl", "--json", *engine)[1])
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = run(tmp_path / "p.jsonl", *engine)
+    assert code == 0
+    *lines, signature = out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert signature == explanation["signature"]
+    chunks = [*explanation["generated"], *explanation["reference"]]
+    said = [*explanation["sentences"].values(), *(f"{chunk['text']} {chunk['verdict']}" for chunk in chunks)]
+    assert set(" ".join(said).split()) <= set(out.split())
 
 
 def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:

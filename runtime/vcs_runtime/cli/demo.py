@@ -12,10 +12,11 @@ from rich.table import Table
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.options import device
-from vcs_runtime.cli.tables import console, warn
-from vcs_runtime.scoring.score_table import HEADLINE, SCORES, up_to
+from vcs_runtime.cli.tables import console, prose, warn
+from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer
 
+_NARROW = 70  # columns of a terminal, below which scores have two digits
 _SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
 
 
@@ -39,15 +40,21 @@ def demo(device: str) -> None:
         results = scorer.score_many([(story["reference"], version["text"]) for version in story["versions"]])
         signature = scorer.signature
     out = console()
-    out.print(f"Reference: {story['reference']}\n", soft_wrap=True)
-    table = Table("generated text", *_SHOWN, "what the numbers say", box=None, pad_edge=False)
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    prose(out, f"Reference: {story['reference']}\n")
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    for heading in ("generated text", *(LABELS[name].replace(" ", "\n") for name in _SHOWN)):
+        words = (heading, *(version["name"] for version in story["versions"] if not table.columns))
+        widest = max(len(word) for text in words for word in text.split())
+        table.add_column(heading, justify="right" if table.columns else "left", min_width=widest)
+    digits = 3 if out.width >= _NARROW else 2
+    readings = Table("generated text", "what the numbers say", box=None, pad_edge=False)
+    meanings = Table("score", "meaning", box=None, pad_edge=False)
     for version, result in zip(story["versions"], results, strict=True):
-        values = (f"{getattr(result.scores, name):.3f}" for name in _SHOWN)
-        table.add_row(version["name"], *values, version["reading"])
-    out.print(table)
-    out.print()
+        table.add_row(version["name"], *(f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN))
+        readings.add_row(version["name"], version["reading"])
     for name in _SHOWN:
-        out.print(f"{name:14} {SCORES[name].meaning}")
-    out.print(f"\n{signature}", soft_wrap=True)
+        meanings.add_row(LABELS[name], SCORES[name].meaning)
+    for part in (table, readings, meanings):
+        out.print(part)
+        out.print()
+    out.print(signature, soft_wrap=True)

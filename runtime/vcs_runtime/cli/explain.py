@@ -30,7 +30,7 @@ from vcs_runtime.cli.options import (
     scoring_options,
     threshold_options,
 )
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.tables import console, prose, warn
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -127,16 +127,15 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
     for title, chunks in (("generated", explanation.generated), ("reference", explanation.reference)):
         out.print(_table(title, chunks))
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
-        out.print(f"{len(chunks)} chunks: {counts}\n")
+        prose(out, f"{len(chunks)} chunks: {counts}\n")
     for sentence in explanation.sentences.values():
-        out.print(sentence, soft_wrap=True)
+        prose(out, sentence)
     shown = {chunk.verdict for chunk in (*explanation.generated, *explanation.reference)}
     out.print()
     for verdict, meaning in VERDICTS.items():
         if verdict in shown:
-            out.print(f"{verdict}: {meaning}", style="dim", soft_wrap=True)
-    thresholds = f"thresholds: {describe_thresholds(explanation.thresholds)}"
-    out.print(thresholds, style="dim", soft_wrap=True)
+            prose(out, f"{verdict}: {meaning}", "dim")
+    prose(out, f"thresholds: {describe_thresholds(explanation.thresholds)}", "dim")
     out.print(explanation.result.signature, soft_wrap=True)
 
 
@@ -144,6 +143,9 @@ def _table(title: str, chunks: tuple[Chunk, ...]) -> Table:
     table = Table("", title, "verdict", "similar", "place", box=None, pad_edge=False)
     table.columns[0].justify = table.columns[3].justify = "right"
     table.columns[1].overflow = "fold"
+    table.columns[2].min_width = max(len(word) for chunk in chunks for word in chunk.verdict.split())
+    table.columns[3].no_wrap = True
+    table.columns[4].min_width = len("expected")
     for number, chunk in enumerate(chunks, 1):
         # A text must neither be read as markup nor send control characters to the terminal.
         text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in chunk.text)

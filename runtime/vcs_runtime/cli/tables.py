@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -13,12 +15,22 @@ from vcs_runtime.scoring.score_table import PART, SCORES, up_to
 
 
 def console() -> Console:
-    """Return a console on standard output, wide enough for its tables where no terminal limits it.
+    """Return a console on standard output, wide enough for its tables where nothing limits it.
 
-    It prints texts as they are: names and ids may look like markup.
+    A terminal limits it, or the variable COLUMNS. It prints texts as they are: names and ids may look like
+    markup.
     """
     out = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
-    return out if out.is_terminal else Console(highlight=False, width=160, markup=False, emoji=False)
+    return out if _limited(out) else Console(highlight=False, width=160, markup=False, emoji=False)
+
+
+def prose(out: Console, text: str, style: str | None = None) -> None:
+    """Print sentences, broken between words where a terminal or COLUMNS limits the width."""
+    out.print(text, style=style, soft_wrap=not _limited(out))
+
+
+def _limited(out: Console) -> bool:
+    return out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
 
 
 def warn(message: str) -> None:
@@ -35,7 +47,7 @@ def print_result(result: Result) -> None:
         table.add_row(name, f"{getattr(result.scores, name):.4f}", SCORES[name].meaning)
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
-        out.print(f"{reason}\n", soft_wrap=not out.is_terminal)
+        prose(out, f"{reason}\n")
     out.print(table)
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
@@ -65,7 +77,7 @@ def print_summary(summary: Summary) -> None:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
         out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
     for sentence in summary.counts.sentences():
-        out.print(f"\n{sentence}", soft_wrap=not out.is_terminal)
+        prose(out, f"\n{sentence}")
     fresh = summary.scored + summary.failed - summary.resumed
     rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
     resumed = f", {summary.resumed} of them before" if summary.resumed else ""

@@ -21,14 +21,13 @@ from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.verdicts import (
     MISSING,
-    MOVED,
     REPEATED,
-    SHIFTED,
     UNSUPPORTED,
     Chunk,
     Thresholds,
     generated_chunks,
     reference_chunks,
+    verdict_counts,
 )
 
 #: The parts that can cost something, and the values with which they cost nothing.
@@ -172,29 +171,28 @@ def shares(scores: Scores) -> dict[str, float]:
 
 def _sentences(e: Explanation) -> dict[str, str]:
     s, a, cost = e.scores, e.alignment, e.costs
-    most = max(cost, key=lambda name: cost[name])
     total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
     total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
     if s.vcs >= 1.0 - 5e-4:
         total.append("Nothing was lost.")
     else:
-        parts = ", ".join(f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
-        total.append(f"Of the {1 - s.vcs:.3f} lost, most went to {LABELS[most]} ({parts}).")
+        *parts, last = (f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
+        total.append(f"The loss of {1 - s.vcs:.3f} is made up of {', '.join(parts)} and {last}.")
     return {
         **_repetition(e),
         "vcs": " ".join(total),
-        "gas": f"GAS cost {cost['gas']:.3f}: the cosine of the two whole texts is {s.gas:.3f}.",
+        "gas": f"GAS cost {cost['gas']:.3f}: the cosine similarity of the two whole texts is {s.gas:.3f}.",
         "las": (
-            f"LAS cost {cost['las']:.3f}: generated chunks are found in the reference with a mean similarity "
-            f"of {s.las_precision:.3f}, the reference's in the generated text with {s.las_recall:.3f}; "
-            f"{_of(e.count(UNSUPPORTED), a.n_gen, 'generated')} weakly supported, "
-            f"{_of(e.count(MISSING), a.n_ref, 'reference')} missing."
+            f"LAS cost {cost['las']:.3f}: the mean similarity of a chunk and its match is "
+            f"{s.las_precision:.3f} for generated chunks and {s.las_recall:.3f} for reference chunks; "
+            f"{_of(e.count(UNSUPPORTED), a.n_gen, 'generated', 'is', 'are')} weakly supported, and "
+            f"{_of(e.count(MISSING), a.n_ref, 'reference', 'is', 'are')} missing."
         ),
         "nas_d": f"NAS-D cost {cost['nas_d']:.3f}: {_distances(e)}.",
         "nas_l": f"NAS-L cost {cost['nas_l']:.3f}: {_lines(a)}.",
         "window_regularizer": (
-            f"The regulariser cost {cost['window_regularizer']:.3f}: the windows cover {a.window_area} of "
-            f"{a.grid_area} cells, so {s.window_regularizer:.3f} of NAS would be earned by any order."
+            f"The regulariser cost {cost['window_regularizer']:.3f}: the windows cover {a.window_area:,} of "
+            f"{a.grid_area:,} cells, so text in any order would earn {s.window_regularizer:.3f} of NAS."
         ),
     }
 
@@ -202,42 +200,51 @@ def _sentences(e: Explanation) -> dict[str, str]:
 def _repetition(e: Explanation) -> dict[str, str]:
     if not (count := e.count(REPEATED)):
         return {}
-    verb = "repeat" if count > 1 else "repeats"
-    return {"repeated": f"{_of(count, len(e.generated), 'generated')} {verb} an earlier one."}
+    return {"repeated": f"{_of(count, len(e.generated), 'generated', 'repeats', 'repeat')} an earlier one."}
 
 
 def _distances(e: Explanation) -> str:
-    misplaced = [(abs(chunk.offset), i) for i, chunk in enumerate(e.generated) if chunk.penalty > 0]
+    misplaced = [i for i, chunk in enumerate(e.generated) if chunk.penalty > 0]
     misplaced_reference = sum(chunk.penalty > 0 for chunk in e.reference)
     if not misplaced and not misplaced_reference:
         return "every match lies where it was expected"
+    counts = verdict_counts(e.generated[i] for i in misplaced)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     text = (
-        f"{_of(len(misplaced), len(e.generated), 'generated')} and "
-        f"{_of(misplaced_reference, len(e.reference), 'reference')} "
-        f"outside the place expected ({e.count(MOVED)} moved, {e.count(SHIFTED)} shifted)"
+        f"the match of {_of(len(misplaced), len(e.generated), 'generated')}"
+        f"{f' ({verdicts})' if verdicts else ''} and of "
+        f"{_of(misplaced_reference, len(e.reference), 'reference')} is not where it was expected"
     )
     if misplaced:
-        farthest, i = max(misplaced, key=lambda pair: pair[0])
-        text += f", farthest generated chunk {i + 1}, by {farthest}"
+        # The first of those that are equally far off.
+        farthest = max(misplaced, key=lambda i: abs(e.generated[i].offset))
+        offset = abs(e.generated[farthest].offset)
+        text += f"; generated chunk {farthest + 1} is farthest off, by {_chunks(offset)}"
     return text
 
 
 def _lines(a: Alignment) -> str:
     clauses = []
-    for name, side in (("generated", a.precision), ("reference", a.recall)):
+    for name, side in (("generated text", a.precision), ("reference", a.recall)):
         lost = side.segment_method.count("none")
         steps = len(side.segment_method)
         if side.x < 2:
-            clauses.append(f"a single {name} chunk has no order")
+            clauses.append(f"a single chunk of the {name} has no order")
             continue
-        band = f"{side.floor_length:.1f} to {side.ceiling_length:.1f}"
-        where = "inside" if side.nas_l == 1.0 else "outside"
+        low, high = f"{side.floor_length:.1f}", f"{side.ceiling_length:.1f}"
+        ideal = low if low == high else f"{low} to {high}"
+        go = "goes back or leaps" if lost == 1 else "go back or leap"
         clauses.append(
-            f"{lost} of {steps} steps of the {name} text go back or leap too far, its path of "
-            f"{side.actual_length:.1f} is {where} {band}"
+            f"in the {name}, {lost} of {steps} step{'s' if steps > 1 else ''} from chunk to chunk "
+            f"{go} too far, and the path is {side.actual_length:.1f} long (ideal: {ideal})"
         )
     return "; ".join(clauses)
 
 
-def _of(count: int, total: int, side: str) -> str:
-    return f"{count} of {total} {side} chunk{'s' if total > 1 else ''}"
+def _chunks(count: int) -> str:
+    return f"{count} chunk{'s' if count != 1 else ''}"
+
+
+def _of(count: int, total: int, side: str, one: str = "", many: str = "") -> str:
+    """Return "1 of 20 generated chunks is" with the verb that goes with the count; no verb by default."""
+    return f"{count} of {total} {side} chunk{'s' if total > 1 else ''} {one if count == 1 else many}".rstrip()

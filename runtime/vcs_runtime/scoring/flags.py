@@ -72,7 +72,7 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
             "This 0 says nothing about the text; read GAS and LAS."
         )
     if ZERO_CONTENT in flags and ZERO_ORDER in flags:
-        text = "VCS is 0 because neither content (SAS) nor order (NAS) earns anything"
+        text = "VCS is 0 because neither content (SAS 0) nor order (NAS 0) earns anything"
     elif ZERO_CONTENT in flags:
         text = f"VCS is 0 because content earns nothing (SAS 0, NAS {nas:.3f})"
     elif ZERO_ORDER in flags:

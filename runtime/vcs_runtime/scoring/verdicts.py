@@ -20,12 +20,12 @@ COVERED, MISSING = "covered", "missing"
 
 #: The meaning of each verdict.
 VERDICTS: Final = {
-    IN_PLACE: "its counterpart is where it was expected",
+    IN_PLACE: "its match in the reference is where it was expected",
     SHIFTED: "in the right order, but not where it was expected: text around it is missing or was added",
     MOVED: "in a different order from the reference",
     UNSUPPORTED: "the reference has nothing like it: possibly invented",
     REPEATED: "repeats an earlier generated chunk, where the reference does not repeat itself",
-    COVERED: "the generated text has a counterpart",
+    COVERED: "the generated text says it",
     MISSING: "the generated text has nothing like it",
 }
 _RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat": (-1, 1)}
