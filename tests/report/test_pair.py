@@ -142,13 +142,13 @@ def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(rich: 
 
 def test_only_http_addresses_of_kept_columns_are_links_and_nothing_is_markup(rich: Path, visit: Any) -> None:
     page = visit(rich / "max.html", "#pair-0")
-    names, values = (page.locator(f".kept {tag}").all_inner_texts() for tag in ("dt", "dd"))
+    names, values = (page.locator(f".kept-columns {tag}").all_inner_texts() for tag in ("dt", "dd"))
     assert dict(zip(names, values, strict=True)) == {
         name: "[1, null, 2.5]" if name == "frames" else value
         for name, value in KEPT.items()
         if value is not None
     }
-    links = page.locator(".kept a, .about-pair a")
+    links = page.locator(".kept-columns a, .about-pair a")
     assert links.evaluate_all("all => all.map(a => [a.href, a.rel])") == [
         [address, "noopener noreferrer"] for address in (KEPT["video"], "http://example.org/") * 2
     ]
@@ -316,8 +316,13 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser
         assert "Tap a chunk: its match is marked." in page.inner_text("main")
         assert "Point at" not in page.inner_text("main")
         assert "keys" not in page.inner_text("nav")
-        for target in page.locator("nav a, summary, .layers label, .kept a, .about-pair a").all():
+        for target in page.locator("nav a, summary, .layers label, .kept-columns a, .about-pair a").all():
             assert target.bounding_box()["height"] >= 44
+        sizes = page.locator(".drawn svg text").evaluate_all(
+            "all => all.map(n => getComputedStyle(n).fontSize)"
+        )
+        assert set(sizes) == {"11px"}
+        assert page.locator(".layers input").first.bounding_box()["width"] < 30
     page.tap("#generated-0")
     assert page.locator(".partner").count() == 1
     context.close()

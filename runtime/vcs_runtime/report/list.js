@@ -7,7 +7,7 @@ const TABLE_PAGE = 50;
 const marks = (index, flags) => flags.flatMap((flag, k) => [k ? ", " : "", make("abbr", { title: index.flags[flag].meaning }, index.flags[flag].mark)]);
 
 // A kept value: a link if it is an address of the web, else a text.
-const keptCell = (text) => (/^https?:\/\/[^\s]+$/i.test(text) && URL.canParse(text) ? make("a", { href: text, target: "_blank", rel: "noopener noreferrer" }, text) : make("bdi", {}, text));
+const keptCell = (text) => (address(text) ? outward(text, text) : make("bdi", {}, text));
 
 function pairList(index, scored, failed) {
   const several = index.systems.length > 1;

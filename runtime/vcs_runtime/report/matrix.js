@@ -97,7 +97,7 @@ function heatMap(pair, width, column, mark) {
   const context = strip.getContext("2d");
   for (let x = 0; x < 200; x += 1) { context.fillStyle = `rgb(${shade(x / 199).map(Math.round)})`; context.fillRect(x, 0, 1, 1); }
   const coarse = step[0] * step[1] > 1 ? ` Each cell is the largest of ${step[0]} x ${step[1]}.` : "";
-  const box = make("figure", {}, controls, plot, readout,
+  const box = make("figure", { class: "drawn" }, controls, plot, readout,
     make("figcaption", {}, make("span", { class: "scale" }, make("span", {}, "similarity"),
       ...(most > least ? [make("span", {}, range[0]), strip, make("span", {}, range[1])] : [make("span", {}, range[0])])), coarse));
   return { box, point, wide };
@@ -126,7 +126,7 @@ function narrative(sides, name, index, width) {
     c.svg.append(draw("path", { class: `dot ${slug(verdict)}`, d: chunks.map(([row, i]) => outline(verdict, ...at(i, row), radius)).join("") }));
   }
   const caption = `The ${name} text: path ${number(side.actual_length, 2)}, ideal ${number(side.floor_length, 2)} (floor) to ${number(side.ceiling_length, 2)} (ceiling), NAS-L ${number(side.nas_l)}. Grey: where each match was expected.`;
-  return make("figure", {}, c.svg, make("figcaption", {}, make("span", { class: "counts" }, ...verdicts.map((verdict) => make("span", {}, icon(verdict), ` ${verdict}`))), caption));
+  return make("figure", { class: "drawn" }, c.svg, make("figcaption", {}, make("span", { class: "counts" }, ...verdicts.map((verdict) => make("span", {}, icon(verdict), ` ${verdict}`))), caption));
 }
 
 function penalties(sides, name, width) {
@@ -139,5 +139,5 @@ function penalties(sides, name, width) {
     return value > 0 ? `M${x0} ${c.bottom}V${c.y(value).toFixed(1)}H${x1}V${c.bottom}z` : "";
   }).join("") }));
   const caption = `The ${name} text: ${number(side.total_penalty)} of at most ${number(side.max_penalty)}, NAS-D ${number(side.nas_d)}.` + (flat ? " Nothing is out of place." : "");
-  return make("figure", {}, c.svg, make("figcaption", {}, caption));
+  return make("figure", { class: "drawn" }, c.svg, make("figcaption", {}, caption));
 }

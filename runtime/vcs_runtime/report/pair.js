@@ -165,7 +165,7 @@ function scored(pair, index) {
         references[k] === undefined ? null : references[k].length <= SHORT_TEXT ? make("p", { class: "whole", dir: "auto" }, references[k]) : text("Text", references[k])))));
   }
   if (kept.length) {
-    section.append(make("dl", { class: "kept" }, ...kept.flatMap(([name, value]) =>
+    section.append(make("dl", { class: "kept-columns" }, ...kept.flatMap(([name, value]) =>
       [make("dt", {}, make("bdi", {}, name)), make("dd", { dir: "auto" }, address(value) ? outward(value, value) : value)])));
   }
   return section;
