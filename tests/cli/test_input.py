@@ -404,4 +404,21 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     done = vcs(
         "report", *texts, tmp_path / "s.jsonl", tmp_path / "s.jsonl", "-o", tmp_path / "r.html", *common
     )
-    assert (done.code, "--predictions must be given once" in done.stderr) == (2, True)
+    assert (done.code, "1 systems for 2 score files" in done.stderr) == (2, True)
+
+
+def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp_path: Path) -> None:
+    references = ("--references", tmp_path / "refs.json")
+    write_json(tmp_path / "refs.json", texts_by_id("gt"))
+    (tmp_path / "systems").mkdir()
+    systems = [tmp_path / "systems" / name for name in ("a.json", "b.json", "c.json")]
+    for path in systems:
+        write_json(path, texts_by_id("pred"))
+    common = ("--bundle", tiny_bundle, "--device", "cpu")
+    assert vcs("score", *references, "--predictions", *systems, "-o", tmp_path / "scores", *common).code == 0
+    scores = [tmp_path / "scores" / f"{name}.jsonl" for name in "abc"]
+    output = tmp_path / "r.html"
+    done = vcs("report", *scores, *references, "--predictions", *systems, "-o", output, *common)
+    assert (done.code, done.stdout) == (0, f"{output}\n")
+    refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
+    assert (refused.code, "3 systems for 0 score files" in refused.stderr) == (2, True)

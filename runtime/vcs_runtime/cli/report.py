@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -104,15 +105,13 @@ def report(
     \b
     Examples:
       vcs-runtime report pairs.jsonl -o report.html
-      vcs-runtime report a.jsonl b.jsonl -o report.html
+      vcs-runtime report scores/*.jsonl -o report.html
+      vcs-runtime report scores/*.jsonl --references refs.json --predictions systems/*.json -o report.html
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
       vcs-runtime report --reference ref.txt --generated gen.txt -o report.pdf
     """
-    in_pdf = output.suffix.lower() == ".pdf"
-    if not in_pdf and output.suffix.lower() != ".html":
-        raise click.UsageError("--output must end in .html or .pdf")
-    if in_pdf:
-        require_matplotlib()
+    in_pdf = _in_pdf(output)
+    sources, source = _predictions_apart(sources, source)
     matched = bool(source.prediction_files)
     of_scores = bool(sources) and _of_scores(sources[0], source.format, bool(texts) or matched)
     check_source(bool(sources) and not (of_scores and matched), references, generated, source)
@@ -126,7 +125,8 @@ def report(
         found = list(systems_of(None if matched else sources[0], source).values())
     if found and len(found) != (len(sources) if of_scores else 1):
         raise click.UsageError(
-            "--predictions must be given once, or once for each of SCORES in the same order"
+            f"{len(found)} systems for {len(sources)} score files: a report on several systems needs the "
+            "scores of each, in this order (vcs-runtime score --references ... --predictions ... -o scores/)"
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     inputs = (*sources, *references, *([generated] if generated else []))
@@ -140,6 +140,7 @@ def report(
             day = date_of([generated, *references]) if dated is None else dated
             pair = one_pair(references, generated)
             report_pair(scorer, pair, output, title, options, thresholds, files, day)
+            click.echo(output)
             return
         comparisons = _compared(sources, names, baseline, ignore_signatures)
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
@@ -165,7 +166,29 @@ def report(
             write_overview(systems, title or systems.title, output)
     for failed in systems.failed:
         warn(f"{failed.pair}: {failed.reason}")
+    click.echo(output)
     context.exit(1 if systems.failed or problems else 0)
+
+
+def _in_pdf(output: Path) -> bool:
+    """Whether the report is a PDF, for which there is a library."""
+    suffix = output.suffix.lower()
+    if suffix not in (".html", ".pdf"):
+        raise click.UsageError("--output must end in .html or .pdf")
+    if suffix == ".pdf":
+        require_matplotlib()
+    return suffix == ".pdf"
+
+
+def _predictions_apart(
+    sources: tuple[Path, ...], source: InputOptions
+) -> tuple[tuple[Path, ...], InputOptions]:
+    """Part the score files from predictions, which a shell makes of `--predictions systems/*.json`."""
+    if not source.prediction_files:
+        return sources, source
+    scores = tuple(path for path in sources if str(path) == "-" or is_scores(path))
+    others = tuple(path for path in sources if path not in scores)
+    return scores, replace(source, prediction_files=(*source.prediction_files, *others))
 
 
 def _check_systems(
