@@ -53,7 +53,7 @@ $(VENV)/docs: $(VENV)/develop
 	touch $@
 
 docs: $(VENV)/docs  ## the manual, into site/; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # What is published, built and checked in an environment of its own. Nothing is uploaded.
 .venv-release/ready: pyproject.toml

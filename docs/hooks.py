@@ -35,14 +35,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     def named(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(folder / match[2]))
         if target.is_relative_to(DOCS) and not target.is_dir():
-            return match[0]
+            return match[0]  # MkDocs checks it
         if not target.exists():
             LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
+            return match[0]
         name = f"`{target.relative_to(ROOT).as_posix()}`" if target != ROOT else "the repository"
         said = match[1].strip("`/") in (target.name, target.parent.name, name.strip("`"))
         return name if said else f"{match[1]} ({name})"
 
-    markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\.?/[^)#\s]*)(?:#[\w-]+)?\)", named, markdown)
+    markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((?!\w+:)([^)#\s]+)(?:#[\w-]+)?\)", named, markdown)
     markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_fields()))
     return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
 
@@ -58,6 +59,9 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
     here = Path(page.file.src_uri).parent
 
     def page_link(match: re.Match[str]) -> str:
+        if not (ROOT / match[1]).exists():
+            LOG.warning("%s names %s, which does not exist", page.file.src_uri, match[1])
+            return match[0]
         heading = re.search(rf"^## ({match[2]}\. .+)$", (ROOT / match[1]).read_text("utf-8"), re.M)
         anchor = "#" + re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-") if heading else ""
         path = Path(match[1]).relative_to("docs")

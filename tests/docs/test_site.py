@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,18 +18,47 @@ from support.blocks import ROOT
 from vcs_runtime.cli import cli
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Build a manual as `make docs` does."""
     pytest.importorskip("mkdocs", reason="MkDocs is not installed; `make docs` installs it")
-    folder = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join(str(ROOT / name) for name in ("", "runtime", "export"))
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": paths}, text=True,
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": paths}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0, done.stdout
     return folder
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("[a page](missing.md)", "missing.md"),
+        ("[a heading](#missing)", "#missing"),
+        ("[a file](../missing.py)", "missing.py"),
+        ("![a picture](https://example.org/a.png)", "https://example.org/a.png"),
+        ("The words name docs/missing.md.", "docs/missing.md"),
+    ],
+)
+def test_what_is_missing_or_elsewhere_ends_the_build(tmp_path: Path, line: str, missing: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text(f"# Page\n\n{line}\n")
+    settings = {
+        "site_name": "manual", "theme": {"name": "material", "font": False},
+        "hooks": [str(ROOT / "docs/hooks.py")], "validation": {"anchors": "warn"},
+    }  # fmt: skip
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(settings))
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    warnings = [text for text in done.stdout.splitlines() if text.startswith("WARNING")]
+    assert (done.returncode, bool(warnings)) == (1, True), done.stdout
+    assert all(missing in text for text in warnings)
 
 
 @pytest.mark.parametrize("page", ["index.html", "reference/python.html"])
