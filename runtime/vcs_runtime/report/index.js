@@ -19,7 +19,7 @@ function showIndex(index, place) {
     make("h2", {}, "Means"), meansTable(index),
     ...(several ? [make("h2", {}, "Systems compared"), comparison(index, choice),
       make("h2", {}, "One system against another"), scatter(index, rows, choice)] : []),
-    make("h2", {}, "How the scores are distributed"), distributions(index, choice),
+    ...(index.systems.some((system) => system.scored > 1) ? [make("h2", {}, "How the scores are distributed"), distributions(index, choice)] : []),
     ...(several ? [make("h2", {}, "Videos by system"), wide.box] : []),
     make("h2", {}, "Pairs"), listed.box);
   const parts = [listed, ...(several ? [wide] : [])];
@@ -39,7 +39,7 @@ function leadFigures(index) {
     const [first, last] = [ranked[0], ranked[ranked.length - 1]];
     const { mean, low, high } = first.statistics[score.name];
     const count = `${first.scored} ${first.scored === 1 ? "pair" : "pairs"}`;
-    const details = ranked.length === 1 ? [`mean of ${count}`, make("br"), `95 %: ${number(low)} to ${number(high)}`]
+    const details = ranked.length === 1 && first.scored === 1 ? [count] : ranked.length === 1 ? [`mean of ${count}`, make("br"), `95 %: ${number(low)} to ${number(high)}`]
       : ["highest mean: ", make("bdi", {}, first.name), `, ${count}`, make("br"), `lowest: ${number(last.statistics[score.name].mean)}, `, make("bdi", {}, last.name)];
     return make("div", {}, make("dt", {}, term(score)), make("dd", {}, number(mean)), make("dd", { class: "soft" }, ...details));
   };

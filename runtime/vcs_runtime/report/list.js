@@ -35,7 +35,7 @@ function pairList(index, scored, failed) {
   const sorter = sortable(columns.map(({ label, title, kind }) => [label, title, kind]), 1 + (several ? 1 : 0) + first, (by, down) => {
     rows = sorted(every.filter(filters.holds), columns[by].key, down);
     const total = scored.length + index.failed_count + index.left_out;
-    count.textContent = rows.length === total ? `All ${total} pairs.` : `${rows.length} of ${total} pairs.`;
+    count.textContent = total === 1 && rows.length ? "1 pair." : rows.length === total ? `All ${total} pairs.` : `${rows.length} of ${total} pairs.`;
     nothing.hidden = rows.length > 0;
     table.hidden = rows.length === 0;
     page.resize(rows.length);

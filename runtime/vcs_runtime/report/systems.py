@@ -245,9 +245,12 @@ class Systems:
     def _about(self, title: str, failed: int) -> list[str]:
         """Return the parts of the line below the title: what there is, and when it was made."""
         scored = f"{counted(self.scored, 'pair')} scored" + (f", {failed:,} not scored" if failed else "")
-        named = [] if title == self.title and len(self.names) <= NAMED else [enumerated(self.names)]
-        dated = [self.dated] if self.dated else []
-        return [*named, counted(len(self._videos), "video"), scored, *dated]
+        names, videos = enumerated(self.names), counted(len(self._videos), "video")
+        if title == self.title:  # it has said both, unless there are too many names
+            parts = [names, scored] if len(self.names) > NAMED else [scored]
+        else:
+            parts = [names, videos, scored]
+        return [*parts, self.dated] if self.dated else parts
 
     def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]
