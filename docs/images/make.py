@@ -62,6 +62,12 @@ def save(page: Any, name: str, height: int) -> None:
     print(f"{name}: {(IMAGES / name).stat().st_size / 1000:.0f} kB")
 
 
+def take_overview(page: Any) -> None:
+    """Take the overview, to the end of the dots of one system against another."""
+    height = page.evaluate("document.querySelector('.scatter').getBoundingClientRect().bottom + scrollY")
+    save(page, "report-overview.png", int(height) + 8)
+
+
 def take_pair(page: Any, system: str, pair: str) -> None:
     """Take the page of a pair: texts unfolded, a chunk and its match marked."""
     number = 0
@@ -80,6 +86,7 @@ def take_pair(page: Any, system: str, pair: str) -> None:
 def main() -> None:
     """Make all pictures."""
     with tempfile.TemporaryDirectory() as folder, opened(write_report(Path(folder))) as page:
+        take_overview(page)
         take_pair(page, "gamma", "museum")
 
 

@@ -130,7 +130,8 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
     assert page.locator(".figures svg").get_attribute("aria-label") == "Distribution of VCS, one"
     few = Systems()
     few.begin("one", "vcs|drawn")
-    few.add("equal", explained(np.eye(5), 1.0).result.to_dict(), None)
+    for pair in ("equal", "same"):
+        few.add(pair, explained(np.eye(5), 1.0).result.to_dict(), None)
     with HtmlReport(tmp_path / "few.html", "few") as report:
         report.finish(few)
     page = visit(tmp_path / "few.html")

@@ -328,3 +328,15 @@ def test_paper_has_every_row_and_opens_what_is_folded(visit: Any, tmp_path: Path
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#pairs tbody tr").count() == 50
     assert page.locator("details[open]").count() == 0
+
+
+def test_one_pair_has_neither_an_interval_nor_a_distribution(visit: Any, tmp_path: Path) -> None:
+    write_pairs(tmp_path / "one.jsonl", lines("alpha", 1)[:1])
+    assert vcs("report", tmp_path / "one.jsonl", "-o", tmp_path / "r.html").code == 0
+    page = visit(tmp_path / "r.html")
+    assert page.inner_text("h1") == "VCS of one on 1 video"
+    assert [box.split()[-2:] for box in page.locator(".lead-figures > div").all_inner_texts()] == [
+        ["1", "pair"]
+    ] * 5
+    assert page.locator("#distribution").count() == 0
+    assert page.inner_text(".count") == "1 pair."

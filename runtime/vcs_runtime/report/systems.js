@@ -158,7 +158,7 @@ function dotPlot(index, videos, a, b, score) {
   const points = videos.filter(([, own]) => own[a] && own[b]).map(([id, own]) => ({ id, x: value(own[a]), y: value(own[b]), pages: [own[a], own[b]].filter((row) => row.page !== null) }));
   if (!points.length) return [make("p", {}, "No video was scored by both systems.")];
   const [least, most] = points.reduce(([low, high], { x, y }) => [Math.min(low, x, y), Math.max(high, x, y)], [Infinity, -Infinity]);
-  const pad = Math.max(0.02, (most - least) * 0.06);
+  const pad = Math.max(0.02, (most - least) * 0.1);
   const [low, high] = [least - pad, most + pad]; // of both axes, so that the diagonal means equal
   const [nameA, nameB] = [a, b].map((system) => index.systems[system].name);
   const c = chart(`${score.label} of ${nameA}, across, and of ${nameB}, up`, high, high, { width: 560, height: 440, start: low, base: low, xlabel: `${score.label} of ${nameA}`, ylabel: `${score.label} of ${nameB}` });
