@@ -236,7 +236,8 @@ def test_the_matrix_has_axes_and_the_ends_of_its_own_range(visit: Any, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("shape", "width", "least"), [((36, 313), 1150, 8), ((313, 36), 500, 2), ((1, 1), 60, 60)]
+    ("shape", "width", "least"),
+    [((36, 313), 1150, 8), ((313, 36), 500, 2), ((1, 12), 700, 60), ((1, 1), 60, 60)],
 )
 def test_cells_are_large_enough_whatever_the_shape(
     shape: tuple[int, int], width: int, least: int, visit: Any, tmp_path: Path

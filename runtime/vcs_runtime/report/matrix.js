@@ -28,7 +28,8 @@ function heatMap(pair, width, column, mark) {
   let [least, most] = [Infinity, -Infinity];
   for (const value of values) [least, most] = [Math.min(least, value), Math.max(most, value)];
   const colour = (value) => shade(most > least ? (value - least) / (most - least) : 0.5);
-  const wide = nGen > 2.5 * nRef && nGen > column / 8;
+  // Beside the narrative, a wide matrix would have cells too narrow, and a flat one would leave its column empty.
+  const wide = nGen > 2.5 * nRef && (nGen > column / 8 || nRef * LARGEST_CELL < 200);
   const tallest = Math.min(1200, Math.max(width < 900 ? 460 : 560, 3 * nRef));
   const w = Math.min(LARGEST_CELL, ((wide ? width : column) - LEFT - RIGHT) / nGen);
   const h = Math.min(LARGEST_CELL, Math.max(Math.min(w, tallest / nRef), 320 / nRef));
