@@ -33,7 +33,7 @@ _RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of verdicts. docs/guide/explain.md says how they were chosen, and how reliable they are.
+    """The thresholds of verdicts. docs/benchmarks/explanations.md says how reliable they are.
 
     Parameters
     ----------
