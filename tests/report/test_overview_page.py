@@ -111,16 +111,19 @@ def test_lead_figures_are_the_highest_means_and_their_system(visit: Any, html: P
 
 
 def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: list[Path]) -> None:
+    files.append(files[0].with_name("other system.jsonl"))  # a third one, so that p-values are corrected
+    write_pairs(files[-1], lines(files[-1].stem))
+    vcs("report", *files, "-o", html)
     page = visit(html)
-    for score in ("gas", "vcs"):
+    for score in ("gas", "margin"):
         page.select_option("#compared", score)
         assert page.input_value("#distribution") == page.input_value("#wide") == score
         own = json.loads(vcs("compare", *files, "--score", score, "--json").stdout)
-        [test] = own["comparisons"]
-        cells = page.locator("#comparison tbody tr").nth(1).locator("td").all_inner_texts()
-        assert cells[0] == f"{own['systems'][1]['scores'][score]['mean']:.3f}"
-        assert cells[3] == f"{test['difference']:+.3f}"
-        assert cells[5:7] == [f"{test[f'p_{kind}_corrected']:.4f}" for kind in ("bootstrap", "permutation")]
+        for number, test in enumerate(own["comparisons"], start=1):
+            cells = page.locator("#comparison tbody tr").nth(number).locator("td").all_inner_texts()
+            assert cells[0] == f"{own['systems'][number]['scores'][score]['mean']:.3f}"
+            assert cells[3] == f"{test['difference']:+.3f}"
+            assert cells[5:7] == [f"{test[f'p_{kind}_corrected']:.4f}" for kind in ("bootstrap", "permutation")]
         assert "over the 12 pairs that all systems have scored; 1 more is left out" in page.inner_text("main")
     vcs("report", *files, "-o", html, "--baseline", "beta")
     assert "difference to beta" in visit(html).inner_text("#comparison thead")
