@@ -123,7 +123,9 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
             cells = page.locator("#comparison tbody tr").nth(number).locator("td").all_inner_texts()
             assert cells[0] == f"{own['systems'][number]['scores'][score]['mean']:.3f}"
             assert cells[3] == f"{test['difference']:+.3f}"
-            assert cells[5:7] == [f"{test[f'p_{kind}_corrected']:.4f}" for kind in ("bootstrap", "permutation")]
+            assert cells[5:7] == [
+                f"{test[f'p_{kind}_corrected']:.4f}" for kind in ("bootstrap", "permutation")
+            ]
         assert "over the 12 pairs that all systems have scored; 1 more is left out" in page.inner_text("main")
     vcs("report", *files, "-o", html, "--baseline", "beta")
     assert "difference to beta" in visit(html).inner_text("#comparison thead")
