@@ -197,5 +197,5 @@ def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None
     texts = [part for name in ("other.txt", "ref.txt") for part in ("--reference", tmp_path / name)]
     done = vcs("report", *texts, "--generated", tmp_path / "gen.txt", "-o", tmp_path / "r.pdf",
                "--bundle", tiny_bundle, "--device", "cpu")  # fmt: skip
-    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()
