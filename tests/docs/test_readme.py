@@ -8,7 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.M | re.S)
-ROW = re.compile(r"^\| (?P<what>.+) \| (?P<figure>[\d. to]+) \| `(?P<script>benchmarks/[\w/]+\.py)` \|$", re.M)
+ROW = re.compile(
+    r"^\| (?P<what>.+) \| (?P<figure>[\d. to]+) \| `(?P<script>benchmarks/[\w/]+\.py)` \|$", re.M
+)
 
 
 def test_the_readme_is_one_page() -> None:
