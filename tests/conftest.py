@@ -5,6 +5,7 @@ The packages are imported in the fixtures: `make llama` has an environment witho
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from vcs_runtime import Scorer
 
+# pytest-xdist sets it for its processes, and commands would break their lines there.
+os.environ.pop("COLUMNS", None)
 
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}

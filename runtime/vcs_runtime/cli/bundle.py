@@ -21,9 +21,9 @@ from vcs_runtime.util.progress import byte_bar
 
 @click.group()
 def bundle() -> None:
-    """Inspect, verify, pack and combine bundles (docs/guide/bundles.md).
+    """Inspect, verify, pack and combine bundles.
 
-    A bundle is named by its folder; "default" is the embedded default.
+    A bundle is named by its folder; "default" is the embedded default (docs/guide/bundles.md).
     """
 
 
