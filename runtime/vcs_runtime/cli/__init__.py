@@ -37,16 +37,16 @@ _SECTIONS = {
         "warm-up": (_HERE, "Compile the alignment core for a faster first score."),
     },
     "Bundles for other models": {
-        "bundle": (_HERE, "Inspect, verify, pack and combine bundles (docs/guide/bundles.md)."),
+        "bundle": (_HERE, "Inspect, verify, pack and combine bundles."),
         "export": (_EXPORT, "Build a bundle from a model's files."),
         "engine": (_EXPORT, "Build and check TensorRT engines of a bundle."),
     },
     "Experiments, servers and other languages": {
         "experiment": (_HERE, "Run the authors' experiments on your data."),
         "visil": (_HERE, "Score how much information a summary of a video loses."),
-        "serve": (_HERE, "Serve scores over HTTP (docs/guide/serve.md)."),
-        "triton": (_HERE, "Serve scores from NVIDIA's Triton server (docs/guide/triton.md)."),
-        "capi": (_HERE, "Build the library for C, C++, Rust and Go (docs/guide/capi.md)."),
+        "serve": (_HERE, "Serve scores over HTTP."),
+        "triton": (_HERE, "Serve scores from NVIDIA's Triton server."),
+        "capi": (_HERE, "Build the library for C, C++, Rust and Go."),
     },
 }
 _PACKAGES = {name: package for section in _SECTIONS.values() for name, (package, _) in section.items()}

@@ -16,7 +16,10 @@ from vcs_runtime.errors import BuildError
 
 @click.group()
 def capi() -> None:
-    """Build the library for C, C++, Rust and Go (docs/guide/capi.md)."""
+    """Build the library for C, C++, Rust and Go.
+
+    docs/guide/capi.md shows how to call it.
+    """
 
 
 @capi.command()

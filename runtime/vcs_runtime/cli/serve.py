@@ -49,10 +49,10 @@ def serve(
     options: Options,
     config: ScorerConfig,
 ) -> None:
-    """Serve scores over HTTP (docs/guide/serve.md).
+    """Serve scores over HTTP.
 
     The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish the
-    accepted requests, then the server ends with exit code 0.
+    accepted requests, then the server ends with exit code 0. docs/guide/serve.md describes the requests.
 
     \b
     Examples:

@@ -18,7 +18,10 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 
 @click.group()
 def triton() -> None:
-    """Serve scores from NVIDIA's Triton server (docs/guide/triton.md)."""
+    """Serve scores from NVIDIA's Triton server.
+
+    docs/guide/triton.md shows how.
+    """
 
 
 @triton.command(cls=SectionedCommand)
