@@ -404,7 +404,7 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     done = vcs(
         "report", *texts, tmp_path / "s.jsonl", tmp_path / "s.jsonl", "-o", tmp_path / "r.html", *common
     )
-    assert (done.code, "1 systems for 2 score files" in done.stderr) == (2, True)
+    assert (done.code, "texts of 1 systems for 2 score files" in done.stderr) == (2, True)
 
 
 def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -422,3 +422,39 @@ def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp
     assert (done.code, done.stdout) == (0, f"{output}\n")
     refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
     assert (refused.code, "3 systems for 0 score files" in refused.stderr) == (2, True)
+
+
+def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = [{**row, "other": f"Nobody moves here. {row['pred']}"} for row in ROWS]
+    write_table(table, rows, ",")
+    common = ("--bundle", tiny_bundle, "--device", "cpu")
+    keys = ("--reference-key", "gt", "--id-key", "video")
+    both = ("--generated-key", "pred", "--generated-key", "other")
+    assert vcs("score", table, *keys, *both, "-o", f"{tmp_path}/both/", *common).code == 0
+    for name in ("pred", "other"):
+        alone = tmp_path / f"{name}.jsonl"
+        assert vcs("score", table, *keys, "--generated-key", name, "-o", alone, *common).code == 0
+        assert (tmp_path / "both" / f"{name}.jsonl").read_bytes() == alone.read_bytes()
+    scores = [tmp_path / "both" / f"{name}.jsonl" for name in ("pred", "other")]
+    report = vcs("report", *scores, "--pairs", table, *keys, *both, "-o", tmp_path / "r.html", *common)
+    assert (report.code, report.stderr) == (0, "")
+    for arguments, says in (
+        (("explain", table, *keys, *both), "one system was expected, not 2: pred, other"),
+        (("score", table, *keys, *both[:2], *both[:2]), "a column is named twice"),
+        (
+            ("report", *scores, "--pairs", table, *keys, *both[:2], "-o", tmp_path / "r.html"),
+            "texts of 1 systems for 2",
+        ),
+    ):
+        done = vcs(*arguments, *common)
+        assert (done.code, says in done.stderr) == (2, True), done.stderr
+
+
+def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "t.csv", ROWS, ",")
+    done = vcs(
+        "score", tmp_path / "t.csv", *KEYS, "-o", f"{tmp_path}/s/", "--bundle", tiny_bundle, "--device", "cpu"
+    )
+    assert done.code == 0
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["t.jsonl"]

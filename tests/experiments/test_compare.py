@@ -396,3 +396,13 @@ def test_wrong_usage(five: list[Path], arguments: list[str], says: str) -> None:
     done = run(*(files.get(part, part) for part in arguments))
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+def test_few_pairs_say_that_they_cannot_earn_a_mark(tmp_path: Path) -> None:
+    for count, said in ((5, True), (30, False)):
+        files = [tmp_path / f"{name}{count}.jsonl" for name in "ab"]
+        for path, value in zip(files, (0.9, 0.1), strict=True):
+            write_pairs(path, lines([value + i / 1000 for i in range(count)]))
+        text = run(*files, "--score", "VCS").stdout
+        assert (f"{count} pairs cannot show a permutation p below" in text) == said
+        assert ("below 0.062: score more pairs" in text) == said

@@ -79,6 +79,8 @@ class InputOptions:
         The names of what a row holds.
     duplicates
         What happens to a second pair with one id.
+    generated_keys
+        The columns of several systems, if a row holds the generated texts of all of them.
     """
 
     reference_file: Path | None
@@ -86,15 +88,23 @@ class InputOptions:
     format: str | None
     keys: Keys
     duplicates: str
+    generated_keys: tuple[str, ...] = ()
 
 
 def _input(
     reference_file: Path | None, prediction_files: tuple[Path, ...], format: str | None,
-    reference_key: tuple[str, ...], generated_key: str | None, id_key: str | None, duplicates: str,
+    reference_key: tuple[str, ...], generated_key: tuple[str, ...], id_key: str | None, duplicates: str,
     keep: tuple[str, ...] = (),
 ) -> InputOptions:  # fmt: skip
-    keys = Keys(reference_key, generated_key, id_key, keep)
-    return InputOptions(reference_file, prediction_files, format, keys, duplicates)
+    if len(set(generated_key)) < len(generated_key):
+        raise click.UsageError("--generated-key: a column is named twice")
+    if len(generated_key) < 2:
+        keys = Keys(reference_key, generated_key[0] if generated_key else None, id_key, keep)
+        return InputOptions(reference_file, prediction_files, format, keys, duplicates)
+    if prediction_files:
+        raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
+    keys = Keys(reference_key, None, id_key, keep)
+    return InputOptions(reference_file, prediction_files, format, keys, duplicates, generated_key)
 
 
 #: Options of the input; the command receives `source`, an `InputOptions`.
@@ -107,8 +117,8 @@ input_options = combined("source", _input, together(
                  help=f"Format of the input: {', '.join(FORMATS)}. [default: by the suffix]"),
     click.option("--reference-key", multiple=True, metavar="NAME",
                  help="Column of the reference; repeated: several references. [default: reference]"),
-    click.option("--generated-key", metavar="NAME",
-                 help="Column of the generated text. [default: generated]"),
+    click.option("--generated-key", multiple=True, metavar="NAME",
+                 help="Column of the generated text; repeated: several systems. [default: generated]"),
     click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
     click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
                  help="A second pair with one id: refuse the input, or call the pair id#2."),
@@ -145,7 +155,7 @@ def check_source(
         )
     if one and (not references or generated is None):
         raise click.UsageError("--reference and --generated belong together")
-    if one and (source.format or source.keys != Keys()):
+    if one and (source.format or source.keys != Keys() or source.generated_keys):
         raise click.UsageError("--reference and --generated are plain texts: they have no format and no keys")
     if two and (source.reference_file is None or not source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
@@ -155,7 +165,7 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
     """Return the pairs of a file, or of references and the predictions of one system. As `systems_of`."""
     found = systems_of(pairs, source)
     if len(found) > 1:
-        raise click.UsageError(f"--predictions: one system was expected, not {len(found)}")
+        raise click.UsageError(f"one system was expected, not {len(found)}: {', '.join(found)}")
     return next(iter(found.values()))
 
 
@@ -165,14 +175,15 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
     Parameters
     ----------
     pairs
-        A file of pairs, which is one system; None: `source` has references and predictions.
+        A file of pairs, which is one system, or one for each of several columns of generated texts. None:
+        `source` has references and predictions.
     source
         The options of the input.
 
     Returns
     -------
     systems
-        The pairs, by the stem of the file.
+        The pairs, by the stem of the file, or the name of the column.
 
     Raises
     ------
@@ -182,7 +193,12 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
         Two prediction files have one name, or standard input is to be read twice.
     """
     if pairs is not None:
-        return {pairs.stem: pair_file(pairs, source)}
+        file = input_file(pairs, source.format)
+        keys = {name: replace(source.keys, generated=name) for name in source.generated_keys}
+        return {
+            name: PairFile(file, key, source.duplicates)
+            for name, key in (keys or {pairs.stem: source.keys}).items()
+        }
     assert source.reference_file is not None  # `check_source` was called before
     reference_file = input_file(source.reference_file, source.format)
     references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
@@ -194,11 +210,6 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
         predictions = Texts(file, True, source.keys, source.duplicates)
         systems[path.stem] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
     return systems
-
-
-def pair_file(path: Path, source: InputOptions) -> PairFile:
-    """Return a file of pairs, or standard input, with the options of the input."""
-    return PairFile(input_file(path, source.format), source.keys, source.duplicates)
 
 
 def unmatched(source: PairSource) -> bool:

@@ -19,7 +19,6 @@ from vcs_runtime.cli.inputs import (
     keep,
     one_pair,
     open_scorer,
-    pair_file,
     systems_of,
     unmatched,
 )
@@ -116,17 +115,17 @@ def report(
     of_scores = bool(sources) and _of_scores(sources[0], source.format, bool(texts) or matched)
     check_source(bool(sources) and not (of_scores and matched), references, generated, source)
     _check_systems(sources, of_scores, names, baseline)
-    if texts and (matched or not of_scores or len(texts) != len(sources)):
-        raise click.UsageError("--pairs must be given once for each of SCORES, in the same order")
+    if texts and (matched or not of_scores):
+        raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
     if (texts or (of_scores and matched)) and in_pdf:
-        raise click.UsageError("--pairs adds pages to HTML; a PDF holds the overview alone")
-    found: list[PairSource] = [pair_file(path, source) for path in texts]
+        raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
+    found = [each for path in texts for each in systems_of(path, source).values()]
     if matched or (sources and not of_scores):
         found = list(systems_of(None if matched else sources[0], source).values())
     if found and len(found) != (len(sources) if of_scores else 1):
         raise click.UsageError(
-            f"{len(found)} systems for {len(sources)} score files: a report on several systems needs the "
-            "scores of each, in this order (vcs-runtime score --references ... --predictions ... -o scores/)"
+            f"texts of {len(found)} systems for {len(sources)} score files: a report on several needs "
+            "the score file of each (vcs-runtime score ... -o scores/), in the order of the texts"
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     inputs = (*sources, *references, *([generated] if generated else []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -49,9 +50,9 @@ ScoreFile = Callable[..., Summary]
 
 @click.command(cls=SectionedCommand)
 @click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
-@click.option("-o", "--output", type=PATH, metavar="FILE",
+@click.option("-o", "--output", "target", metavar="FILE",
               help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
-              "Parquet by its suffix; a folder for the files of several systems.")  # fmt: skip
+              "Parquet by its suffix; a folder (DIR/) for a file of each system.")  # fmt: skip
 @pair_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
@@ -79,7 +80,7 @@ def score(
     context: click.Context,
     /,
     pairs: tuple[Path, ...],
-    output: Path | None,
+    target: str | None,
     references: tuple[Path, ...],
     generated: Path | None,
     resume: bool,
@@ -111,6 +112,7 @@ def score(
       vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
       vcs-runtime score --reference ref.txt --generated gen.txt
     """
+    output = Path(target) if target is not None else None
     if source.prediction_files:  # a pattern of the shell gives one option several files
         source, pairs = replace(source, prediction_files=(*source.prediction_files, *pairs)), ()
     if len(pairs) > 1:
@@ -128,7 +130,7 @@ def score(
             raise click.UsageError("--output and --failed belong to PAIRS; use --json for one pair")
         context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
     systems = systems_of(pairs[0] if pairs else None, source)
-    targets = _targets(systems, output)
+    targets = _targets(systems, output, target or "")
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     with ExitStack() as stack:
         if runner == "ray":
@@ -156,14 +158,17 @@ def _print(system: str, summary: Summary, as_json: bool) -> None:
         click.echo(nl=bool(system))
 
 
-def _targets(systems: Mapping[str, object], output: Path | None) -> dict[str, Path | None]:
-    """Return the output of each system: a file, or for several systems one each in a folder."""
-    if output is None or (len(systems) == 1 and not output.is_dir()):
+def _targets(systems: Mapping[str, object], output: Path | None, target: str) -> dict[str, Path | None]:
+    """Return the output of each system: a file, or one each in a folder (several systems, or "DIR/")."""
+    folder = len(systems) > 1 or target.endswith(("/", os.sep))
+    if output is None or not (folder or output.is_dir()):
         if output and output.suffix.lower() not in ("", *_OUTPUTS):
             raise click.UsageError(
                 f"--output: {output.name!r} must end in {', '.join(_OUTPUTS)}, or be a folder"
             )
         return dict.fromkeys(systems, output)
+    if bad := next((name for name in systems if Path(name).name != name), None):
+        raise click.UsageError(f"--output: no file can have the name of the system {bad!r}")
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
     with unwritable(output):

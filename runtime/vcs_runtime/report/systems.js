@@ -108,8 +108,10 @@ function inWords({ difference, p_bootstrap_corrected: first, p_permutation_corre
 function notes(index, found, score) {
   const left = found.left_out ? `; ${found.left_out} more ${found.left_out === 1 ? "is" : "are"} left out` : "";
   const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over ${found.tests} tests` : "";
+  const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
+  const few = fewest < 0.05 ? "" : ` So few pairs cannot show a permutation p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
   return `${score.label[0].toUpperCase()}${score.label.slice(1)} over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. Intervals are from a bootstrap. `
-    + `p: of a paired bootstrap and of a permutation test with ${found.resamples} resamples${corrected}; a difference counts if p < 0.05 in both. The same numbers come from "vcs-runtime compare --score ${score.name}".`;
+    + `p: of a paired bootstrap and of a permutation test with ${found.resamples} resamples${corrected}; a difference counts if p < 0.05 in both. The same numbers come from "vcs-runtime compare --score ${score.name}".${few}`;
 }
 
 function distributions(index, choice) {
