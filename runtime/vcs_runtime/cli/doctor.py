@@ -63,7 +63,10 @@ def doctor(as_json: bool) -> None:
         out = console()
         for name, value in report.facts.items():
             out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
-        verdict = "\n".join(f"! {problem}" for problem in report.problems) or "nothing that scoring needs is missing"
+        verdict = (
+            "\n".join(f"! {problem}" for problem in report.problems)
+            or "nothing that scoring needs is missing"
+        )
         out.print("\n" + verdict, soft_wrap=True, markup=False)
     click.get_current_context().exit(1 if report.problems else 0)
 

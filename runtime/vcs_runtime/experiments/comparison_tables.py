@@ -143,7 +143,9 @@ def notes(comparison: Comparison) -> list[str]:
     few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
     fewest = 2 / 2**c.pairs * (len(c.tests) if c.correction == "holm" else 1)  # all differences of one sign
     if fewest >= LEVELS[0]:
-        few += [f"{pairs} cannot show a permutation p below {min(fewest, 1):.2g}: score more pairs for a mark."]
+        few += [
+            f"{pairs} cannot show a permutation p below {min(fewest, 1):.2g}: score more pairs for a mark."
+        ]
     others = ", in the second table to the other system" if c.all_pairs else ""
     return [
         *sentences,
