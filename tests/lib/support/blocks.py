@@ -103,6 +103,9 @@ def _goes_on(command: str) -> bool:
 
 def shown_by(block: Block) -> list[str]:
     """What a block of Python shows as printed."""
+    assert not re.search(r"^ *print\($", block.body, re.M), (
+        f"{block}: a print over several lines shows nothing"
+    )
     return re.findall(r"^ *print\(.*\)  # (.+)$", block.body, re.M)
 
 
@@ -139,7 +142,7 @@ class Page:
 
     def _shell(self, command: str, shown: str | None, block: Block) -> None:
         paths = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        env = {**os.environ, "PATH": paths, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+        env = {**os.environ, "PATH": paths, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
