@@ -127,6 +127,12 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
                 f"{test[f'p_{kind}_corrected']:.4f}" for kind in ("bootstrap", "permutation")
             ]
         assert "over the 12 pairs that all systems have scored; 1 more is left out" in page.inner_text("main")
+    assert "So few pairs" not in page.inner_text("main")
+    few = [file.with_name(f"{file.stem} of five.jsonl") for file in files]
+    for file, short in zip(files, few, strict=True):
+        short.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
+    vcs("report", *few, "-o", html)
+    assert "So few pairs cannot show a permutation p below 0.1" in visit(html).inner_text("main")
     vcs("report", *files, "-o", html, "--baseline", "beta")
     assert "difference to beta" in visit(html).inner_text("#comparison thead")
 
