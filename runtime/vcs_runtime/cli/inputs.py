@@ -98,13 +98,12 @@ def _input(
 ) -> InputOptions:  # fmt: skip
     if len(set(generated_key)) < len(generated_key):
         raise click.UsageError("--generated-key: a column is named twice")
-    if len(generated_key) < 2:
-        keys = Keys(reference_key, generated_key[0] if generated_key else None, id_key, keep)
-        return InputOptions(reference_file, prediction_files, format, keys, duplicates)
-    if prediction_files:
+    several = len(generated_key) > 1
+    if several and prediction_files:
         raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
-    keys = Keys(reference_key, None, id_key, keep)
-    return InputOptions(reference_file, prediction_files, format, keys, duplicates, generated_key)
+    keys = Keys(reference_key, None if several or not generated_key else generated_key[0], id_key, keep)
+    systems = generated_key if several else ()
+    return InputOptions(reference_file, prediction_files, format, keys, duplicates, systems)
 
 
 #: Options of the input; the command receives `source`, an `InputOptions`.

@@ -50,7 +50,7 @@ ScoreFile = Callable[..., Summary]
 
 @click.command(cls=SectionedCommand)
 @click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
-@click.option("-o", "--output", "target", metavar="FILE",
+@click.option("-o", "--output", metavar="FILE",
               help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
               "Parquet by its suffix; a folder (DIR/) for a file of each system.")  # fmt: skip
 @pair_options
@@ -80,7 +80,7 @@ def score(
     context: click.Context,
     /,
     pairs: tuple[Path, ...],
-    target: str | None,
+    output: str | None,
     references: tuple[Path, ...],
     generated: Path | None,
     resume: bool,
@@ -112,7 +112,6 @@ def score(
       vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
       vcs-runtime score --reference ref.txt --generated gen.txt
     """
-    output = Path(target) if target is not None else None
     if source.prediction_files:  # a pattern of the shell gives one option several files
         source, pairs = replace(source, prediction_files=(*source.prediction_files, *pairs)), ()
     if len(pairs) > 1:
@@ -130,7 +129,7 @@ def score(
             raise click.UsageError("--output and --failed belong to PAIRS; use --json for one pair")
         context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
     systems = systems_of(pairs[0] if pairs else None, source)
-    targets = _targets(systems, output, target or "")
+    targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     with ExitStack() as stack:
         if runner == "ray":
@@ -158,11 +157,13 @@ def _print(system: str, summary: Summary, as_json: bool) -> None:
         click.echo(nl=bool(system))
 
 
-def _targets(systems: Mapping[str, object], output: Path | None, target: str) -> dict[str, Path | None]:
+def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
     """Return the output of each system: a file, or one each in a folder (several systems, or "DIR/")."""
-    folder = len(systems) > 1 or target.endswith(("/", os.sep))
-    if output is None or not (folder or output.is_dir()):
-        if output and output.suffix.lower() not in ("", *_OUTPUTS):
+    if given is None:
+        return dict.fromkeys(systems)
+    output = Path(given)
+    if not (len(systems) > 1 or given.endswith(("/", os.sep)) or output.is_dir()):
+        if output.suffix.lower() not in ("", *_OUTPUTS):
             raise click.UsageError(
                 f"--output: {output.name!r} must end in {', '.join(_OUTPUTS)}, or be a folder"
             )
