@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
@@ -101,7 +102,7 @@ def test_a_layer_multiplies_rounded_numbers(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", tensors)
     stored = open_shards(tmp_path, {name: tensor.shape for name, tensor in tensors.items()})
     with DataFile(tmp_path / "m.onnx.data") as data:
-        graph = StreamedGraph(23, "fp8", data, False, ranges={"w.weight": 6.0})
+        graph = StreamedGraph(23, "fp8", data, False, ranges={"w.weight": fp8.Range(6.0, 1.0)})
         ids = graph.input("ids", ("rows", 40))
         x = graph.computed(graph.op("Mul", graph.op("Cast", ids, to=int(FLOAT)), graph.scalar(0.125)))
         y = graph.exact(graph.linear(x, stored["w.weight"], stored["w.bias"]))
@@ -130,10 +131,32 @@ def test_ranges_are_those_of_the_published_formula(checkpoint: Path, bundle: Pat
         [i for row in [*tokens(bundle / TOKENIZER_FILE, spec, TEXTS), [0]] for i in row]
     ]  # 0: padding
     root = np.sqrt((rows**2).mean(1, keepdims=True) + opened.decoder.rms_norm_eps)
-    assert ranges[Q_PROJ] == pytest.approx(np.abs(rows / root * norm).max(), rel=1e-5)
+    inputs = np.abs(rows / root * norm)
+    assert ranges[Q_PROJ].largest == pytest.approx(inputs.max(), rel=1e-5)
     assert ranges[Q_PROJ] == ranges[Q_PROJ.replace("q_proj", "v_proj")]
-    [(_, found)] = outputs(exact, spec, tokens(bundle / TOKENIZER_FILE, spec, TEXTS[:1]))
-    assert [array.ndim for array in found] == [2, 1]
+    [(_, found)] = outputs(exact, spec, tokens(bundle / TOKENIZER_FILE, spec, TEXTS[:1]), "cpu")
+    assert [array.ndim for array in found] == [2, 1, 1]
+
+
+def test_a_matrix_whose_inputs_have_outliers_stays_in_half_precision(tmp_path: Path) -> None:
+    planted = write_tiny_nv_embed(
+        tmp_path / "checkpoint", hidden=96, intermediate=320, layers=3, outliers=(1, "<s>")
+    )
+    graph = onnx.load(build(planted, tmp_path) / MODEL_FILE, load_external_data=False).graph
+    types = {item.name: item.data_type for item in graph.initializer if ".layers." in item.name}
+    half = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16}
+    assert half == {"embedding_model.layers.1.mlp.down_proj.weight"}
+    assert sum(kind == onnx.TensorProto.FLOAT8E4M3FN for kind in types.values()) == 3 * 7 - 1
+
+
+@pytest.mark.parametrize("ratio", [100, 2048, 16384, 65536])
+def test_rounding_loses_more_once_the_largest_input_outgrows_the_others(ratio: int) -> None:
+    """What the ratio rests on, up to which a matrix is multiplied in fp8."""
+    x = np.random.default_rng(4).standard_normal((1, 1 << 16)).astype(np.float32)
+    seen = fp8.Range(ratio * float(np.abs(x).mean()), float(np.abs(x).mean()))
+    [levels] = fp8.quantise([x], seen.scale)
+    error = np.linalg.norm(levels.astype(np.float32) * seen.scale - x) / np.linalg.norm(x)
+    assert bool(error < 0.027) == seen.fits == (ratio <= 2048)
 
 
 def test_what_is_lost_is_measured_and_small(checkpoint: Path, bundle: Path) -> None:

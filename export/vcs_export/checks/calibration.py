@@ -10,7 +10,7 @@ import numpy as np
 
 from vcs_export.checks.quantization_error import outputs, tokens
 from vcs_export.errors import ExportError
-from vcs_export.quantization.fp8 import Ranges
+from vcs_export.quantization.fp8 import Range, Ranges
 from vcs_runtime.bundle.manifest import EmbedderSpec
 
 
@@ -20,9 +20,14 @@ def calibration_texts() -> list[str]:
 
 
 def calibrate(
-    exact: Path, names: Sequence[str], tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]
+    exact: Path,
+    names: Sequence[str],
+    tokenizer: Path,
+    spec: EmbedderSpec,
+    texts: Sequence[str],
+    device: str = "cpu",
 ) -> Ranges:
-    """Measure the largest inputs of a graph's matrices.
+    """Measure the ranges of the inputs of a graph's matrices.
 
     Parameters
     ----------
@@ -36,11 +41,13 @@ def calibrate(
         How the graph is run.
     texts
         The texts to run it on.
+    device
+        "cpu" or "cuda:N": where it is run.
 
     Returns
     -------
     ranges
-        The largest absolute input of each weight, by the weight's name.
+        The range of each weight's inputs, by the weight's name.
 
     Raises
     ------
@@ -49,9 +56,13 @@ def calibrate(
     BundleError, DeviceError
         The runtime cannot run the graph.
     """
-    ranges = np.zeros(len(names), np.float64)
-    for _, (_, largest) in outputs(exact, spec, tokens(tokenizer, spec, texts)):
-        ranges = np.maximum(ranges, largest)  # NaN stays NaN
-    if not np.isfinite(ranges).all():
+    largest, total, count = np.zeros(len(names), np.float64), np.zeros(len(names), np.float64), 0
+    rows = tokens(tokenizer, spec, texts)
+    for batch, (_, most, mean) in outputs(exact, spec, rows, device):
+        size = sum(len(rows[row]) for row in batch)
+        largest = np.maximum(largest, most)  # NaN stays NaN
+        total, count = total + size * mean.astype(np.float64), count + size
+    if not (np.isfinite(largest).all() and np.isfinite(total).all()):
         raise ExportError("calibration: a text gives NaN or infinity in the unquantised model")
-    return dict(zip(names, ranges.tolist(), strict=True))
+    ranges = map(Range, largest.tolist(), (total / count).tolist())
+    return dict(zip(names, ranges, strict=True))

@@ -63,7 +63,7 @@ def check_quantization_error(
 
 
 def embedder_quantization_error(
-    exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str]
+    exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str], device: str = "cpu"
 ) -> QuantizationErrorStats:
     """Measure how far an embedder's vectors are from those of an unquantised graph.
 
@@ -78,6 +78,8 @@ def embedder_quantization_error(
     texts
         Texts to embed, each cut at the model's longest input. The VCS of neighbouring texts is compared;
         their chunks have fifteen words each.
+    device
+        "cpu" or "cuda:N": where both graphs are run.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def embedder_quantization_error(
     chunks = [_chunks(text) for text in texts]
     pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
     rows = tokens(folder / spec.tokenizer, spec, pieces)
-    expected, actual = (_vectors(model, spec, rows) for model in (exact, folder / spec.model))
+    expected, actual = (_vectors(model, spec, rows, device) for model in (exact, folder / spec.model))
     if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
@@ -142,9 +144,9 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 
 
 def outputs(
-    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]
+    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Run a graph on the CPU.
+    """Run a graph.
 
     Parameters
     ----------
@@ -154,21 +156,25 @@ def outputs(
         How it is run.
     rows
         Token ids of each text.
+    device
+        "cpu" or "cuda:N".
 
     Yields
     ------
     batch
         Indices of the rows in a batch, and all outputs of the graph.
     """
-    session = open_session(model, choose_device("cpu"), half=True)
+    session = open_session(model, choose_device(device), half=True)
     names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, spec.layout, mixed=True):
         yield batch.rows, run_session(session, names, batch.inputs)
 
 
-def _vectors(model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def _vectors(
+    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]], device: str
+) -> NDArray[np.float64]:
     vectors = np.empty((len(rows), spec.dimension))
-    for which, (batch, *_) in outputs(model, spec, rows):
+    for which, (batch, *_) in outputs(model, spec, rows, device):
         vectors[which] = batch
     return vectors
 

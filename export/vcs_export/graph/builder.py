@@ -99,6 +99,16 @@ class Graph:
         proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name=_PRODUCER))
         model.write_bytes(proto.SerializeToString(deterministic=True))
 
+    def largest(self, x: ir.Value, axis: int) -> ir.Value:
+        """Return the largest number along an axis, which stays. ReduceMax would need cuDNN on CUDA."""
+        name = f"TopK_{len(self._nodes)}"
+        values, places = (ir.Value(name=f"{name}_{output}") for output in ("out", "places"))
+        attributes = {"axis": axis}
+        self._nodes.append(
+            ir.node("TopK", [x, self.ints(1)], attributes, outputs=[values, places], name=name)
+        )
+        return values
+
     def _node(
         self, domain: str, kind: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]
     ) -> ir.Value:

@@ -95,9 +95,10 @@ class StreamedGraph(Graph):
     progress
         Called with the bytes of each of the checkpoint's tensors after its use.
     ranges
-        For fp8: the largest absolute input of each weight, by the weight's name.
+        For fp8: the range of each weight's inputs, by the weight's name.
     watch
-        Whether these ranges become a second output, float32 `(n,)`, in the order of `watched`.
+        Whether these ranges become further outputs: `largest` and `mean`, float32 `(n,)`, in the order of
+        `watched`.
     """
 
     def __init__(
@@ -185,28 +186,40 @@ class StreamedGraph(Graph):
         kind = FLOAT if exact else self.compute
         if self._watch and not exact:
             self.watched[weight.name] = x
-        if self._ranges is not None and not exact:
-            x, matrix = self._fp8_input(x, self._ranges[weight.name]), self._fp8_weight(weight)
+        if self._ranges is not None and not exact and self._ranges[weight.name].fits:
+            x, matrix = self._fp8_input(x, self._ranges[weight.name].scale), self._fp8_weight(weight)
         else:
             matrix = self.stored(weight, kind)
         return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
 
     def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
         """Write the graph with its float32 output, which is called `name`. Raises OSError."""
-        more = {"ranges": self._ranges_output()} if self.watched else None
+        more = self._ranges_outputs() if self.watched else None
         self._write(output, name, shape, model, list(self._values.values()), more)
 
-    def _ranges_output(self) -> ir.Value:
-        largest: dict[ir.Value, ir.Value] = {}
+    def _ranges_outputs(self) -> dict[str, ir.Value]:
+        """Return the largest and the mean absolute input of each watched weight."""
+        found: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
         for x in self.watched.values():
-            if x not in largest:
-                largest[x] = self.op("ReduceMax", self.op("Abs", self.exact(x)), keepdims=1)
-        together = self.op("Concat", *(largest[x] for x in self.watched.values()), axis=0)
-        return self.op("Reshape", together, self.ints(-1))
+            if x not in found:
+                found[x] = self._range(self.op("Abs", self.exact(x)))
+        columns = zip(*(found[x] for x in self.watched.values()), strict=True)
+        return {
+            name: self.op("Reshape", self.op("Concat", *values, axis=0), self.ints(-1))
+            for name, values in zip(("largest", "mean"), columns, strict=True)
+        }
 
-    def _fp8_input(self, x: ir.Value, largest: float) -> ir.Value:
+    def _range(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the largest number and the mean of x `(rows, width)`, each `(1, 1)`."""
+        largest = mean = x
+        for axis in (1, 0):
+            largest = self.largest(largest, axis)
+            mean = self.op("ReduceMean", mean, self.ints(axis), keepdims=1)
+        return largest, mean
+
+    def _fp8_input(self, x: ir.Value, fixed: float) -> ir.Value:
         """Round x to fp8 once, whatever number of matrices it is multiplied with, and widen it for each."""
-        scale, zero = self._fp8_constants(fp8.input_scale(largest))
+        scale, zero = self._fp8_constants(fixed)
         if x not in self._rounded:
             self._rounded[x] = self.op("QuantizeLinear", x, scale, zero)
         return self.op("DequantizeLinear", self._rounded[x], scale, zero)

@@ -17,6 +17,7 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.processors import TemplateProcessing
 
+from support.outliers import plant
 from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
 from vcs_export.write import BundleInfo
 
@@ -160,16 +161,25 @@ def tiny_nv_embed_config(
 
 
 def write_tiny_nv_embed(
-    folder: Path, *, shards: int = 1, dtype: str = "F32", seed: int = 0, **shape: Any
+    folder: Path,
+    *,
+    shards: int = 1,
+    dtype: str = "F32",
+    seed: int = 0,
+    outliers: tuple[int, str] | None = None,
+    **shape: Any,
 ) -> Path:
     """Write a tiny random checkpoint into `folder` (made if need be) and return the folder.
 
-    shards  files that the tensors are spread over, with an index if there is more than one
-    dtype   how numbers are stored, as safetensors names it;  shape  as `tiny_nv_embed_config` takes it
+    shards    files that the tensors are spread over, with an index if there is more than one
+    dtype     how numbers are stored, as safetensors names it;  shape  as `tiny_nv_embed_config` takes it
+    outliers  layer and tokens of planted outliers (`support.outliers.plant`)
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = tiny_nv_embed_config(**shape)
     tensors = tiny_nv_embed_tensors(config, seed)
+    if outliers:
+        plant(tensors, *outliers)
     names = sorted(tensors)
     parts = [names[i::shards] for i in range(shards)]
     files = ["model.safetensors"]
