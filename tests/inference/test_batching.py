@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP, padded_length
-from vcs_runtime.inference.batching import batches, groups, mixed_groups
+from vcs_runtime.inference.batching import batches, groups, mixed_groups, width_step
 from vcs_runtime.inference.tokenizer import cut_windows
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 9), max_size=40), max_size=30)
@@ -60,15 +60,39 @@ def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: in
     assert max(lengths) - min(lengths) <= 1
 
 
-@given(st.lists(st.integers(1, 60), max_size=60), st.integers(1, 200))
-def test_mixed_batches_keep_to_the_budget_of_tokens_and_of_places(lengths: list[int], budget: int) -> None:
+@given(st.lists(st.integers(1, 900), max_size=60), st.integers(1, 20_000))
+def test_a_packed_batch_has_few_places_or_at_most_two_for_each_of_its_tokens(
+    lengths: list[int], budget: int
+) -> None:
     seen = []
     for rows, width in mixed_groups(lengths, budget, True):
+        tokens = sum(lengths[row] for row in rows)
         assert width == max(lengths[row] for row in rows)
-        assert len(rows) == 1 or sum(lengths[row] for row in rows) <= budget
-        assert len(rows) == 1 or len(rows) * width <= 2 * budget
+        assert len(rows) == 1 or tokens <= budget
+        assert len(rows) == 1 or len(rows) * width <= max(4096, 2 * tokens)
         seen += rows
     assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_the_texts_of_one_pair_are_not_padded_to_more_places_than_a_full_batch() -> None:
+    """Two texts of 600 tokens and their 46 sentences: 28,800 places if they share one batch."""
+    pair = [600] * 2 + [26] * 46
+    assert sum(len(rows) * width for rows, width in mixed_groups(pair, 16384, True)) < 2 * sum(pair)
+
+
+@given(st.lists(st.integers(0, 600), min_size=1, max_size=60), st.sampled_from([4, 8]))
+def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(lengths: list[int], step: int) -> None:
+    """The CUDA provider has no fused attention for other widths."""
+    for rows, width in mixed_groups(lengths, 4096, False, step=step):
+        assert width % step == 0
+        assert width - step < max(1, *(lengths[row] for row in rows)) <= width
+    for batch in batches([[1] * length for length in lengths], 4096, mixed=True, step=step):
+        assert batch.inputs["input_ids"].shape[1] % step == 0
+
+
+def test_tensorrt_gets_wider_steps_where_the_models_positions_reach() -> None:
+    assert [width_step(provider, 510) for provider in ("ort-cpu", "ort-cuda", "ort-tensorrt")] == [4, 4, 8]
+    assert width_step("ort-tensorrt", 514) == 4
 
 
 @given(st.lists(st.integers(0, 600), max_size=60), st.integers(1, 9000), st.integers(1, 20))

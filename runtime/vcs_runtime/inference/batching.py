@@ -24,11 +24,10 @@ Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
-# Largest batches of mixed lengths, padding included: places of a packed batch for each token of the budget;
-# places of a padded batch for each of its tokens, unless it is so small that a GPU is not faster with less.
-_PLACES = 2
-_PADDING = 1.25
-_SMALL = 2048
+# Largest batches of mixed lengths: places, padding included, for each token of the batch. A batch of so few
+# places that a GPU is hardly faster with less may have more padding.
+_PACKED_PLACES, _PACKED_SMALL = 2, 4096
+_PADDED_PLACES, _PADDED_SMALL = 1.25, 2048
 
 
 RowLimit = Callable[[int], float]
@@ -37,6 +36,16 @@ RowLimit = Callable[[int], float]
 
 def _no_limit(length: int) -> float:
     return math.inf
+
+
+def width_step(provider_name: str, max_tokens: int) -> int:
+    """Return the number of which padded lengths are multiples, for a provider and the window of a model.
+
+    Kernels of fused attention take widths that are multiples of 4, and TensorRT's of 8. Tables of positions
+    end at a multiple of `PADDING_STEP`.
+    """
+    wide = 2 * PADDING_STEP
+    return wide if provider_name == "ort-tensorrt" and padded_length(max_tokens) % wide == 0 else PADDING_STEP
 
 
 @dataclass(frozen=True)
@@ -97,9 +106,16 @@ def groups(
 
 
 def mixed_groups(
-    lengths: Sequence[int], token_budget: int, packed: bool, most_rows: RowLimit = _no_limit
+    lengths: Sequence[int],
+    token_budget: int,
+    packed: bool,
+    most_rows: RowLimit = _no_limit,
+    step: int = 1,
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences of any lengths into batches, padded to the longest sequence of each.
+
+    A batch has at most twice as many places as tokens if it is packed, or 4,096, and 1.25 times as many
+    otherwise, or 2,048.
 
     Parameters
     ----------
@@ -108,9 +124,11 @@ def mixed_groups(
     token_budget
         As in `groups`.
     packed
-        Padding costs little: a batch may have `token_budget` tokens, and twice as many with padding.
+        Only attention and rotation see padding: `token_budget` does not count it.
     most_rows
         As in `groups`.
+    step
+        Padded lengths are multiples of this number.
 
     Yields
     ------
@@ -120,16 +138,17 @@ def mixed_groups(
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
-        width = tokens = max(1, lengths[order[start]])
+        tokens = max(1, lengths[order[start]])
+        width = padded_length(tokens, step)
         most = most_rows(width)
         stop = start + 1
         while stop < len(order) and stop - start < most:
             more = tokens + lengths[order[stop]]
             places = (stop - start + 1) * width
             if packed:
-                fits = more <= token_budget and places <= _PLACES * token_budget
+                fits = more <= token_budget and places <= max(_PACKED_SMALL, _PACKED_PLACES * more)
             else:
-                fits = places <= token_budget and places <= max(_SMALL, _PADDING * more)
+                fits = places <= token_budget and places <= max(_PADDED_SMALL, _PADDED_PLACES * more)
             if not fits:
                 break
             tokens = more
@@ -146,6 +165,7 @@ def batches(
     *,
     mixed: bool = False,
     most_rows: RowLimit = _no_limit,
+    step: int = PADDING_STEP,
 ) -> Iterator[Batch]:
     """Cut sequences of token ids into batches with the inputs of a graph.
 
@@ -163,6 +183,8 @@ def batches(
         Sequences of several lengths share a batch (`mixed_groups`).
     most_rows
         Largest number of rows of a batch, by its padded length.
+    step
+        Padded lengths are multiples of this number, except for packed sequences.
 
     Yields
     ------
@@ -170,10 +192,12 @@ def batches(
         Rows and inputs of a batch.
     """
     lengths = [len(sequence) for sequence in sequences]
+    packed = layout == "packed"
+    step = 1 if packed else step
     if mixed:
-        grouped = mixed_groups(lengths, token_budget, layout == "packed", most_rows)
+        grouped = mixed_groups(lengths, token_budget, packed, most_rows, step)
     else:
-        grouped = groups(lengths, token_budget, 1 if layout == "packed" else PADDING_STEP, most_rows)
+        grouped = groups(lengths, token_budget, step, most_rows)
     lay_out = _LAYOUTS[layout]
     for rows, width in grouped:
         yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))

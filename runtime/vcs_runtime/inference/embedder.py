@@ -14,7 +14,7 @@ from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.batching import Batch, batches
+from vcs_runtime.inference.batching import Batch, batches, width_step
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.session import Budget, ahead, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
@@ -197,11 +197,12 @@ class Embedder:
         vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
         mixed = self.device.is_gpu
         most_rows = row_limit(self.device)
+        step = width_step(self.device.provider_name, self.spec.max_tokens)
 
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
             ids = [sequences.ids[row] for row in rows]
             skip = sequences.skip
-            parts = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows)
+            parts = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows, step=step)
             return self._ahead(([rows[row] for row in batch.rows], batch) for batch in parts)
 
         def run(rows: list[int], batch: Batch) -> None:
