@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix docs release types parity deepeval triton spark llama bench clean
+.PHONY: help demo test test-all lint fix docs release types parity gpu-dry deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,19 @@ parity: .venv-parity/ready  ## compare with the originals, in an environment of 
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
+# The real CUDA provider, without NVIDIA's packages: stand-ins take their place. It is the release whose kernels,
+# placement and memory the tests expect.
+.venv-gpu/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet --upgrade pip
+	.venv-gpu/bin/python -m pip install --quiet onnxruntime-gpu==1.31.1
+	.venv-gpu/bin/python -m pip install --quiet -e '.[default,export]' --group test
+	touch $@
+
+gpu-dry: .venv-gpu/ready  ## what the real CUDA provider makes of every bundle, without a GPU; needs a C compiler
+	.venv-gpu/bin/vcs-runtime fetch default
+	.venv-gpu/bin/python -m pytest tests/gpu
+
 # DeepEval wants older versions of what other oracles use, and brings a pytest plugin that reports every run.
 .venv-deepeval/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-deepeval
@@ -128,4 +141,4 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-gpu .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

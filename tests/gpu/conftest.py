@@ -1,13 +1,83 @@
-"""ONNX Runtime's real CUDA provider over stand-ins of NVIDIA's libraries (`support.cuda_stand_ins`)."""
+"""ONNX Runtime's real CUDA provider over stand-ins of NVIDIA's libraries (`support.cuda_stand_ins`).
+
+Tests write what they measured into a table, which is printed at the end: what was wrong on a GPU, and what is now.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
 import pytest
 
-from support.cuda_stand_ins import DryGpu
+from support.cuda_stand_ins import DryGpu, Run
+from support.gpu_bundles import SHAPES, GpuBundles
+from support.gpu_runs import embed
+
+Row = tuple[str, str, str]
+_TABLE = pytest.StashKey[list[Row]]()
 
 
 @pytest.fixture(scope="session")
 def dry_gpu(tmp_path_factory: pytest.TempPathFactory) -> DryGpu:
     """Stand-ins that are compiled once."""
     return DryGpu.compile(tmp_path_factory.mktemp("stand-ins"))
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuBundles]:
+    """Bundles that are built at their first use."""
+    folder = tmp_path_factory.mktemp("bundles")
+    yield GpuBundles(folder)
+    shutil.rmtree(folder)  # gigabytes, which pytest would keep for three runs
+
+
+@pytest.fixture(scope="session")
+def embedded(dry_gpu: DryGpu, bundles: GpuBundles) -> Callable[..., Run]:
+    """Embed every shape with a tiny NV-Embed of a precision, once; `cuda_graph=False`: as a CPU runs it."""
+
+    @cache
+    def run(precision: str, cuda_graph: bool = True) -> Run:
+        bundle = bundles.nv_embed(precision)
+        return dry_gpu.call(embed, str(bundle if cuda_graph else without_cuda_graph(bundle)), SHAPES)
+
+    return run
+
+
+def without_cuda_graph(bundle: Path) -> Path:
+    """Return a copy of a bundle whose graph is the CPU's on every device."""
+    copy = bundle.with_name("as-on-a-cpu")
+    if not copy.exists():
+        shutil.copytree(bundle, copy, copy_function=shutil.copyfile)
+        manifest = json.loads((copy / "bundle.json").read_text())
+        graph = manifest["embedder"].pop("cuda", None)
+        if graph:
+            manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != graph["model"]]
+            (copy / graph["model"]).unlink()
+        (copy / "bundle.json").write_text(json.dumps(manifest))
+    return copy
+
+
+@pytest.fixture
+def row(request: pytest.FixtureRequest) -> Callable[[str, object, object], None]:
+    """Write a row of the table: what is measured, before, and now."""
+
+    def write(what: str, before: object, now: object) -> None:
+        request.config.stash.setdefault(_TABLE, []).append((what, str(before), str(now)))
+
+    return write
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    rows = terminalreporter.config.stash.get(_TABLE, [])
+    if not rows:
+        return
+    rows = [("on a GPU, by the CUDA provider over stand-ins", "before", "now"), *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    terminalreporter.section("what the CUDA provider does")
+    for line in rows:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        terminalreporter.write_line("  ".join(cells).rstrip())

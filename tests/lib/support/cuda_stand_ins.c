@@ -10,9 +10,11 @@
      STAND_IN_CAPABILITY  compute capability of every GPU, such as 9.0
      STAND_IN_MEMORY      bytes of memory of each GPU
      STAND_IN_GPUS        number of GPUs
+     STAND_IN_VECTORS     copies from a GPU bring random vectors of unit length, of so many float32, not zeros
 
    Layouts of structures and numbers of attributes are those of CUDA 13. */
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,10 +180,26 @@ int cudaMallocHost(void **result, size_t bytes) { return host_memory(result, byt
 int cudaHostAlloc(void **result, size_t bytes, unsigned flags) { return host_memory(result, bytes); }
 int cudaFreeHost(void *pointer) { free(pointer); return 0; }
 
+static void fill_with_vectors(float *to, size_t rows, size_t columns) {
+    static __thread unsigned seed = 1;
+    for (; rows; rows--, to += columns) {
+        double squares = 0;
+        for (size_t i = 0; i < columns; i++) {
+            to[i] = rand_r(&seed) / (float)RAND_MAX - 0.5f;
+            squares += to[i] * to[i];
+        }
+        for (size_t i = 0; i < columns; i++) to[i] /= sqrt(squares);
+    }
+}
+
 /* Copies: kind 1 is to the GPU, 2 from it, 3 within it. */
 static int copy(void *to, const void *from, size_t bytes, int kind, int asynchronous) {
     record("copy\t%d\t%zu\t%d", kind, bytes, asynchronous);
-    memmove(to, from, bytes);
+    size_t columns = kind == 2 ? number("STAND_IN_VECTORS", 0) : 0, row = columns * sizeof(float);
+    if (columns && bytes % row == 0)
+        fill_with_vectors(to, bytes / row, columns);
+    else
+        memmove(to, from, bytes);
     return 0;
 }
 

@@ -17,8 +17,8 @@ A test compiles the libraries once, and starts a process with them for each thin
         return len(sessions[0].nodes("CPU"))
 
     def test_embed(dry_gpu: DryGpu) -> None:     # the fixture of tests/gpu: `DryGpu.compile(folder)`
-        run = dry_gpu.call(embed, bundle, memory=20e9)      # also: capability="8.9", gpus=2, lacking=["libcudnn.so.9"]
-        log = run.log["one text"]                # a section; `run.log` is everything
+        run = dry_gpu.call(embed, bundle, memory=20e9)      # also: capability="8.9", gpus=2, vectors=512, lacking=["libcudnn.so.9"]
+        log = run.log["one text"]                # a section; without a name, everything
         log.kernels, log.products, log.copies, log.waits    # typed records, in order
         log.peak, run.value, run.stderr
 
@@ -225,7 +225,7 @@ class DryGpu:
             own = "LIBRARY_" + library.partition(".")[0].removeprefix("lib").upper()
             command = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wno-unused", "-Wno-builtin-declaration-mismatch",
                        f"-D{own}", f"-Wl,-soname,{library}", f"-Wl,--version-script={versions}",
-                       "-o", folder / library, SOURCE, rest]  # fmt: skip
+                       "-o", folder / library, SOURCE, rest, "-lm"]  # fmt: skip
             subprocess.run(command, check=True)
         return cls(folder)
 
@@ -236,9 +236,13 @@ class DryGpu:
         capability: str = "9.0",
         memory: float = 141e9,
         gpus: int = 1,
+        vectors: int = 0,
         lacking: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Return the environment of a process that finds the stand-ins, except those that it shall lack."""
+        """Return the environment of a process that finds the stand-ins, except those that it shall lack.
+
+        With `vectors`, copies from a GPU bring random vectors of that length, float32 of unit length, not zeros.
+        """
         folder = self.folder
         if lacking := sorted(lacking):
             folder = self.folder / "-".join(["without", *lacking])
@@ -256,6 +260,7 @@ class DryGpu:
             "STAND_IN_CAPABILITY": capability,
             "STAND_IN_MEMORY": str(int(memory)),
             "STAND_IN_GPUS": str(gpus),
+            "STAND_IN_VECTORS": str(vectors),
         }
 
     def call(self, function: Callable[..., Any], *arguments: Any, **machine: Any) -> Run:
@@ -390,16 +395,22 @@ class WatchedSession:
         return [operator for where, operator, _ in self.placement if where == provider]
 
 
-def watch_sessions() -> list[WatchedSession]:
-    """Record the placement of nodes of each session that is opened from now on, and the inputs of its runs."""
+def watch_sessions(**cuda: str) -> list[WatchedSession]:
+    """Record the placement of nodes of each session that is opened from now on, and the inputs of its runs.
+
+    `cuda` are options of the CUDA provider that take the place of the session's own.
+    """
     import onnxruntime as ort
 
     watched: list[WatchedSession] = []
 
     class Session(ort.InferenceSession):
-        def __init__(self, model: Any, options: Any, *arguments: Any, **named: Any) -> None:
+        def __init__(self, model: Any, options: Any, providers: Any, **named: Any) -> None:
             options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-            super().__init__(model, options, *arguments, **named)
+            providers = [
+                (name, {**own, **cuda} if name == "CUDAExecutionProvider" else own) for name, own in providers
+            ]
+            super().__init__(model, options, providers, **named)
             self.watched = WatchedSession(model if isinstance(model, str) else "")
             for part in self.get_provider_graph_assignment_info():
                 provider = part.ep_name.removesuffix("ExecutionProvider")
