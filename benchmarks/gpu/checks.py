@@ -121,7 +121,7 @@ def attention(work: Work) -> Iterator[Row]:
 
 
 def engines(work: Work) -> Iterator[Row]:
-    from vcs_export.checks.tensorrt_engines import check_engines
+    from vcs_export.checks.tensorrt_checks import check_engines
     from vcs_runtime.bundle.opening import open_bundle
     from vcs_runtime.errors import DeviceError
 

@@ -12,80 +12,30 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from support import stand_in
-from support.stories import story, stripped
+from support import stand_in, tensorrt_stand_in
+from support.engines import TEXTS, built, run
+from support.stories import stripped
 from vcs_export.checks.tensorrt_engines import build_engines
-from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.onnx_check import check_engine_graph
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli import cli
-
-TEXTS = [story(i, 1 + i % 3) for i in range(12)]
+from vcs_runtime.inference.engine_marks import record_speed
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> stand_in.Machine:
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
     machine = stand_in.put_in(monkeypatch)
-
-    def built(model: Path, options: dict[str, str]) -> None:
-        if options.get("trt_dump_ep_context_model") == "1":
-            stand_in.write_engine(Path(options["trt_ep_context_file_path"]), model)
-
-    machine.built = built
+    tensorrt_stand_in.put_in(monkeypatch, tmp_path / "networks")
     return machine
 
 
 @pytest.fixture
 def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
-
-
-def built(bundle: Path, **options: Any) -> Path:
-    build_engines(open_bundle(bundle), "tensorrt:0", **options)
-    return bundle
-
-
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
-def test_an_engine_is_made_with_a_range_of_shapes_and_listed(bundle: Path, machine: stand_in.Machine) -> None:
-    before = json.loads((bundle / MANIFEST).read_text())
-    done = run("engine", "build", bundle, "--shape", "8x64")
-    assert done.exit_code == 0, done.output
-    [session] = [s for s in machine.sessions if "trt_engine_cache_enable" in str(s.providers)]
-    options = session.providers["TensorrtExecutionProvider"]
-    assert options["trt_profile_min_shapes"] == "input_ids:1x1,attention_mask:1x1"
-    longest = -(-before["embedder"]["max_tokens"] // 16) * 16
-    assert longest < 64
-    assert options["trt_profile_max_shapes"] == f"input_ids:8x{longest},attention_mask:8x{longest}"
-    assert options["trt_ep_context_embed_mode"] == "0"
-    assert Path(options["trt_timing_cache_path"]).is_dir()
-    assert "trt_fp16_enable" not in options  # the graph's own types
-    after = json.loads((bundle / MANIFEST).read_text())
-    [engine] = after.pop("engines")
-    assert engine == {
-        "part": "embedder",
-        "model": f"engines/sm90/embedder-8x{longest}/model.onnx",
-        "engine": f"engines/sm90/embedder-8x{longest}/TRTKernel_0_sm90.engine",
-        "made_of": open_bundle(bundle).graph_hash(open_bundle(bundle).manifest.embedder),  # type: ignore[arg-type]
-        "architecture": "sm90",
-        "tensorrt": "10.16.1",
-        "onnxruntime": "1.31.1",
-        "rows": 8,
-        "tokens": longest,
-    }
-    added = [entry for entry in after["files"] if entry not in before["files"]]
-    assert {entry["path"] for entry in added} == {engine["model"], engine["engine"]}
-    after["files"] = before["files"]
-    assert after == before
-    assert not list(bundle.parent.glob(".*engines-*"))
 
 
 def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: stand_in.Machine) -> None:
@@ -97,34 +47,60 @@ def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: st
         np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-6)
         assert embedder.device.provider_name == "ort-tensorrt"
     [session] = machine.sessions
-    assert session.model.parts[-4:-2] == ("engines", "sm90")
+    assert session.model.parts[-4:-2] == ("engines", "NVIDIA-H200")
     assert list(session.providers) == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
     # Nothing is made when a model is opened.
     assert session.providers["TensorrtExecutionProvider"] == {"device_id": "0"}
 
 
-def test_auto_takes_an_engine_that_fits_else_cuda_and_says_why(
+def test_auto_takes_engines_that_were_measured_to_be_faster_else_cuda_and_says_why(
     bundle: Path, machine: stand_in.Machine
 ) -> None:
-    with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.provider_name == "ort-cuda"
-        assert "no TensorRT engine: bundle" in embedder.device.reason
-        assert f"vcs-runtime engine build {bundle}" in embedder.device.reason
+    def chosen() -> tuple[str, str]:
+        with Embedder.open(bundle, "auto") as embedder:
+            return embedder.device.provider_name, embedder.device.reason
+
+    provider, reason = chosen()
+    assert provider == "ort-cuda"
+    assert "TensorRT is not used: bundle" in reason
+    assert f"vcs-runtime engine build {bundle}" in reason
     built(bundle)
-    with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.provider_name == "ort-tensorrt"
-        assert embedder.device.reason == "auto: the bundle has a TensorRT engine for sm90"
+    provider, reason = chosen()
+    assert provider == "ort-cuda"
+    assert reason.endswith(f"engine not measured yet: run `vcs-runtime engine check {bundle}`")
+    opened = open_bundle(bundle)
+    for times_cuda, wanted in ((1.3, "ort-tensorrt"), (1.02, "ort-cuda"), (0.5, "ort-cuda")):
+        record_speed(opened, opened.manifest.engines or (), times_cuda)
+        provider, reason = chosen()
+        assert provider == wanted
+        assert reason.endswith(f"{times_cuda:.2f} times as fast as CUDA here")
+    # What was measured holds for these engines alone.
+    record_speed(opened, opened.manifest.engines or (), 1.3)
+    built(bundle, shapes=[(8, 16)])
+    assert "not measured yet" in chosen()[1]
     machine.libraries.discard("nvinfer")
-    with Embedder.open(bundle, "auto") as embedder:
-        assert embedder.device.reason.endswith("no TensorRT engine: TensorRT is not there")
+    assert chosen()[1].endswith("TensorRT is not used: it is not installed")
     with pytest.raises(DeviceError, match=r"tensorrt:0: .* lacks libnvinfer\.so\.10"):
         Embedder.open(bundle, "tensorrt:0")
+
+
+def test_a_speed_measured_on_another_gpu_does_not_count(
+    bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(bundle)
+    opened = open_bundle(bundle)
+    record_speed(opened, opened.manifest.engines or (), 1.3)
+    assert Embedder.open(bundle, "auto").device.provider_name == "ort-tensorrt"
+    machine.gpu = "NVIDIA H20"
+    with Embedder.open(bundle, "auto") as embedder:
+        assert "gpu NVIDIA H200, here NVIDIA H20: run" in embedder.device.reason
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"architecture": (8, 9)}, "architecture sm90, here sm89"),
+        ({"gpu": "NVIDIA H100 PCIe"}, "gpu NVIDIA H200, here NVIDIA H100 PCIe"),
         ({"tensorrt": 101700}, "tensorrt 10.16.1, here 10.17.0"),
     ],
 )
@@ -150,6 +126,20 @@ def test_an_engine_of_another_graph_is_stale(bundle: Path, machine: stand_in.Mac
     (bundle / MANIFEST).write_text(stale.to_json())
     with pytest.raises(DeviceError, match="made_of 000000000000, here"):
         Embedder.open(bundle, "tensorrt:0")
+
+
+def test_an_engine_that_was_listed_without_its_gpu_fits_none(bundle: Path, machine: stand_in.Machine) -> None:
+    built(bundle)
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    del manifest["engines"][0]["gpu"]
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(
+        DeviceError, match=r"is for gpu unknown, here NVIDIA H200: run `vcs-runtime engine build"
+    ):
+        Embedder.open(bundle, "tensorrt:0")
+    built(bundle)  # replaces it
+    assert len(open_bundle(bundle).manifest.engines or ()) == 1
+    Embedder.open(bundle, "tensorrt:0").close()
 
 
 def test_an_engine_that_was_made_elsewhere_is_loaded_only_when_trusted(
@@ -237,85 +227,6 @@ def test_a_bundle_with_engines_packs_and_unpacks(
         assert embedder.device.engines
 
 
-@pytest.mark.parametrize("pieces", [0, 2])
-def test_a_graph_that_tensorrt_takes_in_part_leaves_the_bundle_as_it_was(
-    bundle: Path, machine: stand_in.Machine, pieces: int
-) -> None:
-    before = (bundle / MANIFEST).read_bytes()
-
-    def some(model: Path, options: dict[str, str]) -> None:
-        if context := options.get("trt_ep_context_file_path"):
-            stand_in.write_engine(Path(context), model, pieces)
-
-    machine.built = some
-    with pytest.raises(ExportError, match=f"took the graph in {pieces} pieces"):
-        built(bundle)
-    assert (bundle / MANIFEST).read_bytes() == before
-    assert not (bundle / "engines").exists()
-    open_bundle(bundle)
-
-
-def test_a_failed_build_says_what_tensorrt_said(bundle: Path, machine: stand_in.Machine) -> None:
-    def fail(model: Path, options: dict[str, str]) -> None:
-        raise RuntimeError("TensorRT EP failed to create engine from network")
-
-    machine.built = fail
-    done = run("engine", "build", bundle)
-    assert isinstance(done.exception, ExportError)
-    assert "failed to create engine from network" in str(done.exception)
-
-
-def test_a_packed_graph_is_refused_before_anything_is_made(tmp_path: Path, machine: stand_in.Machine) -> None:
-    from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-
-    packed = build_tiny_nv_embed_bundle(tmp_path / "packed")
-    with pytest.raises(ExportError, match="export it with `--target tensorrt`"):
-        built(packed)
-    assert not machine.sessions
-
-
-def test_engine_check_goes_through_parse_build_parity_and_speed(
-    bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = run("engine", "check", bundle)
-    assert done.exit_code == 0, done.output
-    lines = [line for line in done.output.splitlines() if line.startswith("ok")]
-    assert [line.split(": ")[0].split()[1] for line in lines] == ["embedder", "built", "embedder", "embedder"]
-    assert "differs from CUDA by" in done.output
-    assert "times that of CUDA" in done.output
-    # And where an engine computes something else:
-    embed = Embedder.embed
-
-    def wrong(self: Embedder, *texts: Any, **options: Any) -> Any:
-        return embed(self, *texts, **options) * (-1 if self.device.engines else 1)
-
-    monkeypatch.setattr(Embedder, "embed", wrong)
-    done = run("engine", "check", bundle)
-    assert done.exit_code == 1
-    assert "FAILED embedder: parity" in done.output
-
-
-def test_the_static_check_needs_no_gpu(tiny_bundle: Path, tmp_path: Path) -> None:
-    from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-
-    done = run("engine", "check", "--static", tiny_bundle)
-    assert (done.exit_code, done.output) == (0, "ok     embedder: operators: all known to TensorRT 10\n")
-    done = run("engine", "check", "--static", build_tiny_nv_embed_bundle(tmp_path / "packed"))
-    assert done.exit_code == 1
-    assert "nonpad_kv_seqlen" in done.output
-
-
-def test_without_a_gpu_nothing_is_made(bundle: Path) -> None:
-    with pytest.raises(DeviceError, match="tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
-        built(bundle)
-
-
-def test_a_wrong_shape_is_refused(bundle: Path) -> None:
-    done = run("engine", "build", bundle, "--shape", "8 by 64")
-    assert done.exit_code == 2
-    assert "is not ROWSxTOKENS" in done.output
-
-
 ATTACKS: dict[str, Callable[[Path], None]] = {
     "another file": lambda path: stand_in.write_engine(path, path, ep_cache_context="../secret.engine"),
     "an engine inside": lambda path: stand_in.write_engine(path, path, embed_mode=1),
@@ -342,10 +253,10 @@ def _save(path: Path, operators: list[str]) -> None:
 def test_a_graph_of_an_engine_refers_to_its_engine_and_to_nothing_else(tmp_path: Path, attack: str) -> None:
     path = tmp_path / "model.onnx"
     stand_in.write_engine(path, path)
-    check_engine_graph(path, "TRTKernel_0_sm90.engine")
+    check_engine_graph(path, "model.engine")
     ATTACKS[attack](path)
     with pytest.raises(BundleError, match=r"model\.onnx: "):
-        check_engine_graph(path, "TRTKernel_0_sm90.engine")
+        check_engine_graph(path, "model.engine")
 
 
 def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> None:
@@ -393,6 +304,5 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
 def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]) -> None:
     machine.architecture = architecture
     built(fp8)
-    with Embedder.open(fp8, "auto") as embedder:
-        assert embedder.device.provider_name == "ort-tensorrt"
+    with Embedder.open(fp8, "tensorrt:0") as embedder:
         assert embedder.embed(TEXTS[:2]).shape[0] == 2

@@ -1,9 +1,7 @@
-"""TensorRT engines of a bundle: built by ONNX Runtime's TensorRT provider, listed in `bundle.json`, checked.
+"""TensorRT engines of a bundle: built, and listed in its `bundle.json`.
 
-ONNX Runtime writes a graph of one node, EPContext, and the engine beside it. This is its "embed mode" 0,
-because an engine inside the graph could have no more than 2 GB. The options are documented at
-https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html. Graphs are typed: no option
-lets TensorRT lower a precision.
+TensorRT builds each engine (`tensorrt_builder`). ONNX Runtime opens a graph of one node that stands for it
+(`tensorrt_graphs`). `tensorrt_checks` compares engines with CUDA.
 """
 
 from __future__ import annotations
@@ -11,17 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import onnx_ir as ir
 from msgspec.structs import replace
 
-from vcs_export.checks.quantization_error import demo_texts
+from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt
+from vcs_export.checks.tensorrt_graphs import folder_name, spell_out_attention, write_context
+from vcs_export.checks.tensorrt_needs import check_needs, needs_of
 from vcs_export.checks.tensorrt_parser import parser_problems
-from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
@@ -34,32 +31,21 @@ from vcs_runtime.bundle.manifest import (
     Part,
 )
 from vcs_runtime.bundle.onnx_check import check_engine_graph
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import (
-    Device,
-    choose_device,
-    cuda_of,
-    import_onnxruntime,
-    provider_options,
-)
-from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.inference.tensorrt import (
-    choose_for,
-    fitting,
-    lacks_fp8,
-    trust,
-)
-from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime, open_session
+from vcs_runtime.inference.engine_marks import trust
+from vcs_runtime.inference.tensorrt import lacks_fp8
 from vcs_runtime.util.atomic import write_whole
 
-# The largest batch of an engine by default: documents of a thousand tokens, and enough chunks to keep a GPU
-# busy. An engine takes the memory of its largest batch, whatever is run.
-_ROWS, _TOKENS = 32, 1024
+# Batches of the default engines. A job of VCS has a few documents of hundreds of tokens, and thousands of
+# chunks of about 26. In one engine for both, chunks would run in as few rows as documents.
+_CHUNK, _DOCUMENT = 64, 1024
+_PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
+_STEP = 16  # the runtime pads windows to a multiple of it
 _FOLDER = "engines"
-_ROUNDS = 5
 
 Log = Callable[[str], None]
 
@@ -70,6 +56,8 @@ def build_engines(
     shapes: Sequence[tuple[int, int]] | None = None,
     parts: Sequence[str] = (),
     *,
+    spell_out: bool = False,
+    ignore_needs: bool = False,
     log: Log = lambda line: None,
 ) -> list[Path]:
     """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
@@ -84,11 +72,16 @@ def build_engines(
     device
         The GPU: "tensorrt:N".
     shapes
-        `(rows, tokens)` of the largest batch of each engine of the embedder.
+        `(rows, tokens)` of the largest batch of each engine of the embedder. None: one engine for chunks and
+        one for documents.
     parts
         "embedder", "segmenter". By default all parts of the bundle.
+    spell_out
+        Whether attention is given to TensorRT as products and Softmax (`spell_out_attention`).
+    ignore_needs
+        Whether to start although memory or disk seem too small.
     log
-        Called with one line about each engine, which takes minutes.
+        Called with one line about needs and versions, and about each engine, which takes minutes.
 
     Returns
     -------
@@ -98,9 +91,10 @@ def build_engines(
     Raises
     ------
     DeviceError
-        There is no such GPU, or no TensorRT.
+        There is no such GPU, or no TensorRT, or ONNX Runtime does not load what was built.
     ExportError
-        TensorRT does not take a graph, or the bundle cannot be written to.
+        TensorRT does not take a graph, something that building needs does not suffice, or the bundle cannot
+        be written to.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":
@@ -109,80 +103,39 @@ def build_engines(
         raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and build engines there")
     chosen_parts = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
     for part in chosen_parts:
-        if problems := _problems(bundle, part):
+        if problems := graph_problems(bundle, part):
             raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(problems)}")
         if hindrance := lacks_fp8(bundle, part, chosen.index):
             raise DeviceError(f"{device}: {hindrance}")
     gpu = nvidia.gpu(chosen.index)
+    package = import_tensorrt().__version__
+    batches = [(part, batch) for part in chosen_parts for batch in _largest_batches(bundle, part, shapes)]
+    log("building engines is experimental: nobody has run it on a GPU yet")
+    runtime = import_onnxruntime().__version__
+    log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
+    log(check_needs(bundle, needs_of(bundle, batches), chosen.index, ignore=ignore_needs))
     engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
-        for part in chosen_parts:
-            for rows, tokens in _largest_batches(bundle, part, shapes):
-                log(f"{part}, up to {rows} x {tokens} tokens, for {gpu.name} ({gpu.architecture})")
-                engines.append(_build(bundle, part, chosen, gpu.architecture, (rows, tokens), Path(name)))
-        listed = _commit(bundle, chosen_parts, gpu.architecture, engines, Path(name))
+        for part, (rows, tokens) in batches:
+            log(f"{part}, up to {rows} x {tokens} tokens")
+            engines.append(_build(bundle, part, chosen, gpu, (rows, tokens), Path(name), spell_out))
+        listed = _commit(bundle, chosen_parts, gpu, engines, Path(name))
     for spec in engines:
         trust(listed, spec)
     return [listed.path(spec.engine) for spec in engines]
 
 
-def check_engines(
-    bundle: Bundle, device: str = "tensorrt:0", *, static: bool = False, log: Log = lambda line: None
-) -> Iterator[Check]:
-    """Check that TensorRT takes the graphs of a bundle, and that its engines compute what CUDA does.
-
-    Engines that are missing, or do not fit this machine, are built.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    device
-        The GPU: "tensorrt:N".
-    static
-        Whether to check only what the graphs tell, without a GPU.
-    log
-        Called with one line about each engine that is built.
-
-    Yields
-    ------
-    check
-        Each check as it is done.
-
-    Raises
-    ------
-    DeviceError, ExportError
-        As for `build_engines`.
-    """
-    parts = [part for part in PARTS if bundle.part(part)]
-    for part in parts:
-        problems = _problems(bundle, part)
-        yield Check(f"{part}: operators", not problems, "; ".join(problems) or "all known to TensorRT 10")
-        if problems and not static:
-            return
-    if static:
-        return
-    index = choose_device(device).index
-    missing = [part for part in parts if not fitting(bundle, part, index)[0]]
-    if missing:
-        started = time.perf_counter()
-        build_engines(bundle, device, parts=missing, log=log)
-        yield Check("built", True, f"{', '.join(missing)} in {time.perf_counter() - started:.0f} s")
-        bundle = open_bundle(bundle.root)
-    for part in parts:
-        yield from (_compare_embedder if part == "embedder" else _compare_segmenter)(bundle, device)
-
-
-def _problems(bundle: Bundle, part: str) -> list[str]:
+def graph_problems(bundle: Bundle, part: str) -> list[str]:
     """Find what TensorRT would refuse in the graph of a part, a line each."""
-    spec = _spec(bundle, part)
+    spec = part_of(bundle, part)
     problems = parser_problems(bundle.path(spec.model))
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
         problems.append("its texts are packed; export it with `--target tensorrt`")
     return problems
 
 
-def _spec(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
+def part_of(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
+    """Return the settings of a part; raises BundleError if the bundle lacks it."""
     spec = bundle.part(part)
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
@@ -192,110 +145,72 @@ def _spec(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
 def _largest_batches(
     bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None
 ) -> list[tuple[int, int]]:
-    # The runtime pads windows to a multiple of 16 tokens.
-    longest = -(-_spec(bundle, part).max_tokens // 16) * 16
-    chosen = shapes if shapes and part == "embedder" else [(_ROWS, _TOKENS)]
-    return sorted({(rows, min(tokens, longest)) for rows, tokens in chosen})
-
-
-def build_options(
-    device: Device, inputs: Sequence[str], shape: tuple[int, int], context: Path, timing: Path
-) -> dict[str, str]:
-    """Return the TensorRT provider's options for building an engine.
-
-    Parameters
-    ----------
-    device
-        The GPU.
-    inputs
-        Names of the graph's inputs, each `(rows, tokens)`.
-    shape
-        `(rows, tokens)` of the largest batch.
-    context
-        File to write: the graph that stands for the engine.
-    timing
-        Folder with the measured speed of kernels, so that the next engine is built sooner.
-
-    Returns
-    -------
-    options
-        Values by the names of the provider's options.
-    """
-    rows, tokens = shape
-    # Half of the largest batch is near the usual one.
-    ranges = {"min": (1, 1), "opt": (max(1, rows // 2), max(1, tokens // 2)), "max": (rows, tokens)}
-    return {
-        **provider_options(device)[0][1],
-        **{
-            f"trt_profile_{which}_shapes": ",".join(f"{name}:{r}x{t}" for name in inputs)
-            for which, (r, t) in ranges.items()
-        },
-        "trt_engine_cache_enable": "1",
-        "trt_dump_ep_context_model": "1",
-        "trt_ep_context_embed_mode": "0",
-        "trt_ep_context_file_path": os.fspath(context),
-        "trt_timing_cache_enable": "1",
-        "trt_timing_cache_path": os.fspath(timing),
-    }
+    longest = -(-part_of(bundle, part).max_tokens // _STEP) * _STEP
+    if shapes and part == "embedder":
+        return sorted({(rows, min(tokens, longest)) for rows, tokens in shapes})
+    widths = [_CHUNK, _DOCUMENT] if part == "embedder" else [_DOCUMENT]
+    return sorted({(_PLACES // width, width) for width in (min(width, longest) for width in widths)})
 
 
 def _build(
-    bundle: Bundle, part: Part, device: Device, architecture: str, shape: tuple[int, int], work: Path
+    bundle: Bundle,
+    part: Part,
+    device: Device,
+    gpu: nvidia.Gpu,
+    shape: tuple[int, int],
+    work: Path,
+    spell_out: bool,
 ) -> EngineSpec:
     """Build one engine below `work`, in the place that it will have in the bundle."""
-    ort = import_onnxruntime()
-    spec = _spec(bundle, part)
+    spec = part_of(bundle, part)
     version = nvidia.tensorrt_version() or ""
-    relative = f"{_FOLDER}/{architecture}/{part}-{shape[0]}x{shape[1]}"
+    relative = f"{_FOLDER}/{folder_name(gpu.name)}/{part}-{shape[0]}x{shape[1]}"
     folder = work / relative
     folder.mkdir(parents=True)
-    timing = home() / "tensorrt"
-    timing.mkdir(parents=True, exist_ok=True)
-    inputs = [str(item.name) for item in ir.load(bundle.path(spec.model)).graph.inputs]
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # TensorRT has its own
-    context = folder / "model.onnx"
-    providers = provider_options(device)
-    built = (providers[0][0], build_options(device, inputs, shape, context, timing))
+    graph = bundle.path(spec.model)
+    # Half of the largest batch is near the usual one.
+    usual = (max(1, shape[0] // 2), max(1, shape[1] // 2))
+    source = ir.load(graph).graph
+    ranges = {str(item.name): ((1, 1), usual, shape) for item in source.inputs}
+    plan = folder / "model.engine"
+    timing = home() / "tensorrt" / f"{folder_name(gpu.name)}-{version}.timing"
     try:
-        ort.InferenceSession(
-            os.fspath(bundle.path(spec.model)),
-            options,
-            providers=[built, *providers[1:]],
-            enable_fallback=False,
-        )
-    except Exception as error:  # see vcs_runtime.inference.device.open_session
-        raise ExportError(f"{part}: TensorRT could not build an engine: {error}") from None
-    engines = [path for path in folder.iterdir() if path.suffix == ".engine"]
-    if not context.is_file() or len(engines) != 1:
-        raise ExportError(
-            f"{part}: TensorRT took the graph in {len(engines)} pieces, and an engine must hold all of it: "
-            "see what `vcs-runtime engine check --static` says, and ONNX Runtime's log"
-        )
-    check_engine_graph(context, engines[0].name)
-    for path in folder.iterdir():
-        if path not in (context, *engines):
-            path.unlink()  # a file of the shapes, which the manifest has too
+        with tempfile.TemporaryDirectory(dir=work) as name:
+            built_of = spell_out_attention(graph, Path(name)) if spell_out else graph
+            build_plan(built_of, ranges, plan, index=device.index, timing=timing)
+    except ExportError as error:
+        hint = ""
+        if not spell_out and any(node.op_type == "Attention" for node in source):
+            hint = "; if attention has no kernel for this GPU, build with --spell-out-attention"
+        raise ExportError(f"{part}: {error}{hint}") from None
+    context = write_context(graph, plan, gpu.architecture)
+    check_engine_graph(context, plan.name)
+    open_session(context, device)  # an engine that does not load is not listed
     return EngineSpec(
         part=part,
         model=f"{relative}/{context.name}",
-        engine=f"{relative}/{engines[0].name}",
+        engine=f"{relative}/{plan.name}",
         made_of=bundle.graph_hash(spec),
-        architecture=architecture,
+        architecture=gpu.architecture,
+        gpu=gpu.name,
         tensorrt=version,
-        onnxruntime=ort.__version__,
+        onnxruntime=import_onnxruntime().__version__,
         rows=shape[0],
         tokens=shape[1],
     )
 
 
 def _commit(
-    bundle: Bundle, parts: Sequence[str], architecture: str, engines: Sequence[EngineSpec], work: Path
+    bundle: Bundle, parts: Sequence[str], gpu: nvidia.Gpu, engines: Sequence[EngineSpec], work: Path
 ) -> Bundle:
     """Move the engines into the bundle and rewrite its manifest. Returns the bundle as it is now."""
     manifest = bundle.manifest
-    old = [e for e in manifest.engines or () if e.part in parts and e.architecture == architecture]
+    kinds = (gpu.name, "")  # engines that do not name their GPU fit none
+    old = [
+        engine
+        for engine in manifest.engines or ()
+        if engine.part in parts and engine.architecture == gpu.architecture and engine.gpu in kinds
+    ]
     gone = {path for engine in old for path in (engine.model, engine.engine)}
     others = tuple(engine for engine in manifest.engines or () if engine not in old)
     new = [path for engine in engines for path in (engine.model, engine.engine)]
@@ -318,45 +233,3 @@ def _commit(
         (work / path).rename(bundle.root / path)
     write_whole(bundle.root / MANIFEST, listed.to_json())
     return Bundle(bundle.root, listed)
-
-
-def _compare_embedder(bundle: Bundle, device: str) -> Iterator[Check]:
-    chosen = choose_for(bundle, "embedder", device)
-    texts = demo_texts()
-    texts += [chunk for text in texts for chunk in text.split(". ")]
-    with Embedder(bundle, chosen) as ours, Embedder(bundle, cuda_of(chosen)) as cuda:
-        tolerance = TOLERANCES.get(ours.spec.precision, 1e-3)
-        difference = float(np.abs(ours.embed(texts) - cuda.embed(texts)).max())
-        yield _like_cuda("embedder", difference, tolerance)
-        yield _faster("embedder", lambda: ours.embed(texts), lambda: cuda.embed(texts))
-
-
-def _compare_segmenter(bundle: Bundle, device: str) -> Iterator[Check]:
-    chosen = choose_for(bundle, "segmenter", device)
-    spec = _spec(bundle, "segmenter")
-    assert isinstance(spec, LearnedSegmenterSpec)
-    texts = demo_texts() * 4
-    ours, cuda = (BoundaryModel(bundle, spec, device) for device in (chosen, cuda_of(chosen)))
-    pairs = zip(ours.probabilities(texts), cuda.probabilities(texts), strict=True)
-    difference = max(float(np.abs(a - b).max()) for a, b in pairs)
-    yield _like_cuda("segmenter", difference, TOLERANCES.get(spec.precision, 1e-3))
-    yield _faster("segmenter", lambda: ours.probabilities(texts), lambda: cuda.probabilities(texts))
-    ours.close()
-    cuda.close()
-
-
-def _like_cuda(part: str, difference: float, tolerance: float) -> Check:
-    detail = f"differs from CUDA by {difference:.1e} at most, {tolerance:.0e} allowed"
-    return Check(f"{part}: parity", difference <= tolerance, detail)
-
-
-def _faster(part: str, ours: Callable[[], object], cuda: Callable[[], object]) -> Check:
-    """Measure the speed against CUDA in turns. The check only reports it."""
-    seconds: tuple[list[float], list[float]] = [], []
-    for _ in range(_ROUNDS):
-        for side, run in zip(seconds, (ours, cuda), strict=True):
-            started = time.perf_counter()
-            run()
-            side.append(time.perf_counter() - started)
-    ratio = float(np.median(seconds[1]) / np.median(seconds[0]))
-    return Check(f"{part}: speed", True, f"{ratio:.2f} times that of CUDA")

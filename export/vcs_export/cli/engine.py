@@ -10,19 +10,23 @@ from vcs_runtime.bundle.manifest import PARTS
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference.device import split_device
-from vcs_runtime.inference.tensorrt import fitting, trust
+from vcs_runtime.inference.engine_marks import describe_speed, speed, trust
+from vcs_runtime.inference.tensorrt import fitting
 from vcs_runtime.util.extras import require
 
 _BUNDLE = click.argument("bundle", metavar="BUNDLE")
 _DEVICE = click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N",
                        help="The GPU.")  # fmt: skip
+_IGNORE = click.option("--ignore-needs", is_flag=True,
+                       help="Start although the calculated memory or disk is not there.")  # fmt: skip
 
 
 @click.group()
 def engine() -> None:
-    """Build and check TensorRT engines of a bundle.
+    """Build and check TensorRT engines of a bundle. Experimental: not run on a GPU yet.
 
-    An engine is for the GPU of this machine. Needs `vcs-runtime[gpu,export]` and TensorRT 10.
+    An engine is for the GPU of this machine. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python
+    package (`tensorrt-cu13==10.*`).
     """
 
 
@@ -30,21 +34,40 @@ def engine() -> None:
 @_BUNDLE
 @_DEVICE
 @click.option("--shape", "shapes", multiple=True, metavar="ROWSxTOKENS",
-              help="Largest batch of an engine; may be repeated. Each engine holds the weights once more. "
-                   "[default: 32x1024]")  # fmt: skip
+              help="Largest batch of an engine of the embedder; may be repeated. Each engine holds the "
+                   "weights once more. [default: 512x64 for chunks, 32x1024 for documents]")  # fmt: skip
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS),
               help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
-def build(bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Build engines of a bundle's models and list them in it.
+@click.option("--spell-out-attention", is_flag=True,
+              help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
+@_IGNORE
+def build(
+    bundle: str,
+    device: str,
+    shapes: tuple[str, ...],
+    parts: tuple[str, ...],
+    spell_out_attention: bool,
+    ignore_needs: bool,
+) -> None:
+    """Build engines of a bundle's models and list them in it. Experimental.
 
-    Engines for the same GPU are replaced. Building takes minutes. The bundle must be writable; on read-only
-    media, copy it first.
+    Memory, disk and minutes are calculated first, and the command refuses to start where they do not suffice.
+    Engines for the same GPU are replaced. The bundle must be writable; on read-only media, copy it first.
     """
     _require()
     from vcs_export.checks.tensorrt_engines import build_engines
 
     largest = [_shape(shape) for shape in shapes] or None
-    for path in build_engines(open_bundle(bundle), device, largest, parts, log=log):
+    paths = build_engines(
+        open_bundle(bundle),
+        device,
+        largest,
+        parts,
+        spell_out=spell_out_attention,
+        ignore_needs=ignore_needs,
+        log=log,
+    )
+    for path in paths:
         click.echo(path)
 
 
@@ -52,15 +75,18 @@ def build(bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, .
 @_BUNDLE
 @_DEVICE
 @click.option("--static", is_flag=True, help="Check only operators, types and ranks, without a GPU.")
-def check(bundle: str, device: str, static: bool) -> None:
+@_IGNORE
+def check(bundle: str, device: str, static: bool, ignore_needs: bool) -> None:
     """Check engines against CUDA: operators, results, speed.
 
-    Engines that are missing, or do not fit this machine, are built. The exit code is 1 if a check fails.
+    Engines that are missing, or do not fit this machine, are built. The speed is recorded: `--device auto`
+    prefers engines only where they were faster. The exit code is 1 if a check fails.
     """
     _require()
-    from vcs_export.checks.tensorrt_engines import check_engines
+    from vcs_export.checks.tensorrt_checks import check_engines
 
-    print_checks(check_engines(open_bundle(bundle), device, static=static, log=log))
+    opened = open_bundle(bundle)
+    print_checks(check_engines(opened, device, static=static, ignore_needs=ignore_needs, log=log))
 
 
 @engine.command(name="trust")
@@ -80,7 +106,7 @@ def trust_(bundle: str) -> None:
 @_BUNDLE
 @_DEVICE
 def list_(bundle: str, device: str) -> None:
-    """List a bundle's engines, and which fit this machine."""
+    """List a bundle's engines, which fit this machine, and how fast they are."""
     try:
         kind, index = split_device(device)
     except ValueError as error:
@@ -90,8 +116,8 @@ def list_(bundle: str, device: str) -> None:
     opened = open_bundle(bundle)
     for spec in opened.manifest.engines or ():
         click.echo(
-            f"{spec.model}: {spec.part}, up to {spec.rows} x {spec.tokens}, {spec.architecture}, "
-            f"TensorRT {spec.tensorrt}, ONNX Runtime {spec.onnxruntime}"
+            f"{spec.model}: {spec.part}, up to {spec.rows} x {spec.tokens}, {spec.gpu or 'unknown GPU'} "
+            f"({spec.architecture}), TensorRT {spec.tensorrt}, ONNX Runtime {spec.onnxruntime}"
         )
     for part in PARTS:
         if opened.part(part):
@@ -99,7 +125,10 @@ def list_(bundle: str, device: str) -> None:
                 fits, reason = fitting(opened, part, index)
             except DeviceError as error:
                 fits, reason = (), str(error)
-            click.echo(f"{part}: {'fits: ' + fits[0].model if fits else reason}")
+            if fits:
+                models = ", ".join(spec.model for spec in fits)
+                reason = f"fits: {models}; {describe_speed(opened, speed(opened, fits))}"
+            click.echo(f"{part}: {reason}")
 
 
 def _require() -> None:

@@ -202,9 +202,16 @@ class EngineSpec(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     architecture: Annotated[str, Meta(description="GPU architecture, such as sm90.")]
     tensorrt: Annotated[str, Meta(description="Version of TensorRT that built it.")]
-    onnxruntime: Annotated[str, Meta(description="Version of ONNX Runtime that built it.")]
+    onnxruntime: Annotated[str, Meta(description="Version of ONNX Runtime for which it was built.")]
     rows: Annotated[Extent, Meta(description="Rows of the largest batch that it takes.")]
     tokens: Annotated[Extent, Meta(description="Tokens in a row of the largest batch that it takes.")]
+    gpu: Annotated[
+        str,
+        Meta(
+            description="Name of the GPU, such as NVIDIA H200: GPUs of one architecture differ. Without it "
+            "the engine fits no GPU."
+        ),
+    ] = ""
 
 
 # Rules between fields, for the JSON schema; the types check them in `__post_init__`.

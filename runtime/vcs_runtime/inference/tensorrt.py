@@ -1,10 +1,8 @@
 """TensorRT engines of a bundle: which of them fits this machine, and running them.
 
-An engine is built ahead of time (`vcs-runtime engine build`) for one GPU architecture and by one version of
+An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
 TensorRT. Nothing is built when a model is opened. `bundle.json` says from what and for what each was built.
-
-An engine is machine code, unlike all else in a bundle. It is loaded only on the machine that built it, or
-where someone trusts its maker by `vcs-runtime engine trust`. A file in `home()` records this.
+What this machine knows about it, its trust and its speed, is in `vcs_runtime.inference.engine_marks`.
 
 An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
 ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
@@ -13,7 +11,6 @@ bundle may have several engines of one graph, and each holds the weights again.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import threading
@@ -25,7 +22,6 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
@@ -36,15 +32,18 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
     missing_libraries,
 )
+from vcs_runtime.inference.engine_marks import FASTER, describe_speed, is_trusted, speed
 from vcs_runtime.inference.session import Session
 
 _LOG = logging.getLogger("vcs_runtime")
+_HASH = 64  # characters of a sha256
 
 
 def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None) -> Device:
     """Choose the device for a model of a bundle.
 
-    "auto" takes a TensorRT engine that fits, otherwise CUDA, otherwise the CPU.
+    "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
+    otherwise the CPU.
 
     Parameters
     ----------
@@ -81,12 +80,14 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
         return replace(chosen, engines=engines)
     if device == "auto" and chosen.provider_name == "ort-cuda":
         lacking = missing_libraries(tensorrt=True)
-        engines, why = ((), "TensorRT is not there") if lacking else fitting(bundle, part, chosen.index)
+        engines, why = ((), "it is not installed") if lacking else fitting(bundle, part, chosen.index)
         if engines:
-            tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_mem_gb)
-            reason = f"auto: the bundle has a TensorRT engine for {engines[0].architecture}"
-            return replace(tensorrt, engines=engines, reason=reason)
-        return replace(chosen, reason=f"{chosen.reason}; no TensorRT engine: {why}")
+            times_cuda = speed(bundle, engines)
+            why = describe_speed(bundle, times_cuda)
+            if times_cuda is not None and times_cuda >= FASTER:
+                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_mem_gb)
+                return replace(tensorrt, engines=engines, reason=f"auto: TensorRT engine, {why}")
+        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {why}")
     return chosen
 
 
@@ -124,9 +125,11 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
     ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
     if spec is None or not ours:
         return (), f"bundle {bundle.root} has no TensorRT engine of its {part}: {build}"
+    gpu = nvidia.gpu(index)
     required = {
         "made_of": bundle.graph_hash(spec),
-        "architecture": nvidia.gpu(index).architecture,
+        "gpu": gpu.name,
+        "architecture": gpu.architecture,
         "tensorrt": nvidia.tensorrt_version() or "none",
         "onnxruntime": import_onnxruntime().__version__,
     }
@@ -136,7 +139,7 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
         differing = [key for key, value in required.items() if getattr(engine, key) != value]
         if differing:
             difference = ", ".join(
-                f"{key} {getattr(engine, key)[:12]}, here {required[key][:12]}" for key in differing
+                f"{key} {_short(getattr(engine, key))}, here {_short(required[key])}" for key in differing
             )
             whys.append(f"{engine.model} is for {difference}: {build}")
         elif not is_trusted(bundle, engine):
@@ -149,21 +152,9 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
     return tuple(sorted(good, key=lambda engine: engine.rows * engine.tokens)), "; ".join(whys)
 
 
-def is_trusted(bundle: Bundle, engine: EngineSpec) -> bool:
-    """Return whether an engine, byte for byte, was built on this machine or is trusted here."""
-    return _mark(bundle, engine).exists()
-
-
-def trust(bundle: Bundle, engine: EngineSpec) -> None:
-    """Record that an engine may be loaded on this machine; raises OSError."""
-    mark = _mark(bundle, engine)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-
-
-def _mark(bundle: Bundle, engine: EngineSpec) -> Path:
-    digests = "".join(bundle.digests((engine.model, engine.engine)))
-    return home() / "trusted" / hashlib.sha256(digests.encode()).hexdigest()
+def _short(value: str) -> str:
+    """Shorten a hash; an engine that was listed without its GPU has an empty name."""
+    return value[:12] if len(value) == _HASH else value or "unknown"
 
 
 def row_limit(device: Device) -> RowLimit:

@@ -33,6 +33,7 @@ class Machine:
     libraries: set[str] = field(default_factory=lambda: {*LIBRARIES, "nvinfer_plugin"})
     architecture: tuple[int, int] = (9, 0)
     tensorrt: int = 101601
+    gpu: str = "NVIDIA H200"
     gpus: int = 1
     free: int = 100 << 30
     available: list[str] = field(default_factory=lambda: list(PROVIDERS))
@@ -41,7 +42,7 @@ class Machine:
     runs: list[tuple[tuple[int, ...], dict[str, str]]] = field(default_factory=list)
     before: Callable[[dict[str, Any]], None] = lambda inputs: None
     built: Callable[[Path, dict[str, str]], None] = lambda model, options: None
-    """Called with the model and the first provider's options when a session is opened: engines are made then."""
+    """Called with the model and the first provider's options when a session is opened."""
 
     @property
     def open_sessions(self) -> int:
@@ -160,13 +161,10 @@ def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Non
     monkeypatch.setattr(ctypes, "CDLL", load_library)
 
 
-def write_engine(context: Path, graph: Path, pieces: int = 1, **attributes: Any) -> None:
-    """What ONNX Runtime leaves where TensorRT makes an engine: of a graph of which `_graph` knows the way back."""
-    for piece in range(pieces):
-        engine = context.with_name(f"TRTKernel_{piece}_sm90.engine")
-        engine.write_text(str(graph))
-    context.with_name("TRTKernel_0.profile").write_text("shapes")
-    told = {"embed_mode": 0, "ep_cache_context": "TRTKernel_0_sm90.engine", "hardware_architecture": "90"}
+def write_engine(context: Path, graph: Path, **attributes: Any) -> None:
+    """Write a graph of an engine with attributes of its own, and the engine of which `_graph` knows the way back."""
+    context.with_name("model.engine").write_text(str(graph))
+    told = {"embed_mode": 0, "ep_cache_context": "model.engine", "hardware_architecture": "90"}
     node = helper.make_node(
         "EPContext", ["input_ids"], ["embedding"], domain="com.microsoft", **{**told, **attributes}
     )
@@ -193,7 +191,7 @@ def _library(machine: Machine, name: str) -> Any:
         return 0
 
     def named(buffer: Any, size: int, device: Any) -> None:
-        buffer.value = b"NVIDIA H200"
+        buffer.value = machine.gpu.encode()
 
     functions = {
         "cuda": {

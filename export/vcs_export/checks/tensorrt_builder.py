@@ -1,0 +1,136 @@
+"""TensorRT's own builder: an ONNX graph in, a serialised engine out. No other module talks to `tensorrt`.
+
+**Not run on a GPU yet.** Names, arguments and types are those of NVIDIA's package `tensorrt-cu13-bindings`
+10.16.1. `make gpu-dry` runs this module with that package over stand-ins of TensorRT's libraries, which
+compute nothing. What TensorRT makes of a graph is therefore not known.
+
+The network is strongly typed: each tensor has the type that the graph gives it, and TensorRT lowers none. The
+weakly typed network that ONNX Runtime's provider makes could put sums of float32 into half precision.
+https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/advanced.html has the difference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vcs_export.errors import ExportError
+from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.device import import_onnxruntime
+from vcs_runtime.util.atomic import write_whole
+
+Shape = tuple[int, ...]
+_TOLD = 3  # messages of TensorRT that an error repeats: the last ones name the cause
+
+
+def import_tensorrt() -> Any:
+    """Import NVIDIA's Python package of TensorRT; raises DeviceError if it is not the one that is needed."""
+    major = nvidia.cuda_major(import_onnxruntime())
+    wanted = f"pip install 'tensorrt-cu{major}=={nvidia.TENSORRT_MAJOR}.*'"
+    try:
+        import tensorrt
+    except (ImportError, OSError) as error:  # OSError: a library that the package needs is missing
+        raise DeviceError(f"building engines needs the Python package tensorrt ({error}): {wanted}") from None
+    version = str(tensorrt.__version__)
+    if int(version.partition(".")[0]) != nvidia.TENSORRT_MAJOR:
+        raise DeviceError(
+            f"ONNX Runtime loads engines of TensorRT {nvidia.TENSORRT_MAJOR}, and the Python package "
+            f"tensorrt is {version}: {wanted}"
+        )
+    library = nvidia.tensorrt_version()
+    if library and not version.startswith(f"{library}."):
+        raise DeviceError(
+            f"the Python package tensorrt is {version}, and libnvinfer.so.{nvidia.TENSORRT_MAJOR} is "
+            f"{library}: install both in one version, and take other copies off LD_LIBRARY_PATH"
+        )
+    return tensorrt
+
+
+def build_plan(
+    model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int, timing: Path
+) -> None:
+    """Build the engine of a graph and write it to a file.
+
+    Parameters
+    ----------
+    model
+        The graph. TensorRT reads its weights beside it.
+    shapes
+        Least, usual and largest shape of each input, by its name.
+    plan
+        File to write: the serialised engine.
+    index
+        Number of the GPU.
+    timing
+        File with the measured speed of kernels, read and written. With it the next engine is built sooner.
+
+    Raises
+    ------
+    DeviceError
+        TensorRT, its Python package or the GPU is missing.
+    ExportError
+        TensorRT does not take the graph, or builds no engine. The message has TensorRT's own words.
+    """
+    trt = import_tensorrt()
+    _use_gpu(index)
+    log = _logger(trt)
+    builder = trt.Builder(log)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    parser = trt.OnnxParser(network, log)
+    if not parser.parse_from_file(os.fspath(model)):
+        errors = [parser.get_error(number) for number in range(parser.num_errors)]
+        words = [f"{error.node_operator()} {error.node_name()}: {error.desc()}" for error in errors]
+        raise ExportError(f"TensorRT's parser refuses the graph: {'; '.join(words) or _words(log)}")
+    config = builder.create_builder_config()
+    config.clear_flag(trt.BuilderFlag.TF32)  # on by default: float32 would have ten bits
+    profile = builder.create_optimization_profile()
+    for name, (least, usual, largest) in shapes.items():
+        profile.set_shape(name, least, usual, largest)
+    if config.add_optimization_profile(profile) < 0:
+        raise ExportError(f"TensorRT refuses the range of shapes: {_words(log)}")
+    known = timing.read_bytes() if timing.is_file() else b""
+    # A file of another version or GPU is refused, and replaced.
+    if not config.set_timing_cache(config.create_timing_cache(known), False):
+        config.set_timing_cache(config.create_timing_cache(b""), False)
+    serialised = builder.build_serialized_network(network, config)
+    if serialised is None:
+        raise ExportError(f"TensorRT builds no engine: {_words(log)}")
+    # The engine lies in memory already; a second copy of 16 GB would not be welcome.
+    with plan.open("wb") as file:
+        file.write(memoryview(serialised))
+    timing.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(timing, bytes(memoryview(config.get_timing_cache().serialize())))
+
+
+def _use_gpu(index: int) -> None:
+    """Make a GPU the one on which TensorRT builds; raises DeviceError."""
+    name = f"libcudart.so.{nvidia.cuda_major(import_onnxruntime())}"
+    try:
+        code = ctypes.CDLL(name).cudaSetDevice(index)
+    except OSError as error:
+        raise DeviceError(f"tensorrt:{index}: {error}") from None
+    if code:
+        raise DeviceError(f"tensorrt:{index}: cudaSetDevice returns error {code}")
+
+
+def _logger(trt: Any) -> Any:
+    """Return a logger that keeps TensorRT's errors for our own messages, and prints nothing."""
+
+    class Log(trt.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+
+        def log(self, severity: Any, message: str) -> None:
+            if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
+                self.errors.append(message)
+
+    return Log()
+
+
+def _words(log: Any) -> str:
+    return "; ".join(log.errors[-_TOLD:]) or "it gives no reason"

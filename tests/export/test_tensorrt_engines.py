@@ -1,0 +1,296 @@
+"""`vcs-runtime engine`: built by a stand-in for TensorRT's package, listed, measured, refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from support import stand_in, tensorrt_stand_in
+from support.engines import TEXTS, built, run
+from support.tensorrt_stand_in import BuilderFlag, Built
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from vcs_export.checks import tensorrt_checks
+from vcs_export.errors import ExportError
+from vcs_runtime import DeviceError, Embedder
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.opening import open_bundle
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> stand_in.Machine:
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
+    return stand_in.put_in(monkeypatch)
+
+
+@pytest.fixture
+def tensorrt(machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
+    return tensorrt_stand_in.put_in(monkeypatch, tmp_path / "networks")
+
+
+@pytest.fixture
+def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
+
+
+def test_a_strongly_typed_engine_is_built_and_listed(bundle: Path, tensorrt: Built, tmp_path: Path) -> None:
+    before = json.loads((bundle / MANIFEST).read_text())
+    done = run("engine", "build", bundle, "--shape", "8x64")
+    assert done.exit_code == 0, done.output
+    [network] = tensorrt.networks
+    assert network["flags"] == 1 << 1  # STRONGLY_TYPED alone: 0 would be the weakly typed network
+    assert BuilderFlag.TF32 not in network["builder_flags"]
+    longest = -(-before["embedder"]["max_tokens"] // 16) * 16
+    assert longest < 64
+    shape = ((1, 1), (4, longest // 2), (8, longest))
+    assert network["shapes"] == [{"input_ids": shape, "attention_mask": shape}]
+    after = json.loads((bundle / MANIFEST).read_text())
+    [engine] = after.pop("engines")
+    assert engine == {
+        "part": "embedder",
+        "model": f"engines/NVIDIA-H200/embedder-8x{longest}/model.onnx",
+        "engine": f"engines/NVIDIA-H200/embedder-8x{longest}/model.engine",
+        "made_of": open_bundle(bundle).graph_hash(open_bundle(bundle).manifest.embedder),  # type: ignore[arg-type]
+        "architecture": "sm90",
+        "gpu": "NVIDIA H200",
+        "tensorrt": "10.16.1",
+        "onnxruntime": "1.31.1",
+        "rows": 8,
+        "tokens": longest,
+    }
+    added = [entry for entry in after["files"] if entry not in before["files"]]
+    assert {entry["path"] for entry in added} == {engine["model"], engine["engine"]}
+    after["files"] = before["files"]
+    assert after == before
+    assert not list(bundle.parent.glob(".*engines-*"))
+
+
+def test_the_graph_of_an_engine_is_as_onnx_runtime_writes_it(bundle: Path, tensorrt: Built) -> None:
+    built(bundle, shapes=[(8, 32)])
+    [engine] = open_bundle(bundle).manifest.engines or ()
+    graph = onnx.load(bundle / engine.model).graph
+    [node] = graph.node
+    assert (node.op_type, node.domain) == ("EPContext", "com.microsoft")
+    assert {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute} == {
+        "embed_mode": 0,
+        "ep_cache_context": b"model.engine",
+        "hardware_architecture": b"90",
+        "main_context": 1,
+        "max_size": 0,
+        "onnx_model_filename": b"model.onnx",
+        "source": b"TensorrtExecutionProvider",
+    }
+    source = onnx.load(bundle / "embedder" / "model.onnx", load_external_data=False).graph
+    for ours, theirs in ((graph.input, source.input), (graph.output, source.output)):
+        assert [(item.name, item.type) for item in ours] == [(item.name, item.type) for item in theirs]
+    assert list(node.input) == [item.name for item in graph.input]
+    assert list(node.output) == [item.name for item in graph.output]
+
+
+def test_by_default_chunks_and_documents_have_an_engine_each(bundle: Path, tensorrt: Built) -> None:
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    manifest["embedder"]["max_tokens"] = 900
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    built(bundle)
+    sizes = [(engine.rows, engine.tokens) for engine in open_bundle(bundle).manifest.engines or ()]
+    assert sizes == [(35, 912), (512, 64)]
+
+
+def test_a_short_window_has_one_engine_for_all(bundle: Path, tensorrt: Built) -> None:
+    built(bundle)
+    [engine] = open_bundle(bundle).manifest.engines or ()
+    assert engine.rows * engine.tokens == 32768
+
+
+def test_the_timing_of_kernels_is_kept_unless_it_is_of_another_version(
+    bundle: Path, tensorrt: Built, tmp_path: Path
+) -> None:
+    built(bundle)
+    [timing] = (tmp_path / "home" / "tensorrt").iterdir()
+    assert timing.read_bytes() == b"timing of 10.16.1+"
+    built(bundle)
+    assert timing.read_bytes() == b"timing of 10.16.1++"
+    tensorrt.timing = b"timing of another driver"
+    built(bundle)
+    assert timing.read_bytes() == b"timing of another driver+"
+
+
+def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Built) -> None:
+    done = run("engine", "build", bundle)
+    assert "building engines is experimental" in done.stderr
+    assert "NVIDIA H200 (sm90), TensorRT 10.16.1.11, ONNX Runtime 1.31.1" in done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "calculated needs" in line]
+    assert "2.0 GB of memory (" in line
+    assert "about 1 minutes" in line
+
+
+@pytest.mark.parametrize("short", ["memory", "disk beside", "memory of NVIDIA H200"])
+def test_too_little_memory_or_disk_is_refused_before_anything_is_built(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, short: str, tmp_path: Path
+) -> None:
+    shapes: list[Any] = []
+    if short == "memory":
+        (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    1000000 kB\n")
+        monkeypatch.setattr("vcs_export.checks.tensorrt_needs._MEMORY", tmp_path / "meminfo")
+    elif short == "disk beside":
+        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    else:
+        shapes = ["--shape", "9000000x64"]
+    done = run("engine", "build", bundle, *shapes)
+    assert isinstance(done.exception, ExportError)
+    assert f"too little {short}" in str(done.exception)
+    assert not tensorrt.networks
+    if not shapes:
+        assert run("engine", "build", bundle, "--ignore-needs").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("11.4.0.106", "loads engines of TensorRT 10, and the Python package tensorrt is 11.4.0.106"),
+        ("10.9.0.34", "the Python package tensorrt is 10.9.0.34, and libnvinfer.so.10 is 10.16.1"),
+        (None, r"needs the Python package tensorrt .*pip install 'tensorrt-cu13==10\.\*'"),
+    ],
+)
+def test_a_missing_or_other_python_package_is_named(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, version: str | None, says: str
+) -> None:
+    if version:
+        monkeypatch.setattr(sys.modules["tensorrt"], "__version__", version)
+    else:
+        monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(DeviceError, match=says):
+        built(bundle)
+
+
+def test_tensorrts_own_words_end_a_build_that_fails(bundle: Path, tensorrt: Built) -> None:
+    before = (bundle / MANIFEST).read_bytes()
+    tensorrt.fails = "Error Code 10: Could not find any implementation for node"
+    with pytest.raises(ExportError, match="embedder: TensorRT builds no engine: Error Code 10") as error:
+        built(bundle)
+    assert "chatter" not in str(error.value)
+    assert "--spell-out-attention" not in str(error.value)  # its graph has no such operator
+    tensorrt.refuses = "Attention has no kernel"
+    with pytest.raises(
+        ExportError, match="parser refuses the graph: Attention node_7: Attention has no kernel"
+    ):
+        built(bundle)
+    assert (bundle / MANIFEST).read_bytes() == before
+    assert not (bundle / "engines").exists()
+    assert not list(bundle.parent.glob(".*engines-*"))
+
+
+def test_an_engine_that_does_not_load_is_not_listed(
+    bundle: Path, tensorrt: Built, machine: stand_in.Machine
+) -> None:
+    machine.starts = False
+    with pytest.raises(DeviceError, match="fell back"):
+        built(bundle)
+    assert not open_bundle(bundle).manifest.engines
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_attention_that_is_spelt_out_gives_the_same_vectors(
+    tmp_path: Path, tensorrt: Built, precision: str
+) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, target_runtime="tensorrt", precision=precision)
+    with Embedder.open(bundle, "cpu") as cpu:
+        wanted = cpu.embed(TEXTS)
+    tensorrt.fails = "no kernel"
+    with pytest.raises(ExportError, match="build with --spell-out-attention"):
+        built(bundle)
+    tensorrt.fails = ""
+    done = run("engine", "build", bundle, "--spell-out-attention")
+    assert done.exit_code == 0, done.output
+    operators = {node.op_type for node in tensorrt.networks[-1]["graph"].graph.node}
+    assert "Softmax" in operators
+    assert "Attention" not in operators
+    with Embedder.open(bundle, "tensorrt:0") as embedder:
+        np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-3 if precision == "fp16" else 2e-6)
+
+
+def test_a_packed_graph_is_refused_before_anything_is_built(tmp_path: Path, tensorrt: Built) -> None:
+    with pytest.raises(ExportError, match="export it with `--target tensorrt`"):
+        built(build_tiny_nv_embed_bundle(tmp_path))
+    assert not tensorrt.networks
+
+
+@pytest.fixture
+def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorrt_checks, "job_texts", lambda: TEXTS)
+
+
+def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
+    lengths = [len(text.split()) for text in set(tensorrt_checks.job_texts())]
+    assert sorted(lengths) == [20] * 630 + [450] * 27
+
+
+@pytest.mark.usefixtures("few_texts")
+def test_engine_check_goes_through_parse_build_parity_and_speed(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorrt_checks, "_times_cuda", lambda ours, cuda: 1.3)
+    done = run("engine", "check", bundle)
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.output.splitlines() if line.startswith("ok")]
+    assert [line.split(": ")[0].split()[1] for line in lines] == ["embedder", "built", "embedder", "embedder"]
+    assert "differs from CUDA by" in done.output
+    assert "1.30 times that of CUDA" in done.output
+    with Embedder.open(bundle, "auto") as embedder:
+        assert embedder.device.provider_name == "ort-tensorrt"
+        assert embedder.device.reason == "auto: TensorRT engine, 1.30 times as fast as CUDA here"
+    assert "model.onnx; 1.30 times as fast as CUDA here" in run("engine", "list", bundle).output
+    # And where an engine computes something else:
+    embed = Embedder.embed
+
+    def wrong(self: Embedder, *texts: Any, **options: Any) -> Any:
+        return embed(self, *texts, **options) * (-1 if self.device.engines else 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "embed", wrong)
+        done = run("engine", "check", bundle)
+    assert done.exit_code == 1
+    assert "FAILED embedder: parity" in done.output
+    with Embedder.open(bundle, "auto") as embedder:
+        assert embedder.device.provider_name == "ort-cuda"
+    assert "engine not measured yet" in run("engine", "list", bundle).output
+
+
+@pytest.mark.usefixtures("few_texts")
+def test_a_measured_speed_is_a_ratio_of_times(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(tensorrt_checks.time, "perf_counter", lambda: next(clock))
+    built(bundle)
+    done = run("engine", "check", bundle)
+    assert "ok     embedder: speed: 1.00 times that of CUDA" in done.output
+    with Embedder.open(bundle, "auto") as embedder:
+        assert embedder.device.provider_name == "ort-cuda"
+        assert embedder.device.reason.endswith("TensorRT is not used: 1.00 times as fast as CUDA here")
+
+
+def test_the_static_check_needs_no_gpu(tiny_bundle: Path, tmp_path: Path) -> None:
+    done = run("engine", "check", "--static", tiny_bundle)
+    assert (done.exit_code, done.output) == (0, "ok     embedder: operators: all known to TensorRT 10\n")
+    done = run("engine", "check", "--static", build_tiny_nv_embed_bundle(tmp_path / "packed"))
+    assert done.exit_code == 1
+    assert "nonpad_kv_seqlen" in done.output
+
+
+def test_without_a_gpu_nothing_is_built(bundle: Path) -> None:
+    with pytest.raises(DeviceError, match="tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
+        built(bundle)
+
+
+def test_a_wrong_shape_is_refused(bundle: Path) -> None:
+    done = run("engine", "build", bundle, "--shape", "8 by 64")
+    assert done.exit_code == 2
+    assert "is not ROWSxTOKENS" in done.output
