@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 
 from support.cuda_stand_ins import Copy, DryGpu, mark
 
@@ -36,6 +38,29 @@ def test_copies_are_made_and_recorded(dry_gpu: DryGpu) -> None:
     assert run.log.copies == [Copy("to the GPU", 8, False), Copy("from the GPU", 8, True)]
 
 
-def test_a_command_sees_the_gpu_and_what_it_lacks(dry_gpu: DryGpu) -> None:
-    assert "ort-cuda" in dry_gpu.command(["doctor"]).stdout
-    assert "libcublas.so.13" in dry_gpu.command(["doctor"], lacking=["libcublas.so.13"]).stdout
+def test_a_command_sees_the_gpus_and_which_library_is_missing(dry_gpu: DryGpu) -> None:
+    there = dry_gpu.command(["doctor"], capability="8.9", memory=24e9, gpus=2).stdout
+    assert re.search(r"^device auto +ort-cuda ", there, re.MULTILINE)
+    assert re.search(r"^GPU 0 +stand-in of a GPU, sm89, 24 GB, FP8$", there, re.MULTILINE)
+    lacking = dry_gpu.command(["doctor"], lacking=["libcublas.so.13"]).stdout
+    assert re.search(r"^device auto +ort-cpu .*missing: libcublas.so.13 ", lacking, re.MULTILINE)
+
+
+def launch(bundle: str, device: str) -> None:
+    from vcs_runtime import Embedder
+
+    with Embedder.open(bundle, device) as embedder:
+        mark("text")
+        embedder.embed(["A man."])
+
+
+def test_each_gpu_has_memory_of_its_own(dry_gpu: DryGpu, tiny_bundle: Path) -> None:
+    log = dry_gpu.call(launch, str(tiny_bundle), "cuda:1", gpus=2).log
+    assert {event.gpu for event in log.memory} == {1}
+    assert log["text"].kernels
+
+
+def test_launches_can_be_compared(dry_gpu: DryGpu, tiny_bundle: Path) -> None:
+    one, two = (dry_gpu.call(launch, str(tiny_bundle), "cuda:0").log["text"] for _ in range(2))
+    assert one.launches == two.launches
+    assert len(one.launches) == len(one.kernels) + len(one.products) > 20
