@@ -50,7 +50,7 @@ def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: st
     assert session.model.parts[-4:-2] == ("engines", "NVIDIA-H200")
     assert list(session.providers) == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
     # Nothing is made when a model is opened.
-    assert session.providers["TensorrtExecutionProvider"] == {"device_id": "0"}
+    assert session.providers["TensorrtExecutionProvider"] == {}
 
 
 def test_auto_takes_engines_that_were_measured_to_be_faster_else_cuda_and_says_why(

@@ -21,10 +21,11 @@ from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
 from vcs_export.families.sat import build_sat_bundle
 from vcs_export.write import BundleInfo
+from vcs_runtime import Scorer, Segmenter
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.device import choose_device
+from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.inference.device import choose_device, describe
 from vcs_runtime.inference.tensorrt import open_part
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
@@ -177,11 +178,48 @@ def test_int8_runs_one_window_at_a_time(
     sat_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its activation ranges are those of the whole batch."""
-    bundle = with_manifest(sat_bundle, tmp_path / "int8", precision="int8")
-    gpu, machine = model_on_a_gpu(bundle, monkeypatch)
-    gpu.probabilities(["a man walks", "a dog runs", stripped(1, 3)])
-    assert [rows for (rows, _), _ in machine.runs] == [1, 1, 1]
-    gpu.close()
+    model = model_of(with_manifest(sat_bundle, tmp_path / "int8", precision="int8"))
+    run = model._session.run
+    shapes: list[int] = []
+    monkeypatch.setattr(
+        model._session, "run", lambda inputs: (shapes.append(len(inputs["input_ids"])), run(inputs))[1]
+    )
+    model.probabilities(["a man walks", "a dog walks", stripped(1, 3)])
+    assert shapes == [1, 1, 1]
+    model.close()
+
+
+def test_int8_is_refused_on_a_gpu_and_auto_runs_it_on_the_cpu(
+    tmp_path: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    int8 = build_tiny_sat_bundle(tmp_path, precision="int8")
+    stand_in.put_in(monkeypatch)
+    with pytest.raises(
+        DeviceError, match=r"cuda:0: the learned segmenter tiny-sat is in int8.*--precision fp16"
+    ):
+        Segmenter.open(int8, "cuda:0")
+    # The rest of a bundle runs on the GPU, as before.
+    with Scorer.open(tiny_bundle, "auto", segmenter=int8) as scorer:
+        assert scorer.embedder.device.provider_name == "ort-cuda"
+        assert scorer.segmenter.device is not None
+        assert scorer.segmenter.device.provider_name == "ort-cpu"
+        assert "kernels on the CPU only" in describe(scorer.segmenter.device)
+        assert describe(scorer.segmenter.device).startswith("the GPU is not used: ")
+        assert scorer.score(stripped(1, 3), stripped(2, 3)).vcs is not None
+
+
+def test_a_graph_whose_work_the_cpu_would_do_is_refused_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle that calls an int8 graph fp32."""
+    int8 = build_tiny_sat_bundle(tmp_path, precision="int8")
+    bundle = with_manifest(int8, tmp_path / "other", precision="fp32")
+    stand_in.put_in(monkeypatch)
+    with pytest.raises(
+        DeviceError, match=r"DynamicQuantizeLinear \(12\), MatMulInteger \(18\); use `--device cpu`"
+    ):
+        model_of(bundle, "cuda:0")
+    model_of(bundle, "cpu").close()
 
 
 def test_a_tokenizer_of_another_model_is_refused(

@@ -18,6 +18,7 @@ import click
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
+from vcs_runtime.util import process
 
 # The commands under the headings of `vcs-runtime --help`, with the package of their modules and summaries.
 # A module is imported when its command is asked for, so that neither this help nor `score` waits for what the
@@ -109,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments
         The arguments after the name of the program. None: those of this process.
     """
+    process.is_command = True
     try:
         code = cli(arguments, prog_name="vcs-runtime", standalone_mode=False)
     except click.exceptions.Exit as exit_:

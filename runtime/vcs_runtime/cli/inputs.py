@@ -47,6 +47,9 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     if old:
         warn(f"{old}: the vectors of an earlier version are not read, and may be deleted")
     report_device(describe(scorer.embedder.device))
+    where = scorer.segmenter.device
+    if where and where.is_gpu != scorer.embedder.device.is_gpu:
+        report_device(describe(where))
     with scorer:
         yield scorer
     counts = scorer.scripts

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
+from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_telemetry
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _TENSORRT = "TensorrtExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
+_ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
 # Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from libraries
 # that take workspace. It has one type of exception for all failures.
 _NO_MEMORY = re.compile(
@@ -72,9 +75,15 @@ class Device:
 
 
 def import_onnxruntime() -> Any:
-    """Import ONNX Runtime; raises MissingExtraError."""
+    """Import ONNX Runtime; raises MissingExtraError.
+
+    In a process of the command line, ONNX Runtime's log is limited to errors. Elsewhere it is the caller's.
+    """
     refuse_telemetry()
-    return require("onnxruntime", ("cpu", "gpu"), "running models")
+    ort = require("onnxruntime", ("cpu", "gpu"), "running models")
+    if process.is_command:
+        ort.set_default_logger_severity(_ERRORS)
+    return ort
 
 
 def available_providers() -> list[str]:
@@ -194,21 +203,24 @@ def _preload() -> None:
 def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
     """Return the execution providers of a session, and their options, as ONNX Runtime takes them.
 
-    The CUDA arena grows by the size of a request, not to twice its size, and to no more than `device.memory`.
-    TF32 is off, so that float32 graphs keep their precision. Other options keep their defaults: `sdpa_kernel`
-    prefers flash attention, `do_copy_in_default_stream` must stay on (onnxruntime issue 4829), and CUDA
-    graphs need shapes that do not change.
+    The CUDA arena doubles, up to `device.memory`. If it grew by the size of each request instead, batches of
+    many shapes would leave pieces that fit no other batch, and it would take twice the memory
+    (docs/benchmarks/gpu.md). TF32 is off, so that float32 graphs keep their precision. Other options keep
+    their defaults: `sdpa_kernel` prefers flash attention, `do_copy_in_default_stream` must stay on
+    (onnxruntime issue 4829), and CUDA graphs need shapes that do not change.
     """
     if device.provider == _CPU:
         return [(_CPU, {})]
-    number = str(device.index)
-    cuda = {"device_id": number, "arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"}
+    # GPU 0 is the default. If it is named, ONNX Runtime from 1.26 on first looks for a provider that was
+    # registered as a plugin, and warns on standard error that there is none.
+    number = {"device_id": str(device.index)} if device.index else {}
+    cuda = {**number, "arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0"}
     if device.memory is not None:
         cuda["gpu_mem_limit"] = str(device.memory)
     if device.provider == _CUDA:
         return [(_CUDA, cuda)]
     # Inputs and outputs of an engine lie in the CUDA provider's memory.
-    return [(_TENSORRT, {"device_id": number}), (_CUDA, cuda)]
+    return [(_TENSORRT, number), (_CUDA, cuda)]
 
 
 def open_session(
@@ -243,19 +255,21 @@ def open_session(
     Raises
     ------
     DeviceError
-        The provider does not start, or is replaced by the CPU, with which ONNX Runtime would go on.
+        The provider does not start, or the CPU would run the graph or nodes of it, with which ONNX Runtime
+        would go on.
     BundleError
         The file is not a model.
     """
     ort = import_onnxruntime()
     options = ort.SessionOptions()
-    options.log_severity_level = 3  # errors only: its warnings are of no use to users
+    options.log_severity_level = _ERRORS
     options.intra_op_num_threads = threads or available_cores()
     # Batches change shape all the time: a memory plan per shape would never be used again.
     options.enable_mem_pattern = False
     if device.is_gpu:
         # Weights are allocated at their size, outside the arena, which would round them up and keep them.
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+        options.add_session_config_entry(*RECORD)
     elif half:
         # An optimised graph would hold its weights in single precision, twice the checkpoint. Without
         # optimisation, each tensor is widened just before it is used, and its memory is freed after that.
@@ -285,6 +299,8 @@ def open_session(
             f"{name}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its "
             f"{device.provider} is installed, but a library it needs is not{_lacking(device)}"
         )
+    if device.is_gpu:
+        refuse_cpu_work(session, name, model)
     return session
 
 

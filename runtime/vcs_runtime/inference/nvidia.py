@@ -7,7 +7,11 @@ the providers of its wheels link. Nothing is loaded unless someone asks for a GP
 from __future__ import annotations
 
 import ctypes
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
@@ -16,6 +20,10 @@ _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FIRST_WITH_FP8 = 89
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
+# The others link to the first.
+_TENSORRT = tuple(
+    f"{name}.so.{TENSORRT_MAJOR}" for name in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
+)
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,7 @@ def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
     ]
     if tensorrt:
         package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
-        needed += [
-            (f"{name}.so.{TENSORRT_MAJOR}", package)
-            for name in ("libnvinfer", "libnvonnxparser", "libnvinfer_plugin")
-        ]
+        needed += [(name, package) for name in _TENSORRT]
     return [Library(name, package, _version(name)) for name, package in needed]
 
 
@@ -137,11 +142,22 @@ def tensorrt_version() -> str | None:
 
 
 def _load(name: str) -> Any:
-    """Load a shared library, or return None. Tests replace this function by libraries of their own."""
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        return None
+    """Load a shared library, or return None.
+
+    TensorRT's package puts its libraries where the loader does not look. A library that was loaded by its
+    path is found by its name from then on, so that ONNX Runtime's provider finds it too.
+    """
+    paths = [folder / name for folder in _package_folders("tensorrt_libs")] if name in _TENSORRT else []
+    for place in (name, *map(os.fspath, paths)):
+        with suppress(OSError):
+            return ctypes.CDLL(place)
+    return None
+
+
+def _package_folders(package: str) -> list[Path]:
+    """Return the folders of an installed package, which is not imported."""
+    spec = find_spec(package)
+    return [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
 
 
 def _version(name: str) -> str | None:

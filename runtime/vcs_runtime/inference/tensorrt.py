@@ -33,6 +33,7 @@ from vcs_runtime.inference.device import (
     missing_libraries,
 )
 from vcs_runtime.inference.engine_marks import FASTER, describe_speed, is_trusted, speed
+from vcs_runtime.inference.placement import lacks_kernels
 from vcs_runtime.inference.session import Session
 
 _LOG = logging.getLogger("vcs_runtime")
@@ -69,7 +70,8 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
         The device is not available, or no engine fits. The message names the command that helps.
     """
     chosen = choose_device(device, gpu_mem_gb)
-    if chosen.is_gpu and (hindrance := lacks_fp8(bundle, part, chosen.index)):
+    hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or lacks_fp8(bundle, part, chosen.index))
+    if hindrance:
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from vcs_runtime.errors import ModelError
 from vcs_runtime.inference.custom import checked_identity, naming_errors
+from vcs_runtime.inference.device import Device
 
 
 class TextSegmenter(Protocol):
@@ -40,6 +41,10 @@ class TextSegmenter(Protocol):
 
 class ScoringSegmenter(Protocol):
     """What a scorer needs of a segmenter: of a bundle's, or of a `CustomSegmenter`."""
+
+    @property
+    def device(self) -> Device | None:
+        """Where the learned segmenter runs; None if there is none, or it is the caller's."""
 
     @property
     def signature_fields(self) -> tuple[str, ...]:
@@ -90,6 +95,7 @@ class CustomSegmenter:
 
     def __init__(self, segmenter: TextSegmenter) -> None:
         self.model_name = checked_identity(segmenter, "segmenter", "split")
+        self.device = None
         self.rules_name = None
         self.wants_punctuation = True
         self.signature_fields = (f"seg:{self.model_name}",)

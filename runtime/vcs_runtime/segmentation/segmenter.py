@@ -13,6 +13,7 @@ import numpy as np
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
+from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.tensorrt import choose_for
 from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
@@ -47,12 +48,14 @@ class Segmenter:
         self._closed = False
         self._opened: BoundaryModel | None = None
         names = [self._rules.identity] if self._rules else []
+        self.device: Device | None = None
+        """Where the learned segmenter runs; None without one."""
         if model := self.spec.model:
             names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
-            self._device = choose_for(bundle, "segmenter", device, gpu_mem_gb)
+            self.device = choose_for(bundle, "segmenter", device, gpu_mem_gb)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a GPU that does not start must fail here.
-            if not self._rules or self._device.is_gpu:
+            if not self._rules or self.device.is_gpu:
                 self._boundary_model()
         self.identity = "+".join(names)
 
@@ -221,13 +224,13 @@ class Segmenter:
         return number
 
     def _boundary_model(self) -> BoundaryModel:
-        if self.spec.model is None:
+        if self.spec.model is None or self.device is None:
             raise _no_learned_segmenter(self._bundle)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the segmenter is closed")
             if self._opened is None:
-                self._opened = BoundaryModel(self._bundle, self.spec.model, self._device, self._threads)
+                self._opened = BoundaryModel(self._bundle, self.spec.model, self.device, self._threads)
             return self._opened
 
     @property

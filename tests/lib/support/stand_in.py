@@ -1,5 +1,6 @@
 """A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA and TensorRT, and
-computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that border all is real."""
+computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that border all is real. What the
+real provider refuses is refused (`support.provider_rules`)."""
 
 from __future__ import annotations
 
@@ -12,12 +13,16 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime as real
 import pytest
 from onnx import helper
 
+from support import provider_rules
+
 PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+_ANY = np.zeros(0)
 LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand", "cudnn", "nvinfer", "nvonnxparser")
 
 
@@ -67,8 +72,9 @@ class _RunOptions:
 
 
 class _Binding:
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, gpus: int) -> None:
         self._session = session
+        self._gpus = gpus
         self.real = session.io_binding()
         self.inputs: dict[str, Any] = {}
 
@@ -77,7 +83,7 @@ class _Binding:
         self.real.bind_ortvalue_input(name, value)
 
     def bind_output(self, name: str, kind: str, index: int) -> None:
-        assert kind == "cuda"
+        provider_rules.check_value(_ANY, kind, index, self._gpus)
         self.real.bind_output(name, "cpu", 0)
 
     def copy_outputs_to_cpu(self) -> Any:
@@ -87,24 +93,68 @@ class _Binding:
 def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
     """Put the stand-in in the place of ONNX Runtime and of NVIDIA's libraries for one test."""
     machine = Machine(**shows)
+    monkeypatch.setitem(sys.modules, "onnxruntime", _onnxruntime(machine))
+    _answer_for_nvidia(monkeypatch, machine)
+    return machine
 
+
+def _onnxruntime(machine: Machine) -> ModuleType:
+    class OrtValue:
+        @staticmethod
+        def ortvalue_from_numpy(array: Any, kind: str, index: int) -> Any:
+            provider_rules.check_value(array, kind, index, machine.gpus)
+            return real.OrtValue.ortvalue_from_numpy(array)
+
+    module = ModuleType("onnxruntime")
+    for name in ("SessionOptions", "GraphOptimizationLevel", "ExecutionOrder"):
+        setattr(module, name, getattr(real, name))
+    module.__dict__.update(
+        InferenceSession=_session_class(machine),
+        RunOptions=_RunOptions,
+        OrtValue=OrtValue,
+        __version__="1.31.1",
+        cuda_version="13.0",
+        get_available_providers=lambda: machine.available,
+        preload_dlls=lambda: print("Failed to load libnonsense.so"),
+    )
+    return module
+
+
+def _taken(machine: Machine, name: str, options: dict[str, str]) -> dict[str, str]:
+    """What a provider makes of its options, if it takes them."""
+    if name not in machine.available:
+        raise RuntimeError(f"Unknown Provider Type: {name}")
+    if name == "CPUExecutionProvider":
+        return options
+    rules = {PROVIDERS[0]: provider_rules.tensorrt_options, PROVIDERS[1]: provider_rules.cuda_options}
+    return rules[name](options, machine.gpus)
+
+
+def _session_class(machine: Machine) -> type[Any]:
     class Session:
         def __init__(
             self, model: str, options: Any, providers: list[tuple[str, dict[str, str]]], enable_fallback: bool
         ) -> None:
-            self._providers = providers if machine.starts else [("CPUExecutionProvider", {})]
+            assert not enable_fallback
+            provider_rules.check_session_entries(options)
+            taken = {name: _taken(machine, name, dict(given)) for name, given in providers}
+            self._providers = taken if machine.starts else {"CPUExecutionProvider": {}}
+            self._options = options
             entry = SimpleNamespace(model=Path(model), options=options, providers=dict(providers))
             entry.alive = weakref.ref(self)
             machine.sessions.append(entry)
             machine.built(Path(model), dict(providers[0][1]))
-            graph = _graph(Path(model))
-            self._real = real.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+            self._graph = _graph(Path(model))
+            self._real = real.InferenceSession(str(self._graph), options, providers=["CPUExecutionProvider"])
 
         def get_providers(self) -> list[str]:
-            return [name for name, _ in self._providers]
+            return list(self._providers)
 
         def get_provider_options(self) -> dict[str, dict[str, str]]:
-            return dict(self._providers)
+            return self._providers
+
+        def get_provider_graph_assignment_info(self) -> Any:
+            return provider_rules.assignment(self._graph.read_bytes(), self._options, self.get_providers()[0])
 
         def get_inputs(self) -> Any:
             return self._real.get_inputs()
@@ -117,35 +167,16 @@ def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Machine:
             return self._real.run(outputs, inputs, options.real)
 
         def io_binding(self) -> _Binding:
-            return _Binding(self._real)
+            return _Binding(self._real, machine.gpus)
 
         def run_with_iobinding(self, binding: _Binding, options: _RunOptions) -> None:
             inputs = {name: value.numpy() for name, value in binding.inputs.items()}
+            provider_rules.check_run_entries(options.entries, int(self._providers[PROVIDERS[1]]["device_id"]))
             machine.runs.append((inputs["input_ids"].shape, options.entries))
             machine.before(inputs)
             self._real.run_with_iobinding(binding.real, options.real)
 
-    class OrtValue:
-        @staticmethod
-        def ortvalue_from_numpy(array: Any, kind: str, index: int) -> Any:
-            assert kind == "cuda"
-            return real.OrtValue.ortvalue_from_numpy(array)
-
-    module = ModuleType("onnxruntime")
-    for name in ("SessionOptions", "GraphOptimizationLevel", "ExecutionOrder"):
-        setattr(module, name, getattr(real, name))
-    module.__dict__.update(
-        InferenceSession=Session,
-        RunOptions=_RunOptions,
-        OrtValue=OrtValue,
-        __version__="1.31.1",
-        cuda_version="13.0",
-        get_available_providers=lambda: machine.available,
-        preload_dlls=lambda: print("Failed to load libnonsense.so"),
-    )
-    monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    _answer_for_nvidia(monkeypatch, machine)
-    return machine
+    return Session
 
 
 def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:

@@ -1,0 +1,148 @@
+"""Sessions on the real CUDA provider: what they print and refuse, and the rules that the unit tests' stand-in has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import provider_rules
+from support.cuda_stand_ins import DryGpu
+from support.tiny_sat import build_tiny_sat_bundle
+from vcs_runtime.bundle.manifest import MANIFEST
+
+OPTIONS = [
+    {}, {"arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0", "gpu_mem_limit": "8000000000"},
+    {"use_tf32": "True"}, {"use_tf32": "yes"}, {"use_tf32": 0}, {"arena_extend_strategy": "kSame"}, {"gpu_mem_limit": "8e9"},
+    {"gpu_mem_limit": "-1"}, {"device_id": "1"}, {"device_id": "2"}, {"device_id": "cuda:0"}, {"nonsense": "1"},
+]  # fmt: skip
+SHRINKS = ["gpu:0", "gpu", "gpu:1", "cuda:0", "gpu:x", "cpu:0", "gpu:0;cpu:0", ""]
+
+
+def segment(bundle: str, device: str) -> str:
+    """Split a text, and return what was said against it."""
+    from vcs_runtime import DeviceError, Segmenter
+
+    try:
+        with Segmenter.open(bundle, device) as segmenter:
+            segmenter.split(["a man walks into the garden and a dog runs"])
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def test_a_library_and_a_command_say_nothing_on_standard_error(
+    dry_gpu: DryGpu, sat_bundle: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    run = dry_gpu.call(segment, str(sat_bundle), "cuda:0")
+    assert (run.value, run.stderr) == ("", "")
+    assert run.log.kernels
+    (tmp_path / "a.txt").write_text("a man walks into the garden and a dog runs")
+    files = ["--reference", str(tmp_path / "a.txt"), "--generated", str(tmp_path / "a.txt")]
+    models = ["--bundle", str(tiny_bundle), "--segmenter", str(sat_bundle)]
+    for device in ("cuda:0", "cuda:1"):
+        done = dry_gpu.command(["score", *files, *models, "--device", device], gpus=2)
+        assert done.log.kernels
+        assert "onnxruntime" not in done.stderr, done.stderr
+
+
+def test_a_graph_whose_work_the_cpu_would_do_is_refused(dry_gpu: DryGpu, tmp_path: Path) -> None:
+    bundle = build_tiny_sat_bundle(tmp_path, precision="int8")
+    assert "is in int8" in dry_gpu.call(segment, str(bundle), "cuda:0").value
+    assert dry_gpu.call(segment, str(bundle), "auto").value == ""
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    manifest["segmenter"]["model"]["precision"] = "fp32"
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    said = dry_gpu.call(segment, str(bundle), "cuda:0").value
+    assert "DynamicQuantizeLinear (12), MatMulInteger (18); use `--device cpu`" in said
+
+
+def answers(bundle: str) -> dict[str, list[Any]]:
+    """Return what the real provider takes of `OPTIONS` and `SHRINKS`: the options of a session, None if refused."""
+    import numpy as np
+    import onnxruntime as ort
+
+    from vcs_runtime.bundle.opening import open_bundle
+    from vcs_runtime.inference.device import choose_device, run_bound
+
+    choose_device("cuda:0")  # loads NVIDIA's libraries
+    model = str(open_bundle(bundle).root / "segmenter/model.onnx")
+
+    def opened(given: dict[str, Any]) -> Any:
+        try:
+            session = ort.InferenceSession(
+                model, providers=[("CUDAExecutionProvider", given)], enable_fallback=False
+            )
+        except Exception:
+            return None
+        return session.get_provider_options()["CUDAExecutionProvider"]
+
+    session = ort.InferenceSession(model, providers=["CUDAExecutionProvider"])
+    ids = np.ones((1, 8), np.int64)
+
+    def shrunk(places: str) -> bool:
+        options = ort.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", places)
+        inputs = {item.name: ids for item in session.get_inputs()}
+        try:
+            run_bound(session, [session.get_outputs()[0].name], inputs, options, "cuda", 0)
+        except Exception:
+            return False
+        return True
+
+    return {
+        "options": [opened(given) for given in OPTIONS],
+        "shrinks": [shrunk(places) for places in SHRINKS],
+    }
+
+
+def test_the_stand_in_of_the_unit_tests_takes_and_refuses_what_the_real_provider_does(
+    dry_gpu: DryGpu, sat_bundle: Path
+) -> None:
+    real = dry_gpu.call(answers, str(sat_bundle), gpus=2).value
+    for given, taken in zip(OPTIONS, real["options"], strict=True):
+        try:
+            ours = provider_rules.cuda_options(given, 2)
+        except RuntimeError:
+            ours = None
+        assert (ours is None) == (taken is None), given
+        assert ours is None or ours.items() <= taken.items()
+    for places, taken in zip(SHRINKS, real["shrinks"], strict=True):
+        try:
+            provider_rules.check_run_entries({"memory.enable_memory_arena_shrinkage": places}, 0)
+            ours = True
+        except RuntimeError:
+            ours = False
+        assert ours == taken, places
+
+
+def test_tensorrt_is_found_where_pip_installs_it(
+    dry_gpu: DryGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package `tensorrt_libs`, as NVIDIA's wheels of TensorRT 10 lay it out."""
+    assert "lacks libnvinfer.so.10" in dry_gpu.command(["doctor"]).stdout
+    package = tmp_path / "tensorrt_libs"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('it is not imported')")
+    for name in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser"):
+        source, library = tmp_path / f"{name}.c", package / f"{name}.so.10"
+        # The others link to the first, by its name alone.
+        source.write_text("int getInferLibVersion() { return 101601; }" if name == "libnvinfer" else "")
+        needs = [] if name == "libnvinfer" else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
+        command = [
+            "cc",
+            "-shared",
+            "-fPIC",
+            f"-Wl,-soname,{library.name}",
+            "-o",
+            str(library),
+            str(source),
+            *needs,
+        ]
+        subprocess.run(command, check=True)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    facts = json.loads(dry_gpu.command(["doctor", "--json"]).stdout)
+    assert facts["TensorRT"] == "10.16.1"
