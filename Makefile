@@ -85,7 +85,7 @@ parity: .venv-parity/ready  ## compare with the originals, in an environment of 
 .venv-gpu/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-gpu
 	.venv-gpu/bin/python -m pip install --quiet --upgrade pip
-	.venv-gpu/bin/python -m pip install --quiet onnxruntime-gpu==1.31.1
+	.venv-gpu/bin/python -m pip install --quiet onnxruntime-gpu==1.31.1 tensorrt-cu13-bindings==10.16.1.11
 	.venv-gpu/bin/python -m pip install --quiet -e '.[default,export]' --group test
 	touch $@
 

@@ -1,0 +1,123 @@
+"""TensorRT engines: built through NVIDIA's own package, loaded by ONNX Runtime's own provider, over stand-ins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.cuda_stand_ins import DryGpu, WatchedSession, mark, watch_sessions
+from support.gpu_bundles import SHAPES, GpuBundles, texts_of
+from support.tensorrt_stand_ins import Loaded, add_tensorrt, engine_runs, loaded_engines, use_nvidias_package
+from vcs_export.checks.tensorrt_engines import build_engines
+from vcs_runtime.bundle.opening import open_bundle
+
+STRONGLY_TYPED = 1 << 1
+
+
+@pytest.fixture(scope="module")
+def tensorrt_gpu(dry_gpu: DryGpu) -> DryGpu:
+    return add_tensorrt(dry_gpu)
+
+
+def build(bundle: str, spell_out: bool = False) -> list[str]:
+    use_nvidias_package()
+    lines: list[str] = []
+    paths = build_engines(open_bundle(bundle), spell_out=spell_out, ignore_needs=True, log=lines.append)
+    return [*lines, *map(str, paths)]
+
+
+def embed(bundle: str, shapes: dict[str, list[int]]) -> list[WatchedSession]:
+    from vcs_runtime import Embedder
+
+    sessions = watch_sessions()
+    with Embedder.open(bundle, "tensorrt:0") as embedder:
+        for name, lengths in shapes.items():
+            mark(name)
+            embedder.embed(texts_of(lengths))
+    return sessions
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_onnx_runtime_loads_what_nvidias_package_has_built(
+    tensorrt_gpu: DryGpu, bundles: GpuBundles, precision: str, row: Callable[[str, object, object], None]
+) -> None:
+    bundle = str(bundles.nv_embed(precision, target_runtime="tensorrt"))
+    built = tensorrt_gpu.call(build, bundle)
+    assert [Path(path).parent.name for path in built.value[-2:]] == ["embedder-32x1024", "embedder-512x64"]
+    assert re.search(r"TensorRT 10\.16\.1\.\d+, ONNX Runtime 1\.31\.1", "\n".join(built.value))
+    run = tensorrt_gpu.call(embed, bundle, SHAPES, vectors=512)
+    assert loaded_engines(run.log) == [Loaded(STRONGLY_TYPED, 0, 4)] * 2
+    assert [session.nodes("CPU") for session in run.value] == [[], []]
+    assert all(len(session.nodes("Tensorrt")) == 1 for session in run.value)
+    rows = {name: [_rows(line) for line in engine_runs(run.log[name])] for name in SHAPES}
+    assert {name: sum(counts) for name, counts in rows.items()} == {
+        name: len(SHAPES[name]) for name in SHAPES
+    }
+    assert rows["630 x 26"] == [512, 118]
+    assert rows["27 x 600"] == [27]
+    if precision == "fp16":
+        row("TensorRT: network, by NVIDIA's package", "weakly typed, never built", "strongly typed")
+        row("TensorRT: rows of a batch of chunks", 32, max(rows["630 x 26"]))
+
+
+@pytest.mark.usefixtures("home")
+def test_attention_that_is_spelt_out_is_built_and_loaded(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
+    bundle = str(bundles.nv_embed("fp16", target_runtime="tensorrt"))
+    tensorrt_gpu.call(build, bundle, True)
+    run = tensorrt_gpu.call(embed, bundle, {"a short text": [9]}, vectors=512)
+    assert loaded_engines(run.log)
+
+
+def test_kernels_that_were_timed_are_remembered(
+    tensorrt_gpu: DryGpu, bundles: GpuBundles, home: Path
+) -> None:
+    bundle = str(bundles.nv_embed("fp16", target_runtime="tensorrt"))
+    for _ in range(2):
+        tensorrt_gpu.call(build, bundle)
+        [timing] = (home / "tensorrt").iterdir()
+        assert timing.read_bytes() == b"timing"
+        timing.write_bytes(b"of another version")
+
+
+@pytest.mark.usefixtures("home")
+def test_the_builders_own_words_end_a_build_that_fails(
+    tensorrt_gpu: DryGpu, bundles: GpuBundles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = str(bundles.nv_embed("fp16", target_runtime="tensorrt"))
+    monkeypatch.setenv("STAND_IN_TENSORRT_FAILS", "Could not find any implementation for node")
+    with pytest.raises(
+        AssertionError, match="embedder: TensorRT builds no engine: Could not find any"
+    ) as error:
+        tensorrt_gpu.call(build, bundle)
+    assert "build with --spell-out-attention" in str(error.value)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_learned_segmenter_has_an_engine_too(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
+    bundle = bundles.sat("fp16")
+    [*_, path] = tensorrt_gpu.call(build, str(bundle)).value
+    assert Path(path).parent.name.startswith("segmenter-")
+    run = tensorrt_gpu.call(segment, str(bundle))
+    assert loaded_engines(run.log)
+    assert engine_runs(run.log)
+
+
+def segment(bundle: str) -> None:
+    from vcs_runtime import Segmenter
+
+    with Segmenter.open(bundle, "tensorrt:0", use="learned") as segmenter:
+        segmenter.split(texts_of([40, 60]))
+
+
+def _rows(line: str) -> int:
+    return int(line.split(",")[0].split()[1].split("x")[0])

@@ -1,0 +1,63 @@
+"""NVIDIA's real Python package of TensorRT, and ONNX Runtime's real TensorRT provider, without TensorRT.
+
+Both run over the stand-ins of `tensorrt_stand_ins.c`, beside those of CUDA. So the package takes or refuses what the
+builder asks for, and the provider takes or refuses the graph of an engine. What TensorRT makes of a graph stays unknown.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.cuda_stand_ins import DryGpu, Log, Other
+
+SOURCE = Path(__file__).with_suffix(".c")
+# The first has all functions: a process finds them there, whichever library it expects them in.
+LIBRARIES = ("libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.10")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An engine that was loaded: flags of its network and of its builder, number of inputs and outputs."""
+
+    network_flags: int
+    builder_flags: int
+    tensors: int
+
+
+def add_tensorrt(gpu: DryGpu) -> DryGpu:
+    """Compile TensorRT's libraries into the folder of the other stand-ins."""
+    for number, library in enumerate(LIBRARIES):
+        source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
+        command = [
+            "cc",
+            "-std=gnu11",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wno-unused",
+            f"-Wl,-soname,{library}",
+        ]
+        subprocess.run([*command, "-o", str(gpu.folder / library), *source], check=True)
+    return gpu
+
+
+def use_nvidias_package() -> None:
+    """Make `import tensorrt` find NVIDIA's bindings, without the package that brings its libraries."""
+    import tensorrt_bindings
+
+    sys.modules["tensorrt"] = tensorrt_bindings
+
+
+def loaded_engines(log: Log) -> list[Loaded]:
+    """Return the engines that were loaded, in order."""
+    found = [event.fields for event in log.events if isinstance(event, Other) and event.what == "loaded"]
+    return [Loaded(*map(int, fields)) for fields in found]
+
+
+def engine_runs(log: Log) -> list[str]:
+    """Return the shapes of the inputs of each run of an engine: "input_ids 2x8, attention_mask 2x8"."""
+    return [event.fields[0] for event in log.events if isinstance(event, Other) and event.what == "engine"]
