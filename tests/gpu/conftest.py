@@ -5,16 +5,14 @@ Tests write what they measured into a table, which is printed at the end: what w
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from support.cuda_stand_ins import DryGpu, Run
-from support.gpu_bundles import SHAPES, GpuBundles
+from support.gpu_bundles import SHAPES, GpuBundles, without_cuda_graph
 from support.gpu_runs import embed
 
 Row = tuple[str, str, str]
@@ -47,23 +45,9 @@ def embedded(dry_gpu: DryGpu, bundles: GpuBundles) -> Callable[..., Run]:
     return run
 
 
-def without_cuda_graph(bundle: Path) -> Path:
-    """Return a copy of a bundle whose graph is the CPU's on every device."""
-    copy = bundle.with_name("as-on-a-cpu")
-    if not copy.exists():
-        shutil.copytree(bundle, copy, copy_function=shutil.copyfile)
-        manifest = json.loads((copy / "bundle.json").read_text())
-        graph = manifest["embedder"].pop("cuda", None)
-        if graph:
-            manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != graph["model"]]
-            (copy / graph["model"]).unlink()
-        (copy / "bundle.json").write_text(json.dumps(manifest))
-    return copy
-
-
 @pytest.fixture
 def row(request: pytest.FixtureRequest) -> Callable[[str, object, object], None]:
-    """Write a row of the table: what is measured, before, and now."""
+    """Write a row of the table: the number of a defect and what is measured, before, and now."""
 
     def write(what: str, before: object, now: object) -> None:
         request.config.stash.setdefault(_TABLE, []).append((what, str(before), str(now)))
@@ -75,7 +59,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     rows = terminalreporter.config.stash.get(_TABLE, [])
     if not rows:
         return
-    rows = [("on a GPU, by the CUDA provider over stand-ins", "before", "now"), *rows]
+    rows.sort(key=lambda line: int(line[0].split()[0]))  # a row begins with the number of a defect
+    rows = [("   on a GPU, by the CUDA provider over stand-ins", "before", "now"), *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     terminalreporter.section("what the CUDA provider does")
     for line in rows:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from support.cuda_stand_ins import DryGpu, Run
-from support.gpu_bundles import SHAPES, GpuBundles
-from support.gpu_runs import embed, segment
+from support.cuda_stand_ins import DryGpu, Run, WatchedSession, mark, watch_sessions
+from support.gpu_bundles import LAYERS, SHAPES, GpuBundles
+from support.gpu_runs import attention, embed, segment
 from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[..., Run]
+Row = Callable[[str, object, object], None]
 # What only says how large something is: a few numbers, which the provider leaves to the CPU on purpose.
 SHAPE_OPERATORS = {"Shape", "Size", "Gather", "Squeeze", "Unsqueeze", "Slice", "Concat", "Cast"}
 SHORT = {name: SHAPES[name] for name in ("a pair", "a short text")}
@@ -25,10 +27,14 @@ def default_bundle() -> Path:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
-def test_nv_embed_computes_on_the_gpu_alone(embedded: Embedded, precision: str) -> None:
-    [session] = embedded(precision).value
+def test_nv_embed_computes_on_the_gpu_alone(embedded: Embedded, row: Row, precision: str) -> None:
+    run = embedded(precision)
+    [session] = run.value
+    if precision == "fp16":
+        row("14  lines on stderr for a session", "1 (at ce15cf7)", len(run.stderr.splitlines()))
     assert set(session.nodes("CPU")) <= SHAPE_OPERATORS
     assert len(session.nodes("CUDA")) > 60
+    assert run.stderr == ""
 
 
 def test_the_default_embedder_computes_on_the_gpu_alone(dry_gpu: DryGpu, default_bundle: Path) -> None:
@@ -57,3 +63,53 @@ def test_only_inputs_and_vectors_cross_the_bus(embedded: Embedded, precision: st
     vectors = [copy.bytes for copy in log.copies if copy.kind == "from the GPU"]
     assert sum(vectors) == len(SHAPES[shape]) * 512 * 4
     assert sum(copy.kind == "to the GPU" for copy in log.copies) <= len(session.runs[0]) * runs
+
+
+def open_plainly(model: str, width: int = 0) -> WatchedSession:
+    """Open a graph as any program would, without our settings; run it on three rows, if `width` is given."""
+    import onnxruntime as ort
+
+    sessions = watch_sessions()
+    session = ort.InferenceSession(model, ort.SessionOptions(), [("CUDAExecutionProvider", {})])
+    if width:
+        mark("run")
+        session.run(None, {item.name: np.ones((3, width), np.int64) for item in session.get_inputs()})
+    return sessions[0]
+
+
+def refusal(bundle: str) -> str:
+    from vcs_runtime import Segmenter
+    from vcs_runtime.errors import DeviceError
+
+    try:
+        Segmenter.open(bundle, "cuda:0", use="learned").close()
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def test_a_segmenter_in_int8_is_refused(dry_gpu: DryGpu, bundles: GpuBundles, row: Row) -> None:
+    bundle = bundles.sat("int8")
+    plain = dry_gpu.call(open_plainly, str(bundle / "segmenter/model.onnx"))
+    said = dry_gpu.call(refusal, str(bundle)).value
+    row("6   SaT int8: nodes that the CPU computes, unsaid", len(plain.value.nodes("CPU")), "refused")
+    assert "int8" in said
+    assert plain.value.nodes("CPU")
+
+
+def test_widths_of_padded_batches_are_multiples_of_4(
+    dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path, row: Row
+) -> None:
+    """The CUDA provider has no fused attention for a mask of another width."""
+    bundle = bundles.nv_embed("fp16", target_runtime="tensorrt")
+    shapes = {"201": [201] * 3, "mixed": [201, 199, 171, 77, 9]}
+    for folder in (bundle, default_bundle):
+        run = dry_gpu.call(embed, str(folder), shapes)
+        assert [inputs["input_ids"][1] for inputs in run.value[0].runs] == [204, 204]
+    model = str(bundle / "embedder/model.onnx")
+    odd, even = (
+        set(attention(dry_gpu.call(open_plainly, model, width).log["run"], LAYERS)) for width in (201, 204)
+    )
+    row("16  attention of texts of 201 tokens, padded", *odd, *even)
+    assert even == {"attention_kernel_batched_impl"}
+    assert odd != even

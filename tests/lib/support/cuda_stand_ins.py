@@ -55,6 +55,7 @@ LIBRARIES = {
 }
 TYPES = {0: "fp32", 2: "fp16", 3: "int8", 10: "int32", 14: "bf16", 28: "e4m3", 29: "e5m2"}
 COMPUTE = {64: "fp16", 68: "fp32", 70: "int32", 74: "fp16 in fp32", 75: "bf16 in fp32", 77: "tf32"}
+_PLACEMENT = "session.record_ep_graph_assignment_info"
 _COPIES = {1: "to the GPU", 2: "from the GPU", 3: "within the GPU"}
 Size = tuple[int, int, int]
 
@@ -406,7 +407,10 @@ def watch_sessions(**cuda: str) -> list[WatchedSession]:
 
     class Session(ort.InferenceSession):
         def __init__(self, model: Any, options: Any, providers: Any, **named: Any) -> None:
-            options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+            try:
+                options.get_session_config_entry(_PLACEMENT)
+            except RuntimeError:  # to set it twice is worth a warning to ONNX Runtime
+                options.add_session_config_entry(_PLACEMENT, "1")
             providers = [
                 (name, {**own, **cuda} if name == "CUDAExecutionProvider" else own) for name, own in providers
             ]

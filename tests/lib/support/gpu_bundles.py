@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,20 @@ class GpuBundles:
             target.mkdir()
             build_tiny_sat_bundle(target, precision=precision, hidden=128, heads=2)
         return target / "bundle"
+
+
+def without_cuda_graph(bundle: Path) -> Path:
+    """Return a copy of a bundle whose graph is the CPU's on every device."""
+    copy = bundle.with_name("as-on-a-cpu")
+    if not copy.exists():
+        shutil.copytree(bundle, copy, copy_function=shutil.copyfile)
+        manifest = json.loads((copy / "bundle.json").read_text())
+        graph = manifest["embedder"].pop("cuda", None)
+        if graph:
+            manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != graph["model"]]
+            (copy / graph["model"]).unlink()
+        (copy / "bundle.json").write_text(json.dumps(manifest))
+    return copy
 
 
 def _write_wide(folder: Path) -> None:
