@@ -55,11 +55,17 @@ def row(request: pytest.FixtureRequest) -> Callable[[str, object, object], None]
     return write
 
 
+def _number(line: Row) -> int:
+    """Return the number with which a row begins: what belongs together is printed together."""
+    first = line[0].split()[0]
+    return int(first) if first.isdigit() else 99
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     rows = terminalreporter.config.stash.get(_TABLE, [])
     if not rows:
         return
-    rows.sort(key=lambda line: int(line[0].split()[0]))  # a row begins with the number of a defect
+    rows.sort(key=_number)
     rows = [("   on a GPU, by the CUDA provider over stand-ins", "before", "now"), *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     terminalreporter.section("what the CUDA provider does")
