@@ -1,160 +1,241 @@
-"""Sections of `measure.py`: the machine, tokens and pairs a second, beside PyTorch and wtpsplit."""
+"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the original in PyTorch."""
 
 from __future__ import annotations
 
-import random
+import importlib.util
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy as np
-from work import Row, Unmeasured, Work
+from kernels import kernels_of, summary
+from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 
-_SEGMENTER_LAYERS = 12
+from vcs_export.errors import ExportError
+from vcs_runtime.errors import DeviceError
+
+_QUANTISED = ("bf16", "int8", "fp8")
+_PRODUCTS = 20  # of one run
+_COPIED = 1 << 32  # bytes
 
 
 def machine(work: Work) -> Iterator[Row]:
+    """GPU, driver and versions; the rates of bare matrix products and copies; the checkpoint."""
     import onnxruntime
-    import torch
 
     from vcs_runtime.inference import nvidia
     from vcs_runtime.inference.device import choose_device
 
-    yield {"what": "versions", "torch": torch.__version__, "onnxruntime": onnxruntime.__version__}
-    if not work.tiny:
-        choose_device(work.device)
-        found = nvidia.gpu(0)
-        yield {
-            "what": "GPU",
-            "name": found.name,
-            "architecture": found.architecture,
-            "GB": found.memory / 1e9,
-        }
-        for library in nvidia.libraries(nvidia.cuda_major(onnxruntime), tensorrt=True):
+    yield {"what": "onnxruntime", "version": onnxruntime.__version__}
+    if work.on_gpu:
+        gpu = nvidia.gpu(choose_device(work.device).index)
+        yield {"what": "GPU", "name": gpu.name, "architecture": gpu.architecture, "GB": gpu.memory / 1e9}
+        for library in nvidia.libraries(nvidia.cuda_major(onnxruntime)):
             yield {"what": library.name, "version": library.version}
-    count = 64 if work.tiny else 8192
-    for name in ("bf16", "fp16"):
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
-        a, b = (torch.randn(count, count, device=work.torch_device).to(kind) for _ in range(2))
-        yield {"what": f"matrix product {name}", "TFLOP/s": _products(work, lambda a=a, b=b: a @ b, count)}
-    if not work.tiny:
-        one = torch.ones((), device="cuda")
-        a, b = (torch.randn(count, count, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
-        run = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)  # noqa: E731
-        yield {"what": "matrix product fp8", "TFLOP/s": _products(work, run, count)}
-
-
-def _products(work: Work, run: Callable[[], object], count: int) -> float:
+    # Numba compiles the alignment once for each machine, and keeps it for the other sections.
+    compiler = subprocess.Popen([sys.executable, "-m", "vcs_runtime", "warm-up"], stdout=subprocess.DEVNULL)
+    started = time.perf_counter()
+    work.checkpoint()
+    bytes_ = sum(path.stat().st_size for path in work.checkpoint().glob("*.safetensors"))
+    yield {"what": "weights written", "GB": bytes_ / 1e9, "seconds": time.perf_counter() - started}
+    if compiler.wait():
+        raise RuntimeError("vcs-runtime warm-up failed")
+    yield {"what": "alignment compiled meanwhile", "seconds": time.perf_counter() - started}
+    need("torch", "PyTorch")
     import torch
 
-    def many() -> None:
-        for _ in range(20):
-            run()
+    yield {"what": "torch", "version": torch.__version__}
+    count = 64 if work.tiny else 8192
+    for name in ("fp16", "bf16", "fp8") if work.on_gpu else ("fp16", "bf16"):
+        rate = 2 * count**3 / work.seconds(_product(work, count, name)) * _PRODUCTS / 1e12
+        yield {"what": f"matrix product {name}", "TFLOP/s": rate}
+    if work.on_gpu:
+        yield {"what": "copy within the GPU", "TB/s": 2 * _COPIED / work.seconds(_copy()) / 1e12}
+    free_torch()
+
+
+def _product(work: Work, count: int, name: str) -> Callable[[int], None]:
+    """Return a run of some products of square matrices; random ones, since zeros are faster."""
+    import torch
+
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}[name]
+    a, b = (torch.randn(count, count, device=work.torch_device).to(kind) for _ in range(2))
+    one = torch.ones((), device=work.torch_device)
+
+    def run(_: int) -> None:
+        for _ in range(_PRODUCTS):
+            if name == "fp8":
+                torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.float16)
+            else:
+                a @ b
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    return 20 * 2 * count**3 / work.rate(many) / 1e12
+    return run
 
 
-def speed(work: Work) -> Iterator[Row]:
-    for target, layout in (("ort", "packed"), ("tensorrt", "padded")):
-        with work.embedder(target) as embedder:
-            for kind in ("mix", "chunks", "documents"):
-                texts = work.texts(kind)
-                rows = work.ids(texts)
-                seconds = work.rate(lambda texts=texts, embedder=embedder: embedder.embed(texts))
-                flops = sum(work.size.flops(len(row)) for row in rows)
-                yield {
-                    "what": f"{kind}, {layout}, {work.precision}",
-                    "tokens/s": sum(map(len, rows)) / seconds,
-                    "TFLOP/s": flops / seconds / 1e12,
-                }
-
-
-def pytorch(work: Work) -> Iterator[Row]:
-    """Of the other side's own work, which is more a token than ours; compared by tokens a second."""
+def _copy() -> Callable[[int], None]:
     import torch
-    from random_model import Original
 
-    kind_of = torch.float32 if work.tiny else torch.bfloat16  # half precision is slow on a CPU
-    for attention in ("eager", "sdpa", "unpadded"):
-        model = Original(work.checkpoint, work.size, kind_of, work.torch_device, attention)
-        for kind in ("mix", "chunks", "documents"):
-            rows = work.ids(work.texts(kind))
-            seconds = work.rate(lambda rows=rows, model=model: model.embed(rows), rounds=2)
-            yield {"what": f"{kind}, PyTorch {attention}", "tokens/s": sum(map(len, rows)) / seconds}
-        del model
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+    source = torch.empty(_COPIED, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+
+    def run(_: int) -> None:
+        target.copy_(source)
+        torch.cuda.synchronize()
+
+    return run
 
 
-def pairs(work: Work) -> Iterator[Row]:
-    from random_model import pairs as make
+def correctness(work: Work) -> Iterator[Row]:
+    """Vectors of 64 texts beside PyTorch's in float32, of the first layers of the model, for each graph."""
+    exact = work.exact()
+    bundle = work.bundle(shallow=True)
+    for name, graph in work.graphs(bundle).items():
+        with work.embedder(graph) as embedder:
+            yield {"what": f"{name}, {work.precision}", **error_of(embedder.embed(work.some()), exact)}
+    work.forget(bundle)
 
-    from vcs_runtime import Scorer
 
-    count = 6 if work.tiny else 200
-    with Scorer.open(work.bundle(), work.device, memory_mb=0) as scorer:
-        work_pairs = make(work.size, count, count)
-        rate = count / work.rate(lambda: scorer.score_many(work_pairs), rounds=1)
-        yield {"what": "pairs, every reference new", "pairs/s": rate}
-    with Scorer.open(work.bundle(), work.device) as scorer:
-        shared = make(work.size, 5 * count, 4)
-        scorer.score_many(shared[:4])
-        started = time.perf_counter()
-        scorer.score_many(shared[4:])
-        yield {
-            "what": "pairs, references cached",
-            "pairs/s": (5 * count - 4) / (time.perf_counter() - started),
+def packed(work: Work) -> Iterator[Row]:
+    """The graph that every provider runs."""
+    [(name, graph), *_] = work.graphs(work.bundle()).items()
+    yield from _graph(work, name, graph)
+
+
+def varlen(work: Work) -> Iterator[Row]:
+    """The graph for CUDA alone, over the same weights."""
+    [_, *own] = work.graphs(work.bundle()).items()
+    if not own:
+        raise Unmeasured(
+            "the bundle has no graph of CUDA's own" if work.on_gpu else "a CPU has no kernels for it"
+        )
+    for name, graph in own:
+        yield from _graph(work, name, graph)
+
+
+def _graph(work: Work, name: str, graph: Any) -> Iterator[Row]:
+    """Load time; tokens a second and kernels of each shape; latency of the texts of one pair."""
+    started = time.perf_counter()
+    with work.embedder(graph) as embedder:
+        embedder.embed(["a"])
+        yield {"what": f"{name}: loaded, and one run", "seconds": time.perf_counter() - started}
+        yield from _shapes(work, name, embedder, work.size)
+
+
+def _shapes(work: Work, name: str, embedder: Any, size: Any, batches: int = 4) -> Iterator[Row]:
+    for shape in (*SHAPES, "block"):
+        single = shape == "one pair"
+        rounds = [work.texts(shape, seed, 1 if single else batches) for seed in range(4)]
+        seconds = work.seconds(lambda i, rounds=rounds: embedder.embed(rounds[i]), len(rounds) - 1)
+        lengths = [len(row) for row in work.ids(rounds[1])]
+        row: Row = {
+            "what": f"{name}, {shape}",
+            "tokens/s": sum(lengths) / seconds,
+            "TFLOP/s": sum(map(size.flops, lengths)) / seconds / 1e12,
         }
-        for name, memory in (("new", False), ("cached", True)):
-            seconds = []
-            reference = shared[0][0]
-            sides = shared[0][1:] if memory else shared[0]
-            flops = sum(
-                work.size.flops(len(row)) for text in sides for row in work.ids([text, *text.split(".")])
-            )
-            for i, (_, generated) in enumerate(make(work.size, 2 * count, 1)):
-                mine = reference if memory else f"{reference} {generated[:9]} {i}."
-                started = time.perf_counter()
-                scorer.score(mine, f"{generated} {name}.")
-                seconds.append(time.perf_counter() - started)
-                if work.late and len(seconds) > 2:  # the first two warm up
-                    break
-            p50, p99 = np.quantile(seconds[2:], [0.5, 0.99]) * 1e3
-            yield {
-                "what": f"one warm pair, reference {name}", "p50 ms": p50, "p99 ms": p99, "TFLOP": flops / 1e12,
-            }  # fmt: skip
+        if single:
+            row["ms"] = seconds * 1e3
+        yield row
+        yield from _kernels(work, f"{name}, {shape}", lambda rounds=rounds: embedder.embed(rounds[0]))
 
 
-def sat(work: Work) -> Iterator[Row]:
-    from segmenter import made_up_words, open_side, write_checkpoint, write_tokenizer
-
-    from vcs_export.families.sat import build_sat_bundle
-    from vcs_export.write import BundleInfo
-    from vcs_runtime import Segmenter
-
-    hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, _SEGMENTER_LAYERS, 250002)
-    source = work.folder / "sat/checkpoint"
-    if not source.exists():
-        source.mkdir(parents=True)
-        write_checkpoint(source, hidden, layers, vocabulary)
-        write_tokenizer(source / "tokenizer.json", vocabulary)
-    rng = random.Random(0)
-    common = made_up_words(500, rng)
-    texts = [" ".join(rng.choices(common, k=400)) for _ in range(2 if work.tiny else 64)]
-    for precision in ("fp32",) if work.tiny else ("fp16", "fp32"):
-        bundle = work.folder / f"sat/{precision}"
-        if not bundle.exists():
-            build_sat_bundle(
-                source, bundle, BundleInfo("random-sat", "CC0-1.0", "random numbers"), threshold=0.25,
-                precision=precision,
-            )  # fmt: skip
-        with Segmenter.open(bundle, work.device) as segmenter:
-            seconds = work.rate(lambda segmenter=segmenter: segmenter.split(texts))
-        yield {"what": f"SaT, {layers} layers, {precision}", "texts of 400 words/s": len(texts) / seconds}
+def _kernels(work: Work, what: str, run: Callable[[], object]) -> Iterator[Row]:
+    """Where the time of a run goes, or why that is not known."""
+    if not work.on_gpu or work.late:
+        return
     try:
-        split, _ = open_side("wtpsplit torch", work.folder / "sat", None if work.tiny else "cuda")
-    except ImportError as failure:
-        raise Unmeasured(f"wtpsplit is not installed ({failure})") from None
-    name = "wtpsplit, " + ("fp32" if work.tiny else "fp16")
-    yield {"what": name, "texts of 400 words/s": len(texts) / work.rate(lambda: split(texts))}
+        yield {"what": f"{what}: kernels", **summary(kernels_of(run, work.folder))}
+    except Unmeasured as why:
+        yield {"what": f"{what}: kernels", "not measured": str(why)}
+    except Exception as failure:  # the rates are right without it
+        yield {"what": f"{what}: kernels", "failed": str(failure)[:500]}
+
+
+def precisions(work: Work) -> Iterator[Row]:
+    """Other precisions beside the checkpoint's own, on the first layers: speed, and error beside PyTorch in float32."""
+    try:
+        exact = work.exact()
+    except Unmeasured:
+        exact = None
+    size = work.size.shallow()
+    for precision in (work.precision, *_QUANTISED[not work.on_gpu :]):
+        started = time.perf_counter()
+        try:
+            bundle = work.bundle(precision, shallow=True)
+        except ExportError as why:
+            yield {"what": f"{precision}: bundle built", "not measured": str(why)[:500]}
+            continue
+        yield {"what": f"{precision}: bundle built", "seconds": time.perf_counter() - started}
+        for name, graph in work.graphs(bundle).items():
+            what = f"{name}, {precision}, {size.decoder.num_hidden_layers} layers"
+            try:
+                with work.embedder(graph) as embedder:
+                    vectors = embedder.embed(work.some())
+                    error = (
+                        {"not measured": "PyTorch is not installed"}
+                        if exact is None
+                        else error_of(vectors, exact)
+                    )
+                    yield {"what": f"{what}: error", **error}
+                    yield from _shapes(work, what, embedder, size)
+            except DeviceError as why:
+                yield {"what": what, "not measured": str(why)[:500]}
+            except Exception as failure:  # a graph that does not run on this GPU says nothing of the others
+                yield {"what": what, "failed": str(failure)[:500]}
+        work.forget(bundle)
+
+
+def peers(work: Work) -> Iterator[Row]:
+    """The published model in PyTorch without padding, as it is and compiled; vLLM where it is installed."""
+    need("torch", "PyTorch")
+    import torch
+    from original import Original
+
+    kind = torch.float16 if work.on_gpu else torch.float32  # half precision is slow on a CPU
+    for name, compiled in (("PyTorch unpadded", False), ("PyTorch unpadded and compiled", True)):
+        if compiled and not work.on_gpu:
+            yield {"what": name, "not measured": "compiled for GPUs alone"}
+            continue
+        model = Original(work.checkpoint(), work.size, kind, work.torch_device, "unpadded", compiled=compiled)
+        for shape in (*SHAPES, "block"):
+            single = shape == "one pair"
+            rounds = [work.ids(work.texts(shape, seed, 1 if single else 4)) for seed in range(3)]
+            try:
+                seconds = work.seconds(lambda i, rounds=rounds, model=model: model.embed(rounds[i]), 2)
+            except Exception as failure:  # torch.compile needs a compiler, which may be missing
+                yield {"what": f"{name}, {shape}", "failed": str(failure)[-500:]}
+                break
+            row: Row = {"what": f"{name}, {shape}", "tokens/s": sum(map(len, rounds[1])) / seconds}
+            yield {**row, "ms": seconds * 1e3} if single else row
+        del model
+        free_torch()
+    yield from _vllm(work)
+    server = shutil.which("text-embeddings-router")
+    yield {"what": "TEI", "not measured": "not driven by this script" if server else "TEI is not installed"}
+
+
+def _vllm(work: Work) -> Iterator[Row]:
+    """The decoder alone as vLLM runs it: a causal Mistral of the same size, with weights of vLLM's own making."""
+    if work.tiny or importlib.util.find_spec("vllm") is None:
+        yield {"what": "vLLM", "not measured": "vLLM is not installed"}
+        return
+    import json
+
+    from vllm import LLM
+
+    folder = work.folder / "vllm"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    settings = json.loads((work.checkpoint() / "config.json").read_text("utf-8"))["text_config"]
+    settings |= {"model_type": "mistral", "architectures": ["MistralModel"], "torch_dtype": "float16"}
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    model = LLM(str(folder), runner="pooling", load_format="dummy", skip_tokenizer_init=True, max_model_len=4096,
+                gpu_memory_utilization=0.4)  # fmt: skip
+    for shape in (*SHAPES, "block"):
+        rounds = [work.ids(work.texts(shape, seed, 1 if shape == "one pair" else 4)) for seed in range(3)]
+        prompts = [[{"prompt_token_ids": row} for row in rows] for rows in rounds]
+        seconds = work.seconds(lambda i, prompts=prompts: model.embed(prompts[i], use_tqdm=False), 2)
+        yield {"what": f"vLLM, the decoder alone, {shape}", "tokens/s": sum(map(len, rounds[1])) / seconds}

@@ -1,107 +1,195 @@
-"""What the sections of `measure.py` work with."""
+"""What the sections of `measure.py` work with: checkpoints, bundles, embedders, texts, and the time that is left."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from weights import pairs, size, texts, write_checkpoint, write_shallow
 
 Row = dict[str, Any]
+Shape = list[int]
+SHAPES = {"27x600": [600] * 27, "630x26": [26] * 630, "one pair": [600] * 2 + [26] * 46}
+"""Numbers of tokens of texts: two full batches, and a pair's documents and sentences."""
 
 
 class Unmeasured(Exception):
-    """What is missing for a figure; no failure."""
+    """Something is missing for a figure; this is no failure."""
 
 
-def error_of(found: Any, wanted: Any) -> Row:
-    """How far unit vectors are from those that are wanted."""
-    cosines = (found * wanted).sum(axis=1)
+def need(package: str, name: str) -> None:
+    """Raise Unmeasured if a package is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise Unmeasured(f"{name} is not installed")
+
+
+def error_of(vectors: NDArray[np.float32], exact: NDArray[np.float32]) -> Row:
+    """How far unit vectors are from the exact ones."""
+    cosines = (vectors.astype(np.float64) * exact).sum(axis=1)
     return {
-        "texts": len(wanted),
-        "largest difference": float(abs(found - wanted).max()),
+        "texts": len(exact),
+        "largest difference": float(np.abs(vectors - exact).max()),
         "1 - cosine, mean": float(1 - cosines.mean()),
         "1 - cosine, worst": float(1 - cosines.min()),
     }
 
 
 class Work:
-    """What a section works with: the model's size, its folders, the device, the time it has."""
+    """The model's size, its folders, the device, and the time of the section.
 
-    def __init__(self, folder: Path, tiny: bool, precision: str, seconds: float) -> None:
-        from random_model import size
+    Whatever is written lies below `folder`. Bundles are neither hashed nor flushed, since nobody keeps them.
+    """
 
-        self.folder, self.tiny, self.precision = folder, tiny, precision
+    def __init__(self, folder: Path, tiny: bool, device: str) -> None:
+        self.folder, self.tiny, self.device = folder, tiny, device
+        self.on_gpu = device != "cpu"
         self.size = size(tiny)
-        self.until = time.monotonic() + seconds
-        self.device = "cpu" if tiny else "cuda:0"
-        self.torch_device = "cpu" if tiny else "cuda"
-        self.checkpoint = folder / "checkpoint"
+        self.until = 0.0
+        self.torch_device = device
+        self.precision = "fp16" if self.on_gpu else "fp32"
+        """Precision of the whole model: the checkpoint's own, or what a CPU computes in."""
 
     @property
     def late(self) -> bool:
+        """Whether the time of the section is over."""
         return time.monotonic() > self.until
 
-    def bundle(self, target: str = "ort", precision: str | None = None) -> Path:
-        """A bundle of the checkpoint, made when it is asked for first."""
-        from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
-        from vcs_export.write import BundleInfo
-        from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
-
-        precision = precision or self.precision
-        path = self.folder / f"{precision}-{target}"
-        if not path.exists():
-            # Of FP8, ranges and loss are measured on the CPU: on few texts, which do for random weights.
-            few = self.texts("chunks")[:8]
-            build_nv_embed_bundle(
-                self.checkpoint, path, BundleInfo("random", "CC0-1.0", "random numbers"),
-                Quantization(precision, texts=few, calibration=few, least_cosine=-1),
-                text=TextSettings(max_tokens=4 * self.size.document), target_runtime=target,
-                segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
-            )  # fmt: skip
+    def checkpoint(self, shallow: bool = False) -> Path:
+        """Return the checkpoint, or one of its first layers alone; written when it is first asked for."""
+        path = self.folder / ("shallow" if shallow else "whole")
+        if not (path / "tokenizer.json").exists():  # written last
+            whole = self.checkpoint() if shallow else None
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+            if whole:
+                write_shallow(path, whole, self.size)
+            else:
+                write_checkpoint(path, self.size)
         return path
 
-    def embedder(self, target: str = "ort", precision: str | None = None, device: str | None = None) -> Any:
+    def bundle(self, precision: str | None = None, shallow: bool = False) -> Any:
+        """Return an opened bundle of the checkpoint; made when it is first asked for."""
+        from vcs_runtime.bundle.manifest import MANIFEST, read_manifest
+        from vcs_runtime.bundle.opening import Bundle
+
+        precision = precision or self.precision
+        path = self.folder / f"{precision}-{'shallow' if shallow else 'whole'}"
+        if not (path / MANIFEST).exists():
+            self._export(self.checkpoint(shallow), path, precision)
+        return Bundle(path, read_manifest(path / MANIFEST))
+
+    def forget(self, bundle: Any) -> None:
+        """Delete a bundle, so that the next has room."""
+        shutil.rmtree(bundle.root)
+
+    def _export(self, checkpoint: Path, path: Path, precision: str) -> None:
+        from vcs_export import write
+        from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+        from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
+
+        def unhashed(files: dict[str, Path], *_: object) -> dict[str, str]:
+            return dict.fromkeys(files, "0" * 64)
+
+        few = self.of_lengths(
+            [20] * 4
+        )  # ranges and error of a quantised bundle are measured on a CPU: not here
+        with mock.patch.object(write, "hash_files", unhashed), mock.patch.object(write, "_sync"):
+            build_nv_embed_bundle(
+                checkpoint, path, write.BundleInfo("random", "CC0-1.0", "random numbers"),
+                Quantization(precision, texts=few, calibration=few, least_cosine=-1),
+                text=TextSettings(max_tokens=4 * self.size.document if self.tiny else 4096),
+                segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
+            )  # fmt: skip
+
+    def graphs(self, bundle: Any) -> dict[str, Any]:
+        """Return the bundle with each of its graphs alone, by input layout: the common one, and CUDA's own."""
+        spec = bundle.manifest.embedder
+        own = getattr(spec, "cuda", None)
+        if own is None:
+            return {spec.layout: bundle}
+        common = msgspec.structs.replace(spec, cuda=None)
+        manifest = msgspec.structs.replace(bundle.manifest, embedder=common)
+        found = {spec.layout: type(bundle)(bundle.root, manifest)}
+        if self.on_gpu:  # a CPU has no kernels for it
+            found[own.layout if own.layout != spec.layout else f"{own.layout} for CUDA"] = bundle
+        return found
+
+    @contextlib.contextmanager
+    def embedder(self, bundle: Any, **options: Any) -> Iterator[Any]:
+        """Open the embedder of a bundle on the device."""
         from vcs_runtime import Embedder
 
-        return Embedder.open(self.bundle(target, precision), device or self.device)
+        with Embedder.open(bundle, self.device, **options) as embedder:
+            yield embedder
 
-    def exact(self) -> tuple[list[str], Any]:
-        """Short texts of the mix, and their vectors by PyTorch in float32."""
-        import torch
-        from random_model import Original
+    def texts(self, shape: str, seed: int = 0, batches: int = 1) -> list[str]:
+        """Return the texts of a shape: "27x600" (of `batches` batches), "one pair", or the "block" of 40 pairs."""
+        if shape == "block":
+            count = 2 if self.tiny else 40
+            documents = [text for pair in pairs(self.size, count, count, seed) for text in pair]
+            return documents + [
+                f"{part.strip()}." for text in documents for part in text.split(".") if part.strip()
+            ]
+        return self.of_lengths(SHAPES[shape] * batches, seed)
 
-        texts = self.texts("mix")[: 20 if self.tiny else 400]
-        rows = self.ids(texts)
-        short = sorted(range(len(rows)), key=lambda row: len(rows[row]))[: len(rows) // 2]
-        torch.backends.cuda.matmul.allow_tf32 = False
-        model = Original(self.checkpoint, self.size, torch.float32, self.torch_device, "sdpa")
-        wanted = model.embed([rows[i] for i in short], 4096).numpy()
-        del model
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return [texts[i] for i in short], wanted
+    def of_lengths(self, lengths: Shape, seed: int = 0) -> list[str]:
+        """Return texts of these numbers of tokens; of a tiny model a tenth, and at most a dozen texts."""
+        return texts(self.size, [4 + length // 10 for length in lengths[:12]] if self.tiny else lengths, seed)
 
-    def texts(self, kind: str, seed: int = 0) -> list[str]:
-        from random_model import texts
-
-        return texts(self.size, kind, 600 if self.tiny else 200_000, seed)
+    def some(self) -> list[str]:
+        """Return 64 texts of 10 to 600 tokens, on which errors are measured."""
+        return texts(self.size, [10 + (self.size.document - 10) * i * i // 63**2 for i in range(64)], seed=1)
 
     def ids(self, texts: list[str]) -> list[list[int]]:
+        """Return the token ids of texts, as the embedder makes them."""
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self.checkpoint / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(self.checkpoint() / "tokenizer.json"))
         return [[1, *encoding.ids, 2] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
-    def rate(self, run: Callable[[], object], rounds: int = 3) -> float:
-        """Median seconds of a run, after one that warms up; fewer rounds where time runs out."""
-        run()
+    def exact(self) -> NDArray[np.float32]:
+        """Return the vectors of `some` by PyTorch in float32, of the shallow checkpoint; raises Unmeasured."""
+        need("torch", "PyTorch")
+        import torch
+        from original import Original
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        shallow = self.size.shallow()
+        model = Original(self.checkpoint(True), shallow, torch.float32, self.torch_device, "sdpa")
+        vectors = model.embed(self.ids(self.some()), 4096).numpy()
+        del model
+        free_torch()
+        return vectors
+
+    def seconds(self, run: Callable[[int], object], rounds: int = 3) -> float:
+        """Return the median seconds of a run, after one that warms up; fewer rounds if the time is over.
+
+        `run` gets the number of the round, so that no two rounds embed the same texts.
+        """
+        run(0)
         seconds = []
-        for _ in range(rounds):
+        for number in range(1, rounds + 1):
             started = time.perf_counter()
-            run()
+            run(number)
             seconds.append(time.perf_counter() - started)
             if self.late:
                 break
         return statistics.median(seconds)
+
+
+def free_torch() -> None:
+    """Give PyTorch's unused GPU memory back."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
