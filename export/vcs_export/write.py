@@ -30,6 +30,7 @@ from vcs_runtime.bundle.manifest import (
     Manifest,
     SegmenterSpec,
 )
+from vcs_runtime.bundle.records import link, unlink
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import lies_in, made_folder, refuse_input_as_output
 
@@ -186,7 +187,7 @@ class BundleWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._committed:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove(self.folder)
         self._parents.close()
         if isinstance(error, OSError):
             raise self._failed(error) from None
@@ -215,7 +216,7 @@ class BundleWriter:
         # Readers refuse symbolic links, which could lead anywhere by the time they are followed.
         real = Path(os.path.realpath(source))
         try:
-            os.link(real, self.file(relative))
+            link(real, self.file(relative))
         except OSError as error:
             raise ExportError(
                 f"{real}: cannot be linked into {self.target} ({error.strerror}): "
@@ -342,6 +343,10 @@ def hash_files(files: Mapping[str, Path], progress: Progress = silent) -> dict[s
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
+        for file in path.rglob("*"):
+            with suppress(OSError):
+                if file.is_file() and file.stat().st_nlink > 1:
+                    unlink(file)  # other bundles keep it
         shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):

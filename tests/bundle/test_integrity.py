@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime import BundleError
-from vcs_runtime.bundle import integrity
+from vcs_runtime.bundle import integrity, records
 from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
+from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import home
 
@@ -22,7 +24,7 @@ DATA = "embedder/model.onnx.data"
 def large(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bundle whose weights count as large; the machine's memory is empty."""
     copy = shutil.copytree(tiny_bundle, tmp_path / "bundle")
-    monkeypatch.setattr(integrity, "LARGE", 20_000)
+    monkeypatch.setattr(records, "LARGE", 20_000)
     monkeypatch.setattr(integrity, "_MIB", 1000)
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
     manifest = read_manifest(copy / MANIFEST)
@@ -77,6 +79,45 @@ def test_a_changed_large_file_is_noticed_even_if_its_time_is_set_back(large: Pat
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(BundleError, match="is damaged"):
         open_bundle(large)
+
+
+def test_a_bundle_is_not_hashed_again_because_others_link_to_its_weights(
+    large: Path, hashed: list[str], tmp_path: Path
+) -> None:
+    open_bundle(large)
+    merge(large, large, tmp_path / "second")
+    with BundleWriter(tmp_path / "third", BundleInfo("third", "CC0-1.0", "x")) as writer:
+        writer.link(large / DATA, "embedder/data")  # removed again, as nothing is committed
+    assert (large / DATA).stat().st_nlink == 2
+    for bundle in (large, tmp_path / "second"):
+        open_bundle(bundle)
+    assert hashed.count("model.onnx.data") == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_file_that_was_changed_around_a_link_is_noticed_even_if_its_time_is_set_back(
+    large: Path, tmp_path: Path, when: str
+) -> None:
+    open_bundle(large)
+    path = large / DATA
+    before = path.stat()
+    if when == "after":
+        records.link(path, tmp_path / "link")
+    flip(path, 40_000)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if when == "before":
+        records.link(path, tmp_path / "link")
+    with pytest.raises(BundleError, match="is damaged"):
+        open_bundle(large)
+
+
+def test_a_link_that_another_program_makes_lets_the_file_be_hashed_again(
+    large: Path, hashed: list[str], tmp_path: Path
+) -> None:
+    open_bundle(large)
+    os.link(large / DATA, tmp_path / "link")
+    open_bundle(large)
+    assert hashed.count("model.onnx.data") == 2
 
 
 def test_what_is_remembered_of_one_hash_says_nothing_about_another(large: Path) -> None:

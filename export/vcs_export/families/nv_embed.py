@@ -6,7 +6,6 @@ latents (`graph.latent`).
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from vcs_runtime.bundle.manifest import (
     QuantizationErrorStats,
     SegmenterSpec,
 )
+from vcs_runtime.bundle.records import link, unlink
 
 TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
 """Input layout of the graph, by the runtime that it is written for."""
@@ -260,11 +260,13 @@ def _unquantised(
         written = write_nv_embed(opened, exact, precision, layout, link=True, watch=watch)
         try:
             for name, real in written.links.items():
-                os.link(real, exact.with_name(name))
+                link(real, exact.with_name(name))
         except OSError:  # another file system: the tensors must be copied
             exact = Path(work, "copy.onnx")
             written = write_nv_embed(opened, exact, precision, layout, link=False, watch=watch)
         yield exact, written.watched
+        for name in written.links:
+            unlink(exact.with_name(name))
 
 
 def build_from_recipe(

@@ -3,11 +3,12 @@
 Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer than
 loading them. A large file is hashed when this machine meets it for the first time. Later openings check its
 size, its first and last MiB, and that the file system reports it unchanged: device, inode, size, and times of
-change of content and inode.
+change of content and inode (`bundle.records`).
 
-This notices every change made through the file system, copies and restores included. It does not notice bits
-that decay on the disk. Nor does it notice someone who writes to the raw device, sets back the clock, or
-writes into the folder with the records of hashed files. `vcs-runtime bundle verify` hashes everything.
+This notices every change made through the file system, copies and restores included. A change of owner, of
+permissions, or of the number of hard links by other programs counts as one, and the file is hashed again. Not
+noticed are bits that decay on the disk, and someone who writes to the raw device, sets back the clock, or
+writes into the folder with the records. `vcs-runtime bundle verify` hashes everything.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from vcs_runtime.bundle import records
 from vcs_runtime.bundle.manifest import MANIFEST, FileEntry, Manifest
 from vcs_runtime.errors import BundleError
-
-LARGE = 1 << 30
-"""Files of at least this many bytes are hashed once per machine."""
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that were read since the last call."""
@@ -41,7 +39,7 @@ def sha256_of(path: Path) -> str:
 
 def ends_of(path: Path) -> str | None:
     """Return the sha256 of the first and last MiB of a large file, for `FileEntry.ends`, otherwise None."""
-    if (size := path.stat().st_size) < LARGE:
+    if (size := path.stat().st_size) < records.LARGE:
         return None
     with path.open("rb") as file:
         digest = hashlib.sha256(file.read(_MIB))
@@ -70,7 +68,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     check_listing(root, manifest)
 
     def is_whole(entry: FileEntry) -> bool:
-        return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
+        return _is_whole(root / entry.path, entry, memory if entry.size >= records.LARGE else None)
 
     # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by side.
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -98,27 +96,16 @@ def check_listing(root: Path, manifest: Manifest) -> None:
 
 
 def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
-    if entry.ends is not None and entry.size >= LARGE and ends_of(path) != entry.ends:
+    if entry.ends is not None and entry.size >= records.LARGE and ends_of(path) != entry.ends:
         return False
-    # A record is the name of an empty file, about which two processes cannot disagree.
-    mark = memory / _mark(path, entry) if memory else None
-    if mark and mark.exists():
+    name = records.record_name(path, entry.sha256)
+    if memory and (memory / name).exists():
         return True
     if sha256_of(path) != entry.sha256:
         return False
-    if memory and mark and mark.name == _mark(path, entry):  # not changed while it was read
-        with suppress(OSError):  # a home that cannot be written costs only time
-            memory.mkdir(parents=True, exist_ok=True)
-            mark.touch()
+    if memory and name == records.record_name(path, entry.sha256):  # not changed while it was read
+        records.record(memory, name)
     return True
-
-
-def _mark(path: Path, entry: FileEntry) -> str:
-    stat = path.stat()
-    facts = (
-        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, entry.sha256,
-    )  # fmt: skip
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, name: str, advance: Advance) -> None:

@@ -22,6 +22,7 @@ from vcs_runtime.bundle.manifest import (
 from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
+from vcs_runtime.bundle.records import link
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output
 
@@ -147,7 +148,7 @@ def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list
 
 def _link_or_copy(source: Path, target: Path, entry: FileEntry) -> None:
     try:
-        os.link(source, target)
+        link(source, target)
     except OSError:  # another file system, or one without links
         with source.open("rb") as file, target.open("xb") as output:
             copy_checked(file, output, entry, os.fspath(source), lambda _: None)

@@ -24,7 +24,8 @@ from vcs_runtime.bundle.manifest import (
     read_manifest,
 )
 from vcs_runtime.bundle.onnx_check import check_engine_graph, check_onnx
-from vcs_runtime.bundle.paths import bundle_folder, home
+from vcs_runtime.bundle.paths import bundle_folder
+from vcs_runtime.bundle.records import record_folder
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
-    verify_files(root, manifest, None if full else home() / "verified")
+    verify_files(root, manifest, None if full else record_folder())
     opened = Bundle(root.resolve(), manifest)
     check_graphs(opened)
     return opened
