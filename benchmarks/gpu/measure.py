@@ -5,7 +5,7 @@
     python benchmarks/gpu/measure.py --tiny [--device cuda:0]   # a small model, on the CPU or a GPU: that all of it runs
 
 Needs `vcs-runtime[gpu,export]`, and PyTorch for what is compared with it. Weights are made up, in NV-Embed-v2's
-published size (15.7 GB, in /dev/shm if there is room, 20 GB at most). Nothing is downloaded. Sections, with the
+published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Nothing is downloaded. Sections, with the
 minutes that each has:
 
     machine      .7  GPU, libraries, rates of bare matrix products and copies; makes the weights
@@ -48,7 +48,7 @@ from work import Row, Unmeasured, Work
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MINUTES = 9.5
-_DISK = 21e9
+_DISK = 24e9
 Section = Callable[[Work], Iterator[Row]]
 SECTIONS: dict[str, tuple[Section, float]] = {
     section.__name__: (section, minutes)
@@ -191,7 +191,10 @@ def main() -> None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above)))
         folder.mkdir(parents=True, exist_ok=True)
         if names:
-            measure(Work(folder, arguments.tiny, device), results, names, arguments.minutes)
+            work = Work(folder, arguments.tiny, device)
+            stack.callback(work.stop)
+            work.ahead = "precisions" in names
+            measure(work, results, names, arguments.minutes)
     print(path)
 
 

@@ -16,7 +16,6 @@ from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError
 
-_QUANTISED = ("bf16", "int8", "fp8")
 _PRODUCTS = 20  # of one run
 _COPIED = 1 << 32  # bytes
 
@@ -40,6 +39,8 @@ def machine(work: Work) -> Iterator[Row]:
     work.checkpoint()
     bytes_ = sum(path.stat().st_size for path in work.checkpoint().glob("*.safetensors"))
     yield {"what": "weights written", "GB": bytes_ / 1e9, "seconds": time.perf_counter() - started}
+    if work.ahead:
+        work.build_ahead()
     if compiler.wait():
         raise RuntimeError("vcs-runtime warm-up failed")
     yield {"what": "alignment compiled meanwhile", "seconds": time.perf_counter() - started}
@@ -161,14 +162,15 @@ def precisions(work: Work) -> Iterator[Row]:
     except Unmeasured:
         exact = None
     size = work.size.shallow()
-    for precision in (work.precision, *_QUANTISED[not work.on_gpu :]):
+    work.wait_for_builder()
+    for precision in (work.precision, *work.others):
         started = time.perf_counter()
         try:
             bundle = work.bundle(precision, shallow=True)
         except ExportError as why:
-            yield {"what": f"{precision}: bundle built", "not measured": str(why)[:500]}
+            yield {"what": f"{precision}: bundle", "not measured": str(why)[:500]}
             continue
-        yield {"what": f"{precision}: bundle built", "seconds": time.perf_counter() - started}
+        yield {"what": f"{precision}: bundle opened", "seconds": time.perf_counter() - started}
         for name, graph in work.graphs(bundle).items():
             what = f"{name}, {precision}, {size.decoder.num_hidden_layers} layers"
             try:

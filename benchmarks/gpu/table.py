@@ -55,26 +55,44 @@ def _speed(rows: list[Row]) -> list[str]:
     lines = _table_start("graph", "texts", "measured", "of the matrix rate", *_PEERS, "calculated")
     for layout, precision in GRAPHS:
         for shape in SHAPES:
-            if precision == "fp16":
-                row = by_name.get((layout, f"{layout}, {shape}"))
-            else:
-                row = by_name.get(("precisions", f"{layout}, {precision}, {layers} layers, {shape}"))
+            shallow = f"{layout}, {precision}, {layers} layers, {shape}"
+            row = by_name.get(
+                (layout, f"{layout}, {shape}") if precision == "fp16" else ("precisions", shallow)
+            )
             peak = peaks.get("fp8" if precision == "fp8" else "fp16")
             share = f"{row['TFLOP/s'] / peak:.0%}" if row and peak else NOTHING
             peers = [_figure(by_name.get(("peers", f"{peer}, {shape}")), shape) for peer in _PEERS]
-            measured = _figure(row if precision == "fp16" else _whole(row, shape), shape)
-            cells = (f"{layout}, {precision}", shape, measured, share, *peers, text(layout, precision, shape))
+            if precision != "fp16":
+                row = _whole(
+                    row,
+                    by_name.get(("precisions", f"{layout}, fp16, {layers} layers, {shape}")),
+                    by_name.get((layout, f"{layout}, {shape}")),
+                    layers,
+                )
+            cells = (
+                f"{layout}, {precision}",
+                shape,
+                _figure(row, shape),
+                share,
+                *peers,
+                text(layout, precision, shape),
+            )
             lines.append(_line(cells))
     return lines
 
 
-def _whole(row: Row | None, shape: str) -> Row | None:
-    """Return a row of the first layers as the whole model would be at the same operations a second."""
-    if row is None:
+def _whole(row: Row | None, shallow: Row | None, whole: Row | None, layers: int) -> Row | None:
+    """Return what the whole model would take, from its first layers and from both depths in fp16.
+
+    The two depths in fp16 give the seconds a token of everything beside the layers, which no precision changes.
+    """
+    if row is None or shallow is None or whole is None:
         return None
-    lengths = SHAPES[shape]
-    seconds = sum(map(size(False).flops, lengths)) / (row["TFLOP/s"] * 1e12)
-    return {"tokens/s": sum(lengths) / seconds, "ms": 1e3 * seconds}
+    few, fp16_few, fp16_all = (1 / each["tokens/s"] for each in (row, shallow, whole))
+    depth = size(False).decoder.num_hidden_layers
+    rest = fp16_few - layers * (fp16_all - fp16_few) / (depth - layers)
+    seconds = rest + depth / layers * (few - rest)
+    return {"tokens/s": 1 / seconds, "ms": 1e3 * seconds * sum(SHAPES["one pair"])}
 
 
 def _figure(row: Row | None, shape: str) -> str:

@@ -6,6 +6,8 @@ import contextlib
 import importlib.util
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,8 +58,15 @@ class Work:
         self.size = size(tiny)
         self.until = 0.0
         self.torch_device = device
+        self.ahead = False
+        """Whether other precisions are asked for later on, so that `build_ahead` pays."""
+        self._exact: NDArray[np.float32] | None = None
+        self._folded: Any = None
+        self._builder: subprocess.Popen[bytes] | None = None
         self.precision = "fp16" if self.on_gpu else "fp32"
         """Precision of the whole model: the checkpoint's own, or what a CPU computes in."""
+        self.others = ("bf16", "int8", "fp8") if self.on_gpu else ("int8", "fp8")
+        """Precisions that are compared with it on the first layers."""
 
     @property
     def late(self) -> bool:
@@ -88,6 +97,22 @@ class Work:
             self._export(self.checkpoint(shallow), path, precision)
         return Bundle(path, read_manifest(path / MANIFEST))
 
+    def build_ahead(self) -> None:
+        """Build the bundles of other precisions in a process beside this one: a GPU leaves the processor idle."""
+        command = [sys.executable, __file__, str(self.folder), "tiny" if self.tiny else "whole", self.device]
+        self._builder = subprocess.Popen(["nice", "-n", "19", *command], stderr=subprocess.DEVNULL)
+
+    def wait_for_builder(self) -> None:
+        """Wait for what was built ahead; a bundle that failed there is built, and fails, where it is asked for."""
+        if self._builder:
+            self._builder.wait()
+
+    def stop(self) -> None:
+        """End the process that builds ahead."""
+        if self._builder:
+            self._builder.kill()
+            self._builder.wait()
+
     def forget(self, bundle: Any) -> None:
         """Delete a bundle, so that the next has room."""
         shutil.rmtree(bundle.root)
@@ -95,15 +120,26 @@ class Work:
     def _export(self, checkpoint: Path, path: Path, precision: str) -> None:
         from vcs_export import write
         from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+        from vcs_export.graph import latent
         from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
+
+        fold = latent.fold
 
         def unhashed(files: dict[str, Path], *_: object) -> dict[str, str]:
             return dict.fromkeys(files, "0" * 64)
 
+        def folded(*arguments: Any) -> Any:
+            self._folded = self._folded or fold(*arguments)  # the same for every bundle
+            return self._folded
+
         few = self.of_lengths(
             [20] * 4
         )  # ranges and error of a quantised bundle are measured on a CPU: not here
-        with mock.patch.object(write, "hash_files", unhashed), mock.patch.object(write, "_sync"):
+        with (
+            mock.patch.object(write, "hash_files", unhashed),
+            mock.patch.object(write, "_sync"),
+            mock.patch.object(latent, "fold", folded),
+        ):
             build_nv_embed_bundle(
                 checkpoint, path, write.BundleInfo("random", "CC0-1.0", "random numbers"),
                 Quantization(precision, texts=few, calibration=few, least_cosine=-1),
@@ -159,6 +195,8 @@ class Work:
 
     def exact(self) -> NDArray[np.float32]:
         """Return the vectors of `some` by PyTorch in float32, of the shallow checkpoint; raises Unmeasured."""
+        if self._exact is not None:
+            return self._exact
         need("torch", "PyTorch")
         import torch
         from original import Original
@@ -166,10 +204,10 @@ class Work:
         torch.backends.cuda.matmul.allow_tf32 = False
         shallow = self.size.shallow()
         model = Original(self.checkpoint(True), shallow, torch.float32, self.torch_device, "sdpa")
-        vectors = model.embed(self.ids(self.some()), 4096).numpy()
+        self._exact = model.embed(self.ids(self.some()), 4096).numpy()
         del model
         free_torch()
-        return vectors
+        return self._exact
 
     def seconds(self, run: Callable[[int], object], rounds: int = 3) -> float:
         """Return the median seconds of a run, after one that warms up; fewer rounds if the time is over.
@@ -193,3 +231,16 @@ def free_torch() -> None:
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def main() -> None:
+    """Build what `Work.build_ahead` asks for."""
+    folder, model, device = sys.argv[1:]
+    work = Work(Path(folder), model == "tiny", device)
+    for precision in work.others:
+        with contextlib.suppress(Exception):  # the section that asks for the bundle says why
+            work.bundle(precision, shallow=True)
+
+
+if __name__ == "__main__":
+    main()
