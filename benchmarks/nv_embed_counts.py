@@ -35,11 +35,11 @@ from vcs_export.checkpoint.nv_embed import (
     open_nv_embed,
 )
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-from vcs_export.graph.attention_layouts import OPSETS, Packed
+from vcs_export.graph.attention_layouts import Packed
 from vcs_export.graph.decoder import decoder, layer_norm
-from vcs_export.graph.nv_embed import OUTPUT, write_nv_embed
+from vcs_export.graph.nv_embed import OPSETS, OUTPUT, write_nv_embed
 from vcs_export.graph.pooling import unit_length
-from vcs_export.graph.streamed import DataFile, StreamedGraph
+from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_runtime.inference.batching import batches
 
 WIDER = 4  # the gated layer against the hidden size
@@ -154,7 +154,7 @@ def write_as_published(opened: NvEmbedCheckpoint, model: Path) -> None:
         right = graph.op("Slice", inner, graph.ints(wide), graph.ints(2 * wide), graph.ints(1))
         product = graph.op("Mul", left, graph.op("Gelu", right))
         last = graph.linear(product, tensors[f"{gated}fn.net.2.weight"], tensors[f"{gated}fn.net.2.bias"])
-        mean = layout.mean(graph.op("Add", last, y))
+        mean = layout.mean(graph.op("Add", last, y), FLOAT)
         graph.save(unit_length(graph, mean), OUTPUT, ("batch", hidden), model)
 
 

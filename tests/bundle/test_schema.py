@@ -43,7 +43,7 @@ def everything() -> dict[str, Any]:
         "source": "s",
         "files": [
             {"path": path, "size": 5, "sha256": DIGEST, "ends": DIGEST}
-            for path in ("e/m.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt", "t/m.onnx", "t/m.engine")
+            for path in ("e/m.onnx", "e/c.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt", "t/m.onnx", "t/m.engine")
         ],
         "engines": [
             {
@@ -57,6 +57,7 @@ def everything() -> dict[str, Any]:
             "max_tokens": 32768,
             "long_text": "truncate",
             "layout": "packed",
+            "cuda": {"model": "e/c.onnx", "layout": "varlen"},
             "instruction": "Query: ",
             "mask_instruction": True,
             "frame": [[1], [2]],
@@ -153,6 +154,7 @@ def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
     ("place", "says"),
     [
         (("embedder", "tokenizer"), "embedder: e/other is not in files"),
+        (("embedder", "cuda", "model"), "embedder.cuda: e/other is not in files"),
         (("segmenter", "model", "tokenizer"), "segmenter.model: e/other is not in files"),
         (("engines", 0, "engine"), "engines: e/other is not in files"),
     ],

@@ -180,7 +180,8 @@ def test_quantised_weights_stay_near(tmp_path: Path, precision: str, tolerance: 
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
     assert 1e-6 < worst < tolerance
     alone = np.concatenate([run(opened, inputs("packed", [row], [0])) for row in batch])
-    np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
+    # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by a level.
+    np.testing.assert_allclose(got, alone, rtol=0, atol=tolerance / 50)
 
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.005), (4, 0.08)])
@@ -206,11 +207,12 @@ def test_stored_levels_are_what_onnx_runtime_multiplies_with(bits: int, toleranc
     used = opened.run(None, {"x": np.eye(200, dtype=np.float32)})[0].T
     assert np.abs(used - weight).max() <= tolerance * np.abs(weight).max()
     assert not used[3].any()
-    # The number furthest from zero is kept as it is.
+    # The number furthest from zero is kept but for the rounding of its scale, which every device has as it is.
+    assert np.array_equal(scale, scale.astype(np.float16))
     blocks, kept = (np.pad(m, ((0, 0), (0, 56))).reshape(24, 2, BLOCK) for m in (weight, used))
     furthest = np.abs(blocks).argmax(axis=2)[:, :, None]
     np.testing.assert_allclose(
-        np.take_along_axis(kept, furthest, 2), np.take_along_axis(blocks, furthest, 2), rtol=1e-6
+        np.take_along_axis(kept, furthest, 2), np.take_along_axis(blocks, furthest, 2), rtol=2**-11
     )
 
 

@@ -184,7 +184,7 @@ def test_a_second_export_gives_the_same_bytes(sharded: Path, tmp_path: Path, pre
 def test_lower_precisions_are_smaller_and_say_what_they_lose(sharded: Path, tmp_path: Path) -> None:
     sizes = []
     for precision, least in (("int4", 0.8), ("int8", 0.99), ("fp16", None), ("fp32", None)):
-        checkpoint = write_tiny_nv_embed(tmp_path / precision / "checkpoint", hidden=128, intermediate=256)
+        checkpoint = write_tiny_nv_embed(tmp_path / precision / "checkpoint", hidden=128, intermediate=1024)
         bundle = build_tiny_nv_embed_bundle(
             tmp_path / precision, checkpoint=checkpoint, precision=precision, weights="copy", texts=TEXTS
         )

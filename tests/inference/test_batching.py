@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP, padded_length
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, PADDING_STEP, POOL_GROUP, padded_length
 from vcs_runtime.inference.batching import batches, groups, mixed_groups, width_step
 from vcs_runtime.inference.tokenizer import cut_windows
 
@@ -60,30 +61,64 @@ def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: in
     assert max(lengths) - min(lengths) <= 1
 
 
-@given(st.lists(st.integers(1, 900), max_size=60), st.integers(1, 20_000))
-def test_a_packed_batch_has_few_places_or_at_most_two_for_each_of_its_tokens(
-    lengths: list[int], budget: int
+@pytest.mark.parametrize(("layout", "a_token", "small"), [("packed", 2, 4096), ("varlen", 16, 65536)])
+@given(lengths=st.lists(st.integers(1, 900), max_size=60), budget=st.integers(1, 20_000))
+def test_a_batch_without_padded_rows_has_few_places_or_a_number_for_each_of_its_tokens(
+    layout: str, a_token: int, small: int, lengths: list[int], budget: int
 ) -> None:
     seen = []
-    for rows, width in mixed_groups(lengths, budget, True):
+    for rows, width in mixed_groups(lengths, budget, layout):
         tokens = sum(lengths[row] for row in rows)
         assert width == max(lengths[row] for row in rows)
         assert len(rows) == 1 or tokens <= budget
-        assert len(rows) == 1 or len(rows) * width <= max(4096, 2 * tokens)
+        assert len(rows) == 1 or len(rows) * width <= max(small, a_token * tokens)
         seen += rows
     assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_one_pair_is_one_varlen_batch_without_padding() -> None:
+    pair = [[5] * 600] * 2 + [[6] * 26] * 46
+    [batch] = batches(pair, 16384, "varlen", mixed=True)
+    assert len(batch.inputs["input_ids"]) == sum(map(len, pair))
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 9), min_size=4, max_size=60), min_size=1, max_size=20), st.integers(0, 3)
+)
+def test_a_varlen_batch_says_where_texts_and_their_pooled_tokens_lie(
+    sequences: list[list[int]], skip: int
+) -> None:
+    [batch] = batches(sequences, 10_000, "varlen", skip, mixed=True)
+    inputs = batch.inputs
+    assert tuple(inputs) == EMBEDDER_INPUTS["varlen"]
+    assert {array.dtype for array in inputs.values()} == {np.dtype(np.int64)}
+    assert inputs["pool"].shape == (len(inputs["owners"]), POOL_GROUP)
+    flat = inputs["input_ids"]
+    padded = np.zeros(inputs["places"].size, np.int64)
+    padded[inputs["places"].ravel()[: len(flat)]] = flat
+    for number, row in enumerate(batch.rows):
+        ids = sequences[row]
+        first, last = inputs["starts"][number : number + 2]
+        assert flat[first:last].tolist() == ids
+        assert inputs["positions"][first:last].tolist() == list(range(len(ids)))
+        assert padded.reshape(inputs["places"].shape)[number, : len(ids)].tolist() == ids
+        mine = inputs["pool"][inputs["owners"] == number]
+        assert mine[mine >= 0].tolist() == list(range(first + skip, last))
+        assert len(mine) == -(-(len(ids) - skip) // POOL_GROUP)
+        assert inputs["counts"][number] == len(ids) - skip
+    assert sorted(inputs["places"].ravel()) == list(range(inputs["places"].size))
 
 
 def test_the_texts_of_one_pair_are_not_padded_to_more_places_than_a_full_batch() -> None:
     """Two texts of 600 tokens and their 46 sentences: 28,800 places if they share one batch."""
     pair = [600] * 2 + [26] * 46
-    assert sum(len(rows) * width for rows, width in mixed_groups(pair, 16384, True)) < 2 * sum(pair)
+    assert sum(len(rows) * width for rows, width in mixed_groups(pair, 16384, "packed")) < 2 * sum(pair)
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=60), st.sampled_from([4, 8]))
 def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(lengths: list[int], step: int) -> None:
     """The CUDA provider has no fused attention for other widths."""
-    for rows, width in mixed_groups(lengths, 4096, False, step=step):
+    for rows, width in mixed_groups(lengths, 4096, "padded", step=step):
         assert width % step == 0
         assert width - step < max(1, *(lengths[row] for row in rows)) <= width
     for batch in batches([[1] * length for length in lengths], 4096, mixed=True, step=step):
@@ -100,7 +135,7 @@ def test_a_padded_batch_of_mixed_lengths_is_small_or_hardly_padded(
     lengths: list[int], budget: int, most: int
 ) -> None:
     seen: list[int] = []
-    for rows, width in mixed_groups(lengths, budget, False, lambda length: most):
+    for rows, width in mixed_groups(lengths, budget, "padded", lambda length: most):
         places, tokens = len(rows) * width, sum(lengths[row] for row in rows)
         assert len(rows) <= most
         assert len(rows) == 1 or (places <= budget and places <= max(2048, 1.25 * tokens))
@@ -118,4 +153,4 @@ def test_the_longest_sequences_come_first_and_equal_lengths_keep_their_order() -
     lengths = [3, 9, 3, 12, 1, 9]
     assert list(groups(lengths, 1000)) == [([3, 1, 5], 12), ([0, 2, 4], 4)]
     assert list(groups(lengths, 24)) == [([3, 1], 12), ([5], 12), ([0, 2, 4], 4)]
-    assert list(mixed_groups(lengths, 20, packed=False)) == [([3], 12), ([1, 5], 9), ([0, 2, 4], 3)]
+    assert list(mixed_groups(lengths, 20, "padded")) == [([3], 12), ([1, 5], 9), ([0, 2, 4], 3)]

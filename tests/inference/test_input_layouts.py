@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support import stand_in
 from support.stories import story
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle, oracle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-from vcs_runtime import BundleError, Embedder, Segmenter, TextError
+from vcs_runtime import BundleError, DeviceError, Embedder, Segmenter, TextError
+from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import (
@@ -215,3 +218,53 @@ def test_half_precision_on_a_cpu_does_not_keep_its_weights_twice(tmp_path: Path)
         assert options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         assert not options.enable_cpu_mem_arena
         assert np.isfinite(embedder.embed(["a man walks"])).all()
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+def test_cuda_runs_its_own_graph_and_a_cpu_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: int
+) -> None:
+    machine = stand_in.put_in(monkeypatch)
+    bundle = build_layout_bundle(
+        tmp_path / "b", "packed", cuda="varlen", long_text="truncate", mask_instruction=True
+    )
+    instruction = "the red " if skip else ""
+    texts = ["dog", *(" ".join(["a", "man", "walks", "into", "the", "garden"] * i) for i in range(1, 5))]
+    sequences = [ids_of(f"{instruction}{text}") for text in texts]
+    want = [oracle(ids, skip) for ids in sequences]
+    for device, file in (("cuda:0", "model.cuda.onnx"), ("cpu", "model.onnx")):
+        with Embedder.open(bundle, device) as embedder:
+            np.testing.assert_allclose(embedder.embed(texts, instruction), want, atol=2e-6)
+        assert machine.sessions[-1].model.name == file
+    # One batch holds texts of any lengths, without padding.
+    assert machine.runs[0][0] == (sum(map(len, sequences)),)
+
+
+def test_the_cache_of_vectors_tells_the_two_graphs_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.put_in(monkeypatch)
+    both = build_layout_bundle(tmp_path / "both", "packed", cuda="varlen")
+    single = build_layout_bundle(tmp_path / "single", "packed")
+    identities = {}
+    for bundle in (both, single):
+        for device in ("cpu", "cuda:0"):
+            with Embedder.open(bundle, device) as embedder:
+                identities[bundle, device] = embedder.cache_identity
+    assert identities[both, "cpu"] == identities[single, "cpu"]
+    assert len(set(identities.values())) == 3
+
+
+def test_cuda_refuses_int8_of_a_bundle_without_a_graph_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="int8", texts=["the dog runs", "two cats"])
+    manifest = json.loads((bundle / MANIFEST).read_text())
+    del manifest["embedder"]["cuda"]
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    stand_in.put_in(monkeypatch)
+    with pytest.raises(DeviceError, match="^cuda:0: .*int8 and has no graph for CUDA.*: export it again"):
+        Embedder.open(bundle, "cuda:0")
+    with Embedder.open(bundle, "auto") as embedder:
+        assert embedder.device.provider_name == "ort-cpu"
+        assert "export it again" in embedder.device.reason

@@ -23,12 +23,13 @@ from vcs_export.checks.quantization_error import (
     embedder_quantization_error,
 )
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.graph.nv_embed import PRECISIONS, QUANTISED, Written, write_nv_embed
+from vcs_export.graph.nv_embed import CUDA_LAYOUTS, PRECISIONS, QUANTISED, Written, write_nv_embed
 from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import LICENCES, BundleInfo, BundleWriter, Progress, hash_files, plain_name, silent
 from vcs_runtime.bundle.manifest import (
+    CudaGraph,
     EmbedderSpec,
     InputLayout,
     LongTextPolicy,
@@ -42,6 +43,7 @@ TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
 WEIGHTS_MODES = ("link", "copy")
 
 MODEL_FILE = "embedder/model.onnx"
+CUDA_FILE = "embedder/model.cuda.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
 
@@ -171,7 +173,9 @@ def build_nv_embed_bundle(
         raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
     special = dict(zip(("<s>", "</s>"), opened.special, strict=True))
     tokenizer = checked_tokenizer(checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
+    with_cuda = target_runtime == "ort" and precision in CUDA_LAYOUTS
     with BundleWriter(target, info) as bundle:
+        cuda = bundle.file(CUDA_FILE) if with_cuda else None
         known = _compared(opened, sha256, info.source, progress) if sha256 is not None else {}
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         spec = partial(
@@ -184,18 +188,20 @@ def build_nv_embed_bundle(
             long_text=text.long_text,
             precision=precision,
             layout=TARGETS[target_runtime],
+            cuda=CudaGraph(CUDA_FILE, CUDA_LAYOUTS[precision]) if with_cuda else None,
             instruction=text.instruction,
             mask_instruction=True,
             special_tokens=((opened.special[0],), (opened.special[1],)),
         )
         if precision in QUANTISED:
             quantised = spec(weights=(WEIGHTS_FILE,))
-            written, error = _write_quantised(opened, bundle, quantised, quantization, progress)
+            written, error = _write_quantised(opened, bundle, quantised, quantization, cuda, progress)
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
             model = bundle.file(MODEL_FILE)
             layout = TARGETS[target_runtime]
-            written = write_nv_embed(opened, model, precision, layout, weights == "link", progress)
+            link = weights == "link"
+            written = write_nv_embed(opened, model, precision, layout, link, progress, cuda=cuda)
             for file, real in written.links.items():
                 bundle.link(real, f"embedder/{file}")
             links = (f"embedder/{file}" for file in sorted(written.links))
@@ -215,6 +221,7 @@ def _write_quantised(
     bundle: BundleWriter,
     spec: EmbedderSpec,
     quantization: Quantization,
+    cuda: Path | None,
     progress: Progress,
 ) -> tuple[Written, QuantizationErrorStats]:
     """Write the quantised graph and measure its error against an unquantised one."""
@@ -225,7 +232,9 @@ def _write_quantised(
         if is_fp8:
             texts = quantization.calibration or calibration_texts()
             ranges = calibrate(exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
-        written = write_nv_embed(opened, model, precision, spec.layout, False, progress, ranges=ranges)
+        written = write_nv_embed(
+            opened, model, precision, spec.layout, False, progress, cuda=cuda, ranges=ranges
+        )
         texts = quantization.texts or demo_texts()
         error = embedder_quantization_error(exact, bundle.folder, spec, texts)
     check_quantization_error(error, precision, quantization.least_cosine)

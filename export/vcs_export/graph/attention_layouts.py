@@ -1,12 +1,13 @@
 """Input layouts of a decoder's graph: without padding ("packed"), or padded and with a mask ("masked").
 
-Linear layers and norms see tokens as rows, `(tokens, width)`, in both layouts. Only rotation by position,
-attention and the mean of a text, which bring tokens together, depend on the layout.
+Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position, attention and
+the mean of a text, which bring tokens together, depend on the layout; and the operators of norms, gates and
+sums, of which each runtime has its fastest.
 
-"packed" is for ONNX Runtime on CUDA and CPU. There is no padding except around the attention, which gets no
-mask, because a mask keeps it from the fastest kernels. "masked" is for TensorRT. Its parser needs four
-dimensions and a mask, would ignore lengths, and has failed on the operators RotaryEmbedding and
-RMSNormalization, which are therefore spelt out.
+"packed" is for ONNX Runtime on a CPU. There is no padding except around the attention, which gets no mask,
+because a mask keeps it from the fastest kernels. "masked" is for TensorRT. Its parser needs four dimensions
+and a mask, would ignore lengths, and has failed on the operators RotaryEmbedding and RMSNormalization, which
+are therefore spelt out. "varlen" is for CUDA (`graph.varlen`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
-
-OPSETS = {"packed": 24, "masked": 23}
 
 
 class Layout(ABC):
@@ -40,17 +40,34 @@ class Layout(ABC):
     def ids(self) -> ir.Value:
         """The token ids `(tokens,)`."""
 
-    @abstractmethod
-    def rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
-        """Divide rows of x by their root mean square and multiply them with weight; all float32."""
+    def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
+        """Divide rows of x, float32, by their root mean square, and multiply with weight; of type kind."""
+        stored = self.graph.stored(weight, FLOAT)
+        return self.graph.cast(self._rms_norm(x, stored), kind, FLOAT)
+
+    def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
+        """Return SiLU of gate, multiplied with up."""
+        graph = self.graph
+        return graph.op("Mul", graph.op("Mul", gate, graph.op("Sigmoid", gate)), up)
+
+    def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
+        """Add to x, float32, an addend of the type in which matrices are multiplied."""
+        return self.graph.op("Add", x, self.graph.exact(addend))
 
     @abstractmethod
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         """Attend within each text, with query and key rotated by position: `(tokens, heads * size)`."""
 
     @abstractmethod
-    def mean(self, x: ir.Value) -> ir.Value:
-        """Return the mean `(batch, width)` of each text's pooled rows of x `(tokens, width)`; float32."""
+    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
+        """Return the mean, float32 `(batch, width)`, of each text's pooled rows of x `(tokens, width)`.
+
+        The type of x is `kind`.
+        """
+
+    def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
+        """Return the norm in float32."""
+        return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.config.rms_norm_eps)
 
     def _attend(self, *inputs: ir.Value | None, **attributes: int) -> ir.Value:
         return self.graph.op("Attention", *inputs, is_causal=int(self.config.causal), **attributes)
@@ -99,10 +116,6 @@ class Packed(Layout):
         """The token ids `(tokens,)`."""
         return self._ids
 
-    def rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
-        """Normalise by the operator RMSNormalization."""
-        return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.config.rms_norm_eps)
-
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         """Pad the tokens, attend with lengths, and take the padding away."""
         graph = self.graph
@@ -115,9 +128,10 @@ class Packed(Layout):
         flat = graph.op("Reshape", padded, graph.ints(-1, heads * self.config.head_dim))
         return graph.op("Gather", flat, self._scatter)
 
-    def mean(self, x: ir.Value) -> ir.Value:
+    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the tokens that `skip` leaves."""
-        return self._weighted(self._pooled, self.graph.op("Gather", x, self._gather))
+        graph = self.graph
+        return self._weighted(self._pooled, graph.op("Gather", graph.cast(x, FLOAT, kind), self._gather))
 
     def _rotated(self, x: ir.Value, heads: int) -> ir.Value:
         # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.
@@ -153,13 +167,6 @@ class Masked(Layout):
         """The token ids `(tokens,)`."""
         return self._ids
 
-    def rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
-        """Normalise by elementary operators."""
-        graph = self.graph
-        square = graph.op("ReduceMean", graph.op("Mul", x, x), graph.ints(-1), keepdims=1)
-        root = graph.op("Sqrt", graph.op("Add", square, graph.scalar(self.config.rms_norm_eps)))
-        return graph.op("Mul", graph.op("Div", x, root), weight)
-
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         """Attend with a mask."""
         graph = self.graph
@@ -173,11 +180,18 @@ class Masked(Layout):
         joined = graph.op("Transpose", out, perm=[0, 2, 1, 3])
         return graph.op("Reshape", joined, graph.ints(-1, heads * self.config.head_dim))
 
-    def mean(self, x: ir.Value) -> ir.Value:
+    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the tokens in `pool_mask`."""
         graph = self.graph
         shape = graph.op("Concat", self._batch, self._tokens, graph.ints(-1), axis=0)
-        return self._weighted(self._pooled, graph.op("Reshape", x, shape))
+        return self._weighted(self._pooled, graph.op("Reshape", graph.cast(x, FLOAT, kind), shape))
+
+    def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
+        """Normalise by elementary operators."""
+        graph = self.graph
+        square = graph.op("ReduceMean", graph.op("Mul", x, x), graph.ints(-1), keepdims=1)
+        root = graph.op("Sqrt", graph.op("Add", square, graph.scalar(self.config.rms_norm_eps)))
+        return graph.op("Mul", graph.op("Div", x, root), weight)
 
     def _split(self, x: ir.Value, heads: int) -> ir.Value:
         graph = self.graph
@@ -195,9 +209,6 @@ class Masked(Layout):
             graph.op("Add", graph.op("Mul", right, cosines), graph.op("Mul", left, sines)),
             axis=-1,
         )
-
-
-LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
 
 
 def rotation_tables(config: DecoderConfig) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -57,7 +57,7 @@ class Graph:
         """Add a standard operator with one output. None stands for an omitted input."""
         return self._node("", kind, inputs, attributes)
 
-    def microsoft_op(self, kind: str, *inputs: ir.Value, **attributes: int | float) -> ir.Value:
+    def microsoft_op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str) -> ir.Value:
         """Add an operator of ONNX Runtime's own, with one output."""
         return self._node(_MICROSOFT, kind, inputs, attributes)
 

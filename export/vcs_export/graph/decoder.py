@@ -39,29 +39,31 @@ def decoder(layout: Layout, tensors: Tensors, prefix: str) -> ir.Value:
     x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
     for layer in range(layout.config.num_hidden_layers):
         name = f"{prefix}layers.{layer}."
-        x = graph.op("Add", x, self_attention(layout, tensors, name, x))
-        x = graph.op("Add", x, feed_forward(layout, tensors, name, x))
-    return _norm(layout, tensors[f"{prefix}norm.weight"], x)
+        x = layout.add(x, self_attention(layout, tensors, name, x))
+        x = layout.add(x, feed_forward(layout, tensors, name, x))
+    return layout.rms_norm(x, tensors[f"{prefix}norm.weight"], FLOAT)
 
 
 def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> ir.Value:
-    """Return the addend of attention, including its norm, for x, float32 `(tokens, hidden)`."""
+    """Return the addend of attention, including its norm, for x, float32 `(tokens, hidden)`.
+
+    The addend has the type in which matrices are multiplied.
+    """
     graph = layout.graph
-    normed = graph.computed(_norm(layout, tensors[f"{prefix}input_layernorm.weight"], x))
+    normed = layout.rms_norm(x, tensors[f"{prefix}input_layernorm.weight"], graph.compute)
     query, key, value = (
         graph.linear(normed, tensors[f"{prefix}self_attn.{name}_proj.weight"]) for name in "qkv"
     )
     seen = layout.attention(query, key, value)
-    return graph.exact(graph.linear(seen, tensors[f"{prefix}self_attn.o_proj.weight"]))
+    return graph.linear(seen, tensors[f"{prefix}self_attn.o_proj.weight"])
 
 
 def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> ir.Value:
-    """Return the addend of the gated layer, including its norm, for x, float32 `(tokens, hidden)`."""
+    """Return the addend of the gated layer, including its norm, as `self_attention` does."""
     graph = layout.graph
-    normed = graph.computed(_norm(layout, tensors[f"{prefix}post_attention_layernorm.weight"], x))
+    normed = layout.rms_norm(x, tensors[f"{prefix}post_attention_layernorm.weight"], graph.compute)
     gate, up = (graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up"))
-    silu = graph.op("Mul", gate, graph.op("Sigmoid", gate))
-    return graph.exact(graph.linear(graph.op("Mul", silu, up), tensors[f"{prefix}mlp.down_proj.weight"]))
+    return graph.linear(layout.gated(gate, up), tensors[f"{prefix}mlp.down_proj.weight"])
 
 
 def layer_norm(
@@ -70,7 +72,3 @@ def layer_norm(
     """Add a layer normalisation over the last axis, float32."""
     scale, shift = (graph.stored(tensors[f"{name}.{part}"], FLOAT) for part in ("weight", "bias"))
     return graph.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
-
-
-def _norm(layout: Layout, weight: StoredTensor, x: ir.Value) -> ir.Value:
-    return layout.rms_norm(x, layout.graph.stored(weight, FLOAT))

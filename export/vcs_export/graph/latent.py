@@ -30,6 +30,7 @@ from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout
 from vcs_export.graph.decoder import layer_norm
 from vcs_export.graph.pooling import unit_length
+from vcs_export.graph.streamed import FLOAT
 
 _EPSILON = 1e-5
 _ROWS = 256
@@ -45,7 +46,11 @@ Array = NDArray[np.float32]
 
 
 def latent_pooling(
-    layout: Layout, config: LatentConfig, tensors: Mapping[str, StoredTensor], hidden: ir.Value
+    layout: Layout,
+    config: LatentConfig,
+    tensors: Mapping[str, StoredTensor],
+    folded: tuple[Array, Array],
+    hidden: ir.Value,
 ) -> ir.Value:
     """Pool the hidden states of texts.
 
@@ -57,6 +62,8 @@ def latent_pooling(
         Settings of the pooling.
     tensors
         The checkpoint's tensors by name.
+    folded
+        The matrices of `fold`.
     hidden
         Hidden states, float32 `(tokens, hidden)`.
 
@@ -69,16 +76,16 @@ def latent_pooling(
     heads, latents = config.num_cross_heads, config.num_latents_value
     into, back = (
         graph.array(f"{CROSS_PREFIX}folded.{name}", matrix, graph.compute)
-        for name, matrix in zip(("into", "back"), fold(config, tensors), strict=True)
+        for name, matrix in zip(("into", "back"), folded, strict=True)
     )
-    for name in (f"{LATENT_PREFIX}latents", *(f"{CROSS_PREFIX}{folded}" for folded in _FOLDED)):
+    for name in (f"{LATENT_PREFIX}latents", *(f"{CROSS_PREFIX}{source}" for source in _FOLDED)):
         graph.used(tensors[name].nbytes)
     normed = graph.computed(layer_norm(graph, tensors, f"{CROSS_PREFIX}norm", hidden, _EPSILON))
     scores = graph.exact(graph.op("Gemm", normed, into, transB=1))
     by_head = graph.op("Reshape", scores, graph.ints(-1, heads, latents))
     weights = graph.op("Reshape", graph.op("Softmax", by_head, axis=-1), graph.ints(-1, heads * latents))
-    seen = graph.exact(graph.op("Gemm", graph.computed(weights), back, transB=1))
-    y = graph.op("Add", seen, hidden)
+    seen = graph.op("Gemm", graph.computed(weights), back, transB=1)
+    y = layout.add(hidden, seen)
     normed = graph.computed(layer_norm(graph, tensors, f"{GATED_PREFIX}norm", y, _EPSILON))
     both = graph.linear(
         normed, tensors[f"{GATED_PREFIX}fn.net.0.weight"], tensors[f"{GATED_PREFIX}fn.net.0.bias"]
@@ -87,14 +94,14 @@ def latent_pooling(
     # The first half is the value, the second the gate.
     value = graph.op("Slice", both, graph.ints(0), graph.ints(wide), graph.ints(-1))
     gate = graph.op("Slice", both, graph.ints(wide), graph.ints(2 * wide), graph.ints(-1))
-    inner = graph.exact(graph.op("Mul", value, graph.op("Gelu", gate)))
+    inner = graph.op("Mul", value, graph.op("Gelu", gate))
     out = graph.linear(
-        layout.mean(inner),
+        layout.mean(inner, graph.compute),
         tensors[f"{GATED_PREFIX}fn.net.2.weight"],
         tensors[f"{GATED_PREFIX}fn.net.2.bias"],
         exact=True,
     )
-    return unit_length(graph, graph.op("Add", out, layout.mean(y)))
+    return unit_length(graph, graph.op("Add", out, layout.mean(y, FLOAT)))
 
 
 def fold(config: LatentConfig, tensors: Mapping[str, StoredTensor]) -> tuple[Array, Array]:

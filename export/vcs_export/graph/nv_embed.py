@@ -7,30 +7,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, NvEmbedCheckpoint
-from vcs_export.graph.attention_layouts import LAYOUTS, OPSETS
+from vcs_export.graph.attention_layouts import Layout, Masked, Packed
 from vcs_export.graph.decoder import decoder
-from vcs_export.graph.latent import latent_pooling
-from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.latent import fold, latent_pooling
+from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.varlen import Varlen
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import Progress, silent
+from vcs_runtime.bundle.manifest import CudaLayout
 
 PRECISIONS = tuple(COMPUTE)
 QUANTISED = (*BITS, fp8.PRECISION)
 """Precisions whose quantisation error is measured."""
 OUTPUT = "embedding"
+LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked, "varlen": Varlen}
+OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
+CUDA_LAYOUTS: dict[str, CudaLayout] = dict.fromkeys(("fp16", *BITS), "varlen")
+"""Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """The files that a written graph refers to.
+    """The files that written graphs refer to.
 
     Attributes
     ----------
     links
         Files of the checkpoint by name.
     sha256
-        Hash of the data file beside the graph.
+        Hash of the data file beside the graphs.
     watched
         Weights whose inputs' ranges are the graph's second output, in its order.
     """
@@ -48,10 +54,14 @@ def write_nv_embed(
     link: bool,
     progress: Progress = silent,
     *,
+    cuda: Path | None = None,
     ranges: fp8.Ranges | None = None,
     watch: bool = False,
 ) -> Written:
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
+
+    A second graph, for CUDA, refers to the same files. It has its own operators and input layout, and may
+    need few further tensors.
 
     The output `embedding` is float32 `(batch, hidden)`, rows of unit length. A row is meaningless for a text
     of which no token is pooled; callers refuse such texts.
@@ -70,6 +80,9 @@ def write_nv_embed(
         Whether tensors that are used as they are stay in the checkpoint's files.
     progress
         Called with the bytes of the checkpoint's tensors used so far.
+    cuda
+        The file for the graph for CUDA, beside `model`; its precision must be one of `CUDA_LAYOUTS`. None:
+        only the first graph is written.
     ranges
         For fp8, as in `StreamedGraph`.
     watch
@@ -78,7 +91,7 @@ def write_nv_embed(
     Returns
     -------
     written
-        The files that the graph refers to.
+        The files that the graphs refer to.
 
     Raises
     ------
@@ -101,10 +114,21 @@ def write_nv_embed(
         and precision not in QUANTISED
         and {t.type for t in opened.tensors.values()} == {COMPUTE[precision]}
     )
-    with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
+    folded = fold(opened.latent, opened.tensors)
+
+    def write(graph: StreamedGraph, layout: str, path: Path) -> None:
         inputs = LAYOUTS[layout](graph, opened.decoder)
         hidden = decoder(inputs, opened.tensors, DECODER_PREFIX)
-        embedding = latent_pooling(inputs, opened.latent, opened.tensors, hidden)
-        graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), model)
-    return Written(graph.links, data.sha256, tuple(graph.watched))
+        embedding = latent_pooling(inputs, opened.latent, opened.tensors, folded, hidden)
+        graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), path)
+
+    with DataFile(model.with_name(f"{model.name}.data")) as data:
+        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
+        write(graph, layout, model)
+        links = dict(graph.links)
+        if cuda is not None:
+            layout = CUDA_LAYOUTS[precision]
+            second = StreamedGraph(OPSETS[layout], precision, data, link, compute=CUDA_COMPUTE[precision])
+            write(second, layout, cuda)
+            links |= second.links
+    return Written(links, data.sha256, tuple(graph.watched))

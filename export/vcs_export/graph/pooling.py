@@ -78,11 +78,7 @@ def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.V
 
 
 def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:
-    """Divide vectors `(batch, hidden)` by their Euclidean norms. A zero vector stays zero."""
-    # LpNormalization has no CUDA kernel, and does not define its result for a zero vector.
-    # Since operator set 18 the axes of ReduceL2 are an input.
-    if graph.opset < 18:
-        norm = graph.op("ReduceL2", vectors, axes=[-1], keepdims=1)
-    else:
-        norm = graph.op("ReduceL2", vectors, graph.ints(-1), keepdims=1)
-    return graph.op("Div", vectors, graph.op("Max", norm, graph.scalar(_SMALLEST_NORM)))
+    """Divide vectors, float32 `(batch, hidden)`, by their Euclidean norms. A zero vector stays zero."""
+    # LpNormalization has no CUDA kernel, and that of ReduceL2 needs cuDNN, which nothing else here does.
+    total = graph.op("ReduceSum", graph.op("Mul", vectors, vectors), graph.ints(-1), keepdims=1)
+    return graph.op("Div", vectors, graph.op("Max", graph.op("Sqrt", total), graph.scalar(_SMALLEST_NORM)))

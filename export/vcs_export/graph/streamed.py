@@ -2,6 +2,7 @@
 
 A tensor of the checkpoint that the graph uses as it is can stay in the checkpoint's own file. The graph then
 points into that file, which the bundle holds as a hard link. All others go into one file beside the graph.
+Two graphs may share that file: a tensor that both use in the same type is in it once.
 """
 
 from __future__ import annotations
@@ -37,20 +38,31 @@ COMPUTE = {
 }
 """The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
 
+CUDA_COMPUTE = COMPUTE | dict.fromkeys(BITS, ir.DataType.FLOAT16)
+"""The same for CUDA, where MatMulNBits with float32 inputs is about ten times as slow as with fp16 ones.
+
+In between it widens the weights to the type of its inputs, and a GPU's matrix units multiply halves.
+"""
+
 # MatMulNBits may round its input to 8 bits, a scale a block, which is about three times as fast on a CPU.
 _INT8_INPUTS = 4
 
 
+Place = tuple[int, int]
+"""Offset and size in bytes of a tensor in a file."""
+
+
 class DataFile:
-    """The data file beside a graph, hashed while it is written from start to end. Use it in `with`."""
+    """The data file beside graphs, hashed while it is written from start to end. Use it in `with`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._hash = hashlib.sha256()
         self._end = 0
+        self._places: dict[tuple[str, ir.DataType], Place] = {}
 
     def __enter__(self) -> DataFile:
-        self._file = self.path.open("wb")
+        self._file = self.path.open("w+b")
         return self
 
     def __exit__(
@@ -63,8 +75,20 @@ class DataFile:
         """The hash of the bytes so far, 64 hex digits."""
         return self._hash.hexdigest()
 
-    def append(self, blocks: Iterable[NDArray[Any]]) -> tuple[int, int]:
-        """Write arrays one after the other from the next page on. Returns their offset and size in bytes."""
+    def place(self, name: str, kind: ir.DataType, blocks: Iterable[NDArray[Any]]) -> Place:
+        """Write the blocks of a tensor from the next page on, unless another graph has put it there."""
+        if (name, kind) not in self._places:
+            self._places[name, kind] = self._append(blocks)
+        return self._places[name, kind]
+
+    def read(self, name: str, kind: ir.DataType) -> NDArray[Any]:
+        """Read a tensor that was written, flat."""
+        offset, size = self._places[name, kind]
+        self._file.flush()
+        numpy = kind.numpy().newbyteorder("<")
+        return np.fromfile(self.path, numpy, size // numpy.itemsize, offset=offset)
+
+    def _append(self, blocks: Iterable[NDArray[Any]]) -> Place:
         offset = -(-self._end // ALIGNMENT) * ALIGNMENT
         self._bytes(bytes(offset - self._end))
         for block in blocks:
@@ -87,13 +111,15 @@ class StreamedGraph(Graph):
     opset
         Version of the standard operators.
     precision
-        One of `COMPUTE`: the type in which matrices are multiplied, and how they are stored.
+        One of `COMPUTE`: how matrices are stored.
     data
         File for tensors that are computed, converted or copied.
     link
         Whether tensors that are used as they are stay in the checkpoint's files. `links` names these files.
     progress
         Called with the bytes of each of the checkpoint's tensors after its use.
+    compute
+        The type in which matrices are multiplied. None: that of `COMPUTE`.
     ranges
         For fp8: the range of each weight's inputs, by the weight's name.
     watch
@@ -109,11 +135,12 @@ class StreamedGraph(Graph):
         link: bool,
         progress: Callable[[int], None] = lambda count: None,
         *,
+        compute: ir.DataType | None = None,
         ranges: fp8.Ranges | None = None,
         watch: bool = False,
     ) -> None:
         super().__init__(opset)
-        self.compute = COMPUTE[precision]
+        self.compute = compute or COMPUTE[precision]
         self.links: dict[str, Path] = {}
         self._bits = BITS.get(precision, 0)
         self._data = data
@@ -182,7 +209,7 @@ class StreamedGraph(Graph):
         """
         if self._bits and not exact:
             product = self._nbits(x, weight)
-            return self.op("Add", product, self.stored(bias, FLOAT)) if bias else product
+            return self.op("Add", product, self.stored(bias, self.compute)) if bias else product
         kind = FLOAT if exact else self.compute
         if self._watch and not exact:
             self.watched[weight.name] = x
@@ -250,7 +277,10 @@ class StreamedGraph(Graph):
         shape = packed_shape(weight.shape, self._bits)
         self.used(weight.nbytes)
         levels = self._append(f"{weight.name}.levels", packed(), ir.DataType.UINT8, shape)
-        scale = self.array(f"{weight.name}.scales", np.concatenate(scales), FLOAT)
+        # Without levels to write, another graph of this file has written them, and scales in its own type.
+        name = f"{weight.name}.scales"
+        stored = np.concatenate(scales) if scales else self._data.read(name, FLOAT).reshape(shape[:2])
+        scale = self.array(name, stored, self.compute)
         return self.microsoft_op(
             "MatMulNBits",
             x,
@@ -266,11 +296,11 @@ class StreamedGraph(Graph):
     def _append(
         self, name: str, blocks: Iterable[NDArray[Any]], kind: ir.DataType, shape: tuple[int, ...]
     ) -> ir.Value:
-        place = self._data.append(blocks)
+        place = self._data.place(name, kind, blocks)
         return self._external(name, self._data.path.name, place, kind, shape)
 
     def _external(
-        self, name: str, file: str, place: tuple[int, int], kind: ir.DataType, shape: tuple[int, ...]
+        self, name: str, file: str, place: Place, kind: ir.DataType, shape: tuple[int, ...]
     ) -> ir.Value:
         if name in self._values:
             raise ValueError(f"{name}: added twice")

@@ -28,8 +28,9 @@ def quantise(
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
     """Quantise the rows of a weight.
 
-    A number is `scale * (stored - 2^(bits - 1))`. The number of a block that is furthest from zero is exact:
-    the scale has its sign, so that all `2^bits` levels are used, though zero is not in their middle.
+    A number is `scale * (stored - 2^(bits - 1))`. The scale has the sign of the block's number furthest from
+    zero, so that all `2^bits` levels are used, though zero is not in their middle. Scales are rounded to half
+    precision, in which a GPU takes them: a bundle's weights are the same on every device.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ def quantise(
         rows = rows.reshape(len(rows), -1, BLOCK)
         low, high = rows.min(axis=2, keepdims=True), rows.max(axis=2, keepdims=True)
         scale = np.where(-low > high, low, high) / np.float32(-half)
+        scale = scale.astype(np.float16).astype(np.float32)
         # Any scale will do for a block of zeros.
         steps = rows / np.where(scale == 0, np.float32(1), scale)
         np.rint(steps, out=steps)

@@ -6,6 +6,7 @@ EMBEDDER_INPUTS = {
     "padded": ("input_ids", "attention_mask"),
     "masked": ("input_ids", "attention_mask", "pool_mask"),
     "packed": ("input_ids", "gather", "scatter", "lengths", "skip"),
+    "varlen": ("input_ids", "positions", "starts", "places", "pool", "owners", "counts"),
 }
 """Names of an embedder's inputs, by input layout. All are int64.
 
@@ -20,6 +21,9 @@ SEGMENTER_INPUTS = {
 
 WORD_SHAPES = 4
 """Number of values of the input `capitals`: how the word of a token is written."""
+
+POOL_GROUP = 16
+"""Number of a text's tokens that a "varlen" graph adds in one step of their mean."""
 
 PADDING_STEP = 4
 """Padded lengths are multiples of this number of tokens."""

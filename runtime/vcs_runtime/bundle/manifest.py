@@ -22,6 +22,7 @@ MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 
 InputLayout = Literal["padded", "packed", "masked"]
+CudaLayout = Literal["varlen", "packed"]
 LongTextPolicy = Literal["window_mean", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
 LONG_TEXT_POLICIES: tuple[LongTextPolicy, ...] = get_args(LongTextPolicy)
@@ -82,6 +83,15 @@ class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("cosine_min is above cosine_mean")
 
 
+class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
+    """A second graph of an embedder over the same weights, which ONNX Runtime's CUDA provider runs."""
+
+    model: Annotated[
+        RelativePath, Meta(description="ONNX graph with the output of the other one; in its folder.")
+    ]
+    layout: Annotated[CudaLayout, Meta(description="Inputs of this graph, as for the other one.")]
+
+
 class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """How the embedder is run. Paths are relative to the bundle and listed in `files`."""
 
@@ -107,6 +117,9 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         InputLayout,
         Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
     ] = "padded"
+    cuda: Annotated[
+        CudaGraph | None, Meta(description="The graph for CUDA; null: CUDA runs the same graph as a CPU.")
+    ] = None
     instruction: Annotated[
         str, Meta(description="Put before a text unless the caller names another instruction.")
     ] = ""
@@ -306,6 +319,8 @@ def _check_paths(manifest: Manifest) -> None:
         if spec
         for path in (spec.model, spec.tokenizer, *spec.weights)
     ]
+    if manifest.embedder and manifest.embedder.cuda:
+        used.append(("embedder.cuda", manifest.embedder.cuda.model))
     used += [("engines", path) for engine in manifest.engines or () for path in (engine.model, engine.engine)]
     for place, path in used:
         if path not in listed:

@@ -20,7 +20,7 @@ from vcs_runtime.bundle.manifest import (
     read_manifest,
 )
 from vcs_runtime.bundle.onnx_check import check_onnx
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, models_of, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.bundle.records import link
 from vcs_runtime.errors import BundleError
@@ -113,6 +113,8 @@ class _Merged:
         for old, new in paths.items():
             if not self._add(bundle, old, new):
                 raise BundleError(f"bundle {bundle.root}: two of its files would be {new}")
+        if isinstance(spec, EmbedderSpec) and spec.cuda:
+            spec = replace(spec, cuda=replace(spec.cuda, model=paths[spec.cuda.model]))
         return replace(
             spec,
             model=paths[spec.model],
@@ -140,10 +142,13 @@ class _Merged:
 
 
 def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list[str]:
-    """Return the paths of a model's files: those in its settings, and those to which its graph refers."""
-    folder = PurePosixPath(spec.model).parent
-    external = check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))
-    return sorted({spec.model, spec.tokenizer, *spec.weights, *(str(folder / name) for name in external)})
+    """Return the paths of a model's files: those in its settings, and those to which its graphs refer."""
+    files = {spec.tokenizer, *spec.weights}
+    for model in models_of(spec):
+        folder = PurePosixPath(model).parent
+        external = check_onnx(bundle.path(model), bundle.sizes_beside(model))
+        files |= {model, *(str(folder / name) for name in external)}
+    return sorted(files)
 
 
 def _link_or_copy(source: Path, target: Path, entry: FileEntry) -> None:

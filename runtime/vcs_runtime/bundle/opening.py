@@ -50,10 +50,14 @@ class Bundle:
         ours = self.digests(spec.weights)
         return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
 
-    def engine_hash(self, spec: EmbedderSpec) -> str:
-        """Return the sha256 of settings, graph, tokenizer and weights, which decide an embedder's vectors."""
-        ours = self.digests((spec.model, spec.tokenizer, *spec.weights))
-        identity = json.dumps([msgspec.to_builtins(spec), ours], sort_keys=True)
+    def engine_hash(self, spec: EmbedderSpec, model: str) -> str:
+        """Return the sha256 of what decides an embedder's vectors: settings, tokenizer, weights, and a graph.
+
+        `model` is the path of the graph that runs, of those that `spec` names.
+        """
+        ours = self.digests((model, spec.tokenizer, *spec.weights))
+        settings = {key: value for key, value in msgspec.to_builtins(spec).items() if key != "cuda"}
+        identity = json.dumps([settings, ours], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
@@ -74,6 +78,12 @@ class Bundle:
         if part == "embedder":
             return self.manifest.embedder
         return self.manifest.segmenter.model if self.manifest.segmenter else None
+
+
+def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
+    """Return the paths of a model's graphs: its own, and the one for CUDA if there is one."""
+    cuda = spec.cuda if isinstance(spec, EmbedderSpec) else None
+    return (spec.model, cuda.model) if cuda else (spec.model,)
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
@@ -113,6 +123,7 @@ def check_graphs(bundle: Bundle) -> None:
     """Check that graphs refer only to listed files in their own folder; raises BundleError."""
     for spec in (bundle.part("embedder"), bundle.part("segmenter")):
         if spec:
-            check_onnx(bundle.path(spec.model), bundle.sizes_beside(spec.model))
+            for model in models_of(spec):
+                check_onnx(bundle.path(model), bundle.sizes_beside(model))
     for engine in bundle.manifest.engines or ():
         check_engine_graph(bundle.path(engine.model), engine.engine.rpartition("/")[2])

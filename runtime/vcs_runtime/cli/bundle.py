@@ -126,6 +126,8 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
     yield "files", f"{len(manifest.files)}, {_megabytes(manifest)}, schema {manifest.schema}"
     if spec := manifest.embedder:
         yield "embedder", f"{spec.name}@{bundle.weights_hash(spec)[:4]}, {spec.precision}, {spec.layout}"
+        if spec.cuda:
+            yield "", f"a second graph for CUDA, {spec.cuda.layout}"
         yield "", f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}"
         if spec.instruction:
             pooled = "not pooled" if spec.mask_instruction else "pooled"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.bundle.layouts import PADDING_STEP, padded_length
+from vcs_runtime.bundle.layouts import PADDING_STEP, POOL_GROUP, padded_length
 
 IntArray = npt.NDArray[np.int64]
 Inputs = dict[str, IntArray]
@@ -25,9 +25,11 @@ Inputs = dict[str, IntArray]
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
 # Largest batches of mixed lengths: places, padding included, for each token of the batch. A batch of so few
-# places that a GPU is hardly faster with less may have more padding.
-_PACKED_PLACES, _PACKED_SMALL = 2, 4096
-_PADDED_PLACES, _PADDED_SMALL = 1.25, 2048
+# places that a GPU is hardly faster with less may have more padding. In a packed graph only attention and
+# rotation see padding. In a varlen graph none is computed: a thread block of the attention has 128 places of
+# a head, and ends at once if they are empty. At 16 places a token such blocks take an estimated 2 % of a run.
+_MOST_PLACES = {"packed": (2, 4096), "varlen": (16, 65536)}
+_MOST_PADDED_PLACES = (1.25, 2048)
 
 
 RowLimit = Callable[[int], float]
@@ -108,14 +110,14 @@ def groups(
 def mixed_groups(
     lengths: Sequence[int],
     token_budget: int,
-    packed: bool,
+    layout: str,
     most_rows: RowLimit = _no_limit,
     step: int = 1,
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences of any lengths into batches, padded to the longest sequence of each.
 
-    A batch has at most twice as many places as tokens if it is packed, or 4,096, and 1.25 times as many
-    otherwise, or 2,048.
+    A batch has at most 1.25 times as many places as tokens, or 2,048. If it is packed, it has at most twice
+    as many, or 4,096; if it is varlen, 16 times as many, or 65,536.
 
     Parameters
     ----------
@@ -123,8 +125,8 @@ def mixed_groups(
         As in `groups`.
     token_budget
         As in `groups`.
-    packed
-        Only attention and rotation see padding: `token_budget` does not count it.
+    layout
+        Input layout of the graph. If it is "packed" or "varlen", `token_budget` does not count padding.
     most_rows
         As in `groups`.
     step
@@ -136,6 +138,7 @@ def mixed_groups(
         Rows of a batch, and its padded length.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    a_token, small = _MOST_PLACES.get(layout, _MOST_PADDED_PLACES)
     start = 0
     while start < len(order):
         tokens = max(1, lengths[order[start]])
@@ -145,11 +148,8 @@ def mixed_groups(
         while stop < len(order) and stop - start < most:
             more = tokens + lengths[order[stop]]
             places = (stop - start + 1) * width
-            if packed:
-                fits = more <= token_budget and places <= max(_PACKED_SMALL, _PACKED_PLACES * more)
-            else:
-                fits = places <= token_budget and places <= max(_PADDED_SMALL, _PADDED_PLACES * more)
-            if not fits:
+            counted = more if layout in _MOST_PLACES else places
+            if counted > token_budget or places > max(small, a_token * more):
                 break
             tokens = more
             stop += 1
@@ -176,7 +176,7 @@ def batches(
     token_budget
         Largest number of tokens of a batch, padding included.
     layout
-        Input layout of the graph: "padded", "packed" or "masked".
+        Input layout of the graph: "padded", "packed", "masked" or "varlen".
     skip
         Number of first tokens of each sequence that are not pooled; less than any length.
     mixed
@@ -184,7 +184,7 @@ def batches(
     most_rows
         Largest number of rows of a batch, by its padded length.
     step
-        Padded lengths are multiples of this number, except for packed sequences.
+        Padded lengths are multiples of this number, except for packed and varlen sequences.
 
     Yields
     ------
@@ -192,10 +192,9 @@ def batches(
         Rows and inputs of a batch.
     """
     lengths = [len(sequence) for sequence in sequences]
-    packed = layout == "packed"
-    step = 1 if packed else step
+    step = 1 if layout in _MOST_PLACES else step
     if mixed:
-        grouped = mixed_groups(lengths, token_budget, packed, most_rows, step)
+        grouped = mixed_groups(lengths, token_budget, layout, most_rows, step)
     else:
         grouped = groups(lengths, token_budget, step, most_rows)
     lay_out = _LAYOUTS[layout]
@@ -236,8 +235,30 @@ def _packed(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
     }
 
 
+def _varlen(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+    """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie."""
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    filled = np.arange(width) < lengths[:, None]
+    counts = lengths - skip
+    groups = -(-counts // POOL_GROUP)
+    owners = np.repeat(np.arange(len(sequences)), groups)
+    number = np.arange(len(owners)) - np.repeat(np.cumsum(groups) - groups, groups)  # of a group in its text
+    place = skip + number[:, None] * POOL_GROUP + np.arange(POOL_GROUP)
+    return {
+        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
+        "positions": np.nonzero(filled)[1],
+        "starts": starts,
+        "places": np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)]).reshape(filled.shape),
+        "pool": np.where(place < lengths[owners, None], starts[owners, None] + place, -1),
+        "owners": owners,
+        "counts": counts,
+    }
+
+
 _LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, int], Inputs]] = {
     "padded": _padded,
     "packed": _packed,
     "masked": _masked,
+    "varlen": _varlen,
 }

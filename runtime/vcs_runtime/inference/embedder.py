@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
@@ -36,14 +37,17 @@ class Embedder:
             raise BundleError(f"bundle {bundle.root}: it holds no embedder")
         self.spec: EmbedderSpec = bundle.manifest.embedder
         self.device = device
+        graph = self.spec.cuda if device.provider_name == "ort-cuda" and self.spec.cuda else self.spec
+        self._layout = graph.layout
         self.weights_hash = bundle.weights_hash(self.spec)
-        self.hash = bundle.engine_hash(self.spec)
+        self.hash = bundle.engine_hash(self.spec, graph.model)
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
-        self._session = open_part(bundle, "embedder", device, threads, what="the embedder")
-        if self._session.inputs != dict.fromkeys(EMBEDDER_INPUTS[self.spec.layout], "tensor(int64)"):
+        spec = replace(self.spec, model=graph.model)
+        self._session = open_part(bundle, "embedder", device, threads, spec=spec, what="the embedder")
+        if self._session.inputs != dict.fromkeys(EMBEDDER_INPUTS[self._layout], "tensor(int64)"):
             raise BundleError(
-                f"bundle {bundle.root}: {self.spec.model} has the inputs {self._session.inputs}, "
-                f"which are not those of a {self.spec.layout} graph"
+                f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
+                f"which are not those of a {self._layout} graph"
             )
         self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec))
 
@@ -202,7 +206,7 @@ class Embedder:
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
             ids = [sequences.ids[row] for row in rows]
             skip = sequences.skip
-            parts = batches(ids, tokens, self.spec.layout, skip, mixed=mixed, most_rows=most_rows, step=step)
+            parts = batches(ids, tokens, self._layout, skip, mixed=mixed, most_rows=most_rows, step=step)
             return self._ahead(([rows[row] for row in batch.rows], batch) for batch in parts)
 
         def run(rows: list[int], batch: Batch) -> None:

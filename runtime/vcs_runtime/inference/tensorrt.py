@@ -71,6 +71,8 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
     """
     chosen = choose_device(device, gpu_mem_gb)
     hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or lacks_fp8(bundle, part, chosen.index))
+    if chosen.provider_name == "ort-cuda":
+        hindrance = hindrance or lacks_cuda_graph(bundle, part)
     if hindrance:
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
@@ -101,6 +103,19 @@ def lacks_fp8(bundle: Bundle, part: str, index: int) -> str:
     return (
         f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
         f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16` for this one"
+    )
+
+
+def lacks_cuda_graph(bundle: Bundle, part: str) -> str:
+    """Return why CUDA should not run a part of the bundle that has no graph for CUDA, or ""."""
+    spec = bundle.part(part)
+    if not isinstance(spec, EmbedderSpec) or spec.layout != "packed" or spec.cuda:
+        return ""
+    if spec.precision not in ("int8", "int4"):
+        return ""
+    return (
+        f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would take "
+        "about ten times as long as fp16 does: export it again with this version"
     )
 
 

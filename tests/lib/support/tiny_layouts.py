@@ -11,8 +11,8 @@ import onnx_ir as ir
 from support.tiny_bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.write import BundleInfo, BundleWriter
-from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
-from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, POOL_GROUP
+from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec
 
 HIDDEN = 48
 FLOAT = int(ir.DataType.FLOAT)
@@ -31,17 +31,26 @@ def _write(layout: str, model: Path) -> None:
     graph = GraphBuilder(17)
     op = graph.op
     shapes = {
-        "input_ids": ("tokens",) if layout == "packed" else ("batch", "tokens"),
+        "input_ids": ("tokens",) if layout in ("packed", "varlen") else ("batch", "tokens"),
         "attention_mask": ("batch", "tokens"),
         "pool_mask": ("batch", "tokens"),
         "gather": ("batch", "width"),
         "scatter": ("tokens",),
         "lengths": ("batch",),
         "skip": ("batch",),
+        "positions": ("tokens",),
+        "starts": ("starts",),
+        "places": ("batch", "width"),
+        "pool": ("groups", POOL_GROUP),
+        "owners": ("groups",),
+        "counts": ("batch",),
     }
     inputs = {name: graph.input(name, shapes[name]) for name in EMBEDDER_INPUTS[layout]}
     weights = {name: graph.weight(name, array) for name, array in _weights().items()}
     tokens = op("Gather", weights["table"], inputs["input_ids"])
+    if layout == "varlen":
+        _finish(graph, _varlen(graph, inputs, weights, tokens), model)
+        return
     if layout == "packed":
         width = op("Shape", inputs["gather"], start=1, end=2)
         places = op("Range", graph.int_scalar(0), op("Squeeze", width, graph.ints(0)), graph.int_scalar(1))
@@ -63,16 +72,57 @@ def _write(layout: str, model: Path) -> None:
     # Whatever lies in the padded places is multiplied by zero. A product, as in `graph.pooling`: ONNX Runtime's
     # ReduceSum over the middle axis adds in another order when there are more rows.
     summed = op("Squeeze", op("MatMul", op("Unsqueeze", pooled, graph.ints(1)), tokens), graph.ints(1))
-    mean = op("Div", summed, op("ReduceSum", pooled, graph.ints(1), keepdims=1))
-    unit = op("Div", mean, op("ReduceL2", mean, axes=[-1], keepdims=1))
+    _finish(graph, op("Div", summed, op("ReduceSum", pooled, graph.ints(1), keepdims=1)), model)
+
+
+def _varlen(
+    graph: GraphBuilder, inputs: dict[str, ir.Value], weights: dict[str, ir.Value], tokens: ir.Value
+) -> ir.Value:
+    """The mean of each text, of inputs that are laid out for CUDA: a token sees those of its own text."""
+    op = graph.op
+
+    def column(x: ir.Value) -> ir.Value:
+        return op("Unsqueeze", x, graph.ints(1))
+
+    query, key, value = (op("MatMul", tokens, weights[name]) for name in "qkv")
+    scores = op("Div", op("MatMul", query, op("Transpose", key, perm=[1, 0])), graph.scalar(HIDDEN**0.5))
+    # A token's row less its position is the first row of its text.
+    count = op("Squeeze", op("Shape", inputs["input_ids"]), graph.ints(0))
+    first = op("Sub", op("Range", graph.int_scalar(0), count, graph.int_scalar(1)), inputs["positions"])
+    strange = op("Not", op("Equal", column(first), first))
+    hidden = op("Mul", op("Cast", strange, to=FLOAT), graph.scalar(-1e30))
+    tokens = op("Add", tokens, op("MatMul", op("Softmax", op("Add", scores, hidden), axis=-1), value))
+    tokens = op("Add", tokens, op("Tanh", op("MatMul", tokens, weights["o"])))
+    weight = op(
+        "Unsqueeze",
+        op("Cast", op("GreaterOrEqual", inputs["pool"], graph.int_scalar(0)), to=FLOAT),
+        graph.ints(1),
+    )
+    sums = op("Squeeze", op("MatMul", weight, op("Gather", tokens, inputs["pool"])), graph.ints(1))
+    batch = op("Squeeze", op("Shape", inputs["counts"]), graph.ints(0))
+    texts = op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
+    own = op("Cast", op("Equal", column(texts), inputs["owners"]), to=FLOAT)
+    return op("Div", op("MatMul", own, sums), column(op("Cast", inputs["counts"], to=FLOAT)))
+
+
+def _finish(graph: GraphBuilder, mean: ir.Value, model: Path) -> None:
+    op = graph.op
+    square = op("ReduceSum", op("Mul", mean, mean), graph.ints(1), keepdims=1)
+    unit = op("Div", mean, op("Sqrt", square))
     graph.save(unit, "embedding", ("batch", HIDDEN), model, Path(f"{model}.data"))
 
 
-def build_layout_bundle(target: Path, layout: str, **spec: Any) -> Path:
-    """Build the bundle `target` of that model in a layout; `spec` are further fields of its `EmbedderSpec`."""
+def build_layout_bundle(target: Path, layout: str, *, cuda: str | None = None, **spec: Any) -> Path:
+    """Build the bundle `target` of that model in a layout; `spec` are further fields of its `EmbedderSpec`.
+
+    `cuda` is the layout of a second graph, for CUDA.
+    """
     with BundleWriter(target, BundleInfo(f"tiny-{layout}", "CC0-1.0", "random numbers")) as bundle:
         tiny_tokenizer().save(str(bundle.file("embedder/tokenizer.json")))
         _write(layout, bundle.file("embedder/model.onnx"))
+        if cuda:
+            _write(cuda, bundle.file("embedder/model.cuda.onnx"))
+            spec["cuda"] = CudaGraph("embedder/model.cuda.onnx", cuda)
         settings = {"max_tokens": 32, "long_text": "window_mean", **spec}
         return bundle.commit(
             embedder=EmbedderSpec(

@@ -1,0 +1,131 @@
+"""The input layout "varlen" of a decoder's graph: for ONNX Runtime's CUDA provider, without any padding.
+
+It has operators of which the provider has one fused kernel, and the CPU mostly none:
+
+- PackedMultiHeadAttention attends within texts of any lengths. It takes fp16, and as many heads of keys and
+  values as of queries.
+- RMSNormalization reads float32 and writes fp16.
+- HyperConnectionPostMix adds an fp16 matrix to a float32 one.
+- GatedRMSNorm multiplies with the SiLU of a gate, with a single rounding.
+
+The mean of a text's tokens has two steps. Its tokens are added in groups of `POOL_GROUP`, each of which lies
+in memory on its own, so that no sum depends on the place of the text in its batch. Then groups are added.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.graph.attention_layouts import Layout
+from vcs_export.graph.streamed import FLOAT, StreamedGraph
+from vcs_runtime.bundle.layouts import POOL_GROUP
+
+# GatedRMSNorm divides by the root of the mean square plus this number, in float32, in which a mean square
+# below 64 is lost beside it. The result is then 2^-15 to the bit; the norm's weights of 2^15 undo it. A mean
+# square of 10^4 would change the last of fp16's 11 bits by a hundredth.
+_HUGE = 2.0**30
+_ROOT = 2.0**15
+
+
+class Varlen(Layout):
+    """The layout with all texts' tokens one after the other.
+
+    The inputs are int64:
+
+    - `input_ids` `(tokens,)`;
+    - `positions` `(tokens,)`, each token's place in its text;
+    - `starts` `(batch + 1,)`, the row of each text's first token, and the number of tokens;
+    - `places` `(batch, width)`, the places of tokens in texts padded to `width`, then those of padding;
+    - `pool` `(groups, POOL_GROUP)`, the rows of pooled tokens of a text, then -1;
+    - `owners` `(groups,)`, the text of each group;
+    - `counts` `(batch,)`, the number of pooled tokens of each text.
+    """
+
+    def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
+        if config.causal or graph.compute != ir.DataType.FLOAT16:
+            raise ValueError("PackedMultiHeadAttention is neither causal nor of other types than fp16")
+        self._ids = graph.input("input_ids", ("tokens",))
+        positions = graph.input("positions", ("tokens",))
+        starts = graph.input("starts", ("starts",))
+        places = graph.input("places", ("batch", "width"))
+        self._pool = graph.input("pool", ("groups", POOL_GROUP))
+        owners = graph.input("owners", ("groups",))
+        counts = graph.input("counts", ("batch",))
+        super().__init__(graph, config)
+        self._positions = graph.op("Unsqueeze", positions, graph.ints(1))
+        self._starts, self._places = (
+            graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (starts, places)
+        )
+        self._ones = graph.op("Expand", graph.scalar(1.0), graph.op("Shape", self._positions))
+        self._silu_weight = graph.array(
+            "silu.weight", np.full(config.intermediate_size, _ROOT), graph.compute
+        )
+        # Padding of a group is the row -1, the last one, with the weight 0.
+        real = graph.op("Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT))
+        self._in_group = graph.op("Unsqueeze", real, graph.ints(1))
+        batch = graph.op("Squeeze", graph.op("Shape", counts))
+        texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
+        own = graph.op("Equal", graph.op("Unsqueeze", texts, graph.ints(1)), owners)
+        size = graph.op("Unsqueeze", graph.op("Cast", counts, to=int(FLOAT)), graph.ints(1))
+        self._of_groups = graph.op("Div", graph.op("Cast", own, to=int(FLOAT)), size)
+
+    @property
+    def ids(self) -> ir.Value:
+        """The token ids `(tokens,)`."""
+        return self._ids
+
+    def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
+        """Normalise in float32, and round once, to the type of the weight."""
+        return self._rms_norm(x, self.graph.stored(weight, kind))
+
+    def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
+        """Return SiLU of gate, multiplied with up, in one kernel."""
+        return self.graph.microsoft_op(
+            "GatedRMSNorm", up, self._silu_weight, gate, activation="silu", epsilon=_HUGE
+        )
+
+    def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
+        """Add in one kernel: each number of a row is a branch of its own, to which `addend * 1` is added."""
+        return self.graph.microsoft_op(
+            "HyperConnectionPostMix", x, self._ones, addend, num_branches=self.config.hidden_size
+        )
+
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+        """Rotate, repeat keys and values for all heads, and attend."""
+        heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
+        return self.graph.microsoft_op(
+            "PackedMultiHeadAttention",
+            self._rotated(query, heads),
+            self._repeated(self._rotated(key, groups)),
+            self._repeated(value),
+            None,
+            self._places,
+            self._starts,
+            num_heads=heads,
+        )
+
+    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
+        """Return the mean of the pooled tokens."""
+        graph = self.graph
+        rows = graph.cast(graph.op("Gather", x, self._pool), FLOAT, kind)
+        sums = graph.op("Squeeze", graph.op("MatMul", self._in_group, rows), graph.ints(1))
+        return graph.op("MatMul", self._of_groups, sums)
+
+    def _rotated(self, x: ir.Value, heads: int) -> ir.Value:
+        # Each token is a text of one token here: then all may have positions of their own.
+        graph = self.graph
+        rows = graph.op("Unsqueeze", x, graph.ints(1))
+        rotated = graph.op("RotaryEmbedding", rows, *self._tables, self._positions, num_heads=heads)
+        return graph.op("Squeeze", rotated, graph.ints(1))
+
+    def _repeated(self, x: ir.Value) -> ir.Value:
+        graph, config = self.graph, self.config
+        heads, groups = config.num_attention_heads, config.num_key_value_heads
+        if heads == groups:
+            return x
+        split = graph.op("Reshape", x, graph.ints(-1, groups, 1, config.head_dim))
+        repeated = graph.op("Expand", split, graph.ints(1, 1, heads // groups, 1))
+        return graph.op("Reshape", repeated, graph.ints(-1, heads * config.head_dim))
