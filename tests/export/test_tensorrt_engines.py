@@ -48,7 +48,7 @@ def test_a_strongly_typed_engine_is_built_and_listed(bundle: Path, tensorrt: Bui
     assert BuilderFlag.TF32 not in network["builder_flags"]
     longest = -(-before["embedder"]["max_tokens"] // 16) * 16
     assert longest < 64
-    shape = ((1, 1), (4, longest // 2), (8, longest))
+    shape = ((1, 1), (8, longest // 2), (8, longest))
     assert network["shapes"] == [{"input_ids": shape, "attention_mask": shape}]
     after = json.loads((bundle / MANIFEST).read_text())
     [engine] = after.pop("engines")
@@ -127,7 +127,7 @@ def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Bu
     assert "NVIDIA H200 (sm90), TensorRT 10.16.1.11, ONNX Runtime 1.31.1" in done.stderr
     [line] = [line for line in done.stderr.splitlines() if "calculated needs" in line]
     assert "2.0 GB of memory (" in line
-    assert "about 1 minutes" in line
+    assert line.endswith("about 1 min")
 
 
 @pytest.mark.parametrize("short", ["memory", "disk beside", "memory of NVIDIA H200"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import pytest
 
 from support.cuda_stand_ins import DryGpu, WatchedSession, mark, watch_sessions
 from support.gpu_bundles import SHAPES, GpuBundles, texts_of
-from support.tensorrt_stand_ins import Loaded, add_tensorrt, engine_runs, loaded_engines, use_nvidias_package
+from support.tensorrt_stand_ins import (
+    Loaded,
+    add_tensorrt,
+    built_on,
+    engine_runs,
+    loaded_engines,
+    use_nvidias_package,
+)
 from vcs_export.checks.tensorrt_engines import build_engines
 from vcs_runtime.bundle.opening import open_bundle
 
@@ -22,10 +30,11 @@ def tensorrt_gpu(dry_gpu: DryGpu) -> DryGpu:
     return add_tensorrt(dry_gpu)
 
 
-def build(bundle: str, spell_out: bool = False) -> list[str]:
+def build(bundle: str, device: str = "tensorrt:0", spell_out: bool = False) -> list[str]:
     use_nvidias_package()
     lines: list[str] = []
-    paths = build_engines(open_bundle(bundle), spell_out=spell_out, ignore_needs=True, log=lines.append)
+    opened = open_bundle(bundle)
+    paths = build_engines(opened, device, spell_out=spell_out, ignore_needs=True, log=lines.append)
     return [*lines, *map(str, paths)]
 
 
@@ -73,9 +82,19 @@ def test_onnx_runtime_loads_what_nvidias_package_has_built(
 @pytest.mark.usefixtures("home")
 def test_attention_that_is_spelt_out_is_built_and_loaded(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
     bundle = str(bundles.nv_embed("fp16", target_runtime="tensorrt"))
-    tensorrt_gpu.call(build, bundle, True)
+    tensorrt_gpu.call(build, bundle, "tensorrt:0", True)
     run = tensorrt_gpu.call(embed, bundle, {"a short text": [9]}, vectors=512)
     assert loaded_engines(run.log)
+
+
+@pytest.mark.usefixtures("home")
+def test_an_engine_is_built_on_the_gpu_that_was_named(
+    tensorrt_gpu: DryGpu, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    bundle = shutil.copytree(tiny_bundle, tmp_path / "bundle")
+    log = tensorrt_gpu.call(build, str(bundle), "tensorrt:1", gpus=2).log
+    assert built_on(log) == [1]
+    assert {event.gpu for event in log.memory} <= {1}
 
 
 def test_kernels_that_were_timed_are_remembered(

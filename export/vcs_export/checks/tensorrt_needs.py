@@ -109,7 +109,7 @@ def check_needs(bundle: Bundle, needs: Needs, index: int, *, ignore: bool = Fals
         (f"memory of {gpu.name}", needs.gpu_memory, gpu.memory),
     ]
     needed = ", ".join(f"{_gb(need)} of {what} ({_gb(there)} here)" for what, need, there in rows)
-    line = f"calculated needs: {needed}, about {needs.minutes:.0f} minutes"
+    line = f"calculated needs: {needed}, about {needs.minutes:.0f} min"
     short = [what for what, need, there in rows if there is not None and there < need]
     if short and not ignore:
         raise ExportError(

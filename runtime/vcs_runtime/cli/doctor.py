@@ -25,6 +25,7 @@ from vcs_runtime.inference.device import (
     choose_device,
     import_onnxruntime,
 )
+from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.tensorrt import fitting
 
 # Distributions, and the extras that install them (None: the base install).
@@ -111,7 +112,9 @@ def _examine() -> _Report:
         facts["default bundle"] = _describe(bundle)
         if bundle.manifest.engines:
             engines, reason = fitting(bundle, "embedder", 0)
-            facts["TensorRT engine"] = engines[0].model if engines else reason
+            if engines:
+                reason = f"{engines[0].model}; {describe_speed(bundle, speed(bundle, engines))}"
+            facts["TensorRT engine"] = reason
     except BundleError as error:
         facts["default bundle"] = f"none in {default_bundle_path()}"
         problems.append(str(error))

@@ -170,5 +170,4 @@ def _options(chosen: ScoringOptions, defaults: Options) -> Options:
         chosen.aggregate or defaults.aggregate,
         short,
         defaults.clean,
-        () if short else defaults.also,
     )

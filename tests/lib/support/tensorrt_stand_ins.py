@@ -52,6 +52,13 @@ def use_nvidias_package() -> None:
     sys.modules["tensorrt"] = tensorrt_bindings
 
 
+def built_on(log: Log) -> list[int]:
+    """Return the number of the GPU on which each engine was built, in order."""
+    return [
+        int(event.fields[0]) for event in log.events if isinstance(event, Other) and event.what == "built"
+    ]
+
+
 def loaded_engines(log: Log) -> list[Loaded]:
     """Return the engines that were loaded, in order."""
     found = [event.fields for event in log.events if isinstance(event, Other) and event.what == "loaded"]
