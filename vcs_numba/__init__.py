@@ -3,6 +3,7 @@
 from vcs_numba.alignment import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
+from vcs_numba.hm_cf import HmCf, hm_cf
 from vcs_numba.jit.kernel import warm_up
 from vcs_numba.params import Params
 from vcs_numba.recombine import recombine
@@ -13,10 +14,12 @@ __all__ = [
     "SCORE_DTYPE",
     "Alignment",
     "Candidates",
+    "HmCf",
     "Orientation",
     "Params",
     "Scores",
     "align",
+    "hm_cf",
     "recombine",
     "score_batch",
     "score_embeddings",

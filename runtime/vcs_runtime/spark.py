@@ -13,7 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from vcs_runtime.errors import unknown_choice
-from vcs_runtime.scoring.columns import NAMES, Columns, pairs_of, to_columns
+from vcs_runtime.scoring.columns import Columns, names_of, pairs_of, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 
@@ -57,13 +57,14 @@ def make_predict_fn(
     """
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for name in names:
-        if name not in NAMES:
-            raise unknown_choice("columns", name, NAMES)
+        if name not in names_of(options):
+            raise unknown_choice("columns", name, names_of(options))
     config = ScorerConfig.of(config, device="cpu")
     scorer = Scorer.from_config(replace(config, threads=config.threads or 1))
 
     def predict(reference: npt.NDArray[Any], generated: npt.NDArray[Any]) -> npt.NDArray[Any] | Columns:
-        scored = to_columns(list(scorer.iter_scores(pairs_of(reference, generated), options)))
+        results = list(scorer.iter_scores(pairs_of(reference, generated), options))
+        scored = to_columns(results, options)
         return scored[columns] if isinstance(columns, str) else {name: scored[name] for name in names}
 
     return predict

@@ -261,3 +261,27 @@ def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path)
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(colours) == light
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_hm_cf_is_shown_if_all_systems_have_it(everywhere: bool, tmp_path: Path, tiny_bundle: Path) -> None:
+    write_pairs(
+        tmp_path / "p.jsonl", [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)]
+    )
+    options = ["--bundle", tiny_bundle, "--device", "cpu"]
+    with_it = ["--with", "hm-cf"]
+    vcs("score", tmp_path / "p.jsonl", *options, *with_it, "-o", tmp_path / "a.jsonl")
+    vcs("score", tmp_path / "p.jsonl", *options, *(with_it if everywhere else []), "-o", tmp_path / "b.jsonl")
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--ignore-signatures"]
+    done = vcs("report", *files, "-o", tmp_path / "r.html")
+    assert done.code == 0, done.stderr
+    index = block_of(tmp_path / "r.html", "index")
+    names = [score["name"] for score in index["scores"]]
+    assert names == list(up_to(PART, hm_cf=everywhere))
+    compared = [own["scores"][0] for own in index["comparisons"]]
+    assert compared == list(up_to(HEADLINE, hm_cf=everywhere))
+    if everywhere:
+        rows = {(row[0], row[1]): row for row in index["rows"]}
+        for line in read_lines(tmp_path / "a.jsonl"):
+            assert rows[str(line["id"]), 0][4 + names.index("hm_cf")] == round(line["hm_cf"], 4)
+    assert vcs("report", *files, "-o", tmp_path / "r.pdf").code == 0

@@ -8,16 +8,31 @@ from pathlib import Path
 import numpy as np
 
 from support.core_cases import drawn_case, matrix
-from vcs_numba import Scores, score_similarity
+from vcs_numba import HmCf, Scores, score_similarity
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.score_table import DETAIL, HEADLINE, LABELS, NAMES, PART, SCORES, up_to
+from vcs_runtime.scoring.score_table import (
+    ALL,
+    DETAIL,
+    HEADLINE,
+    HM_CF,
+    HM_CF_NAMES,
+    LABELS,
+    NAMES,
+    PART,
+    SCORES,
+    up_to,
+)
 
 DEFINITION = Path(__file__).parents[2] / "docs/reference/vcs.md"
 
 
 def test_it_declares_every_score_once() -> None:
-    assert set(SCORES) == set(Scores._fields) == set(NAMES) == set(LABELS)
+    assert set(SCORES) == set(Scores._fields) == set(NAMES)
     assert Scores._fields == NAMES
+    assert tuple(HM_CF) == HM_CF_NAMES == HmCf._fields
+    assert tuple(ALL) == (*SCORES, *HM_CF) == tuple(LABELS)
+    assert len(ALL) == len(SCORES) + len(HM_CF)
+    assert up_to(HEADLINE, hm_cf=True) == (*up_to(HEADLINE), "hm_cf")
     assert up_to(DETAIL) == tuple(SCORES)
     assert up_to(HEADLINE) == ("vcs", "margin", "gas", "las", "nas")
     assert set(up_to(HEADLINE)) < set(up_to(PART)) < set(SCORES)
@@ -38,7 +53,7 @@ def test_the_definition_lists_them_with_range_and_meaning() -> None:
         r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", DEFINITION.read_text("utf-8"), re.M
     )
     expected = [
-        (name, info.label, f"{info.low:g} to {info.high:g}", info.meaning) for name, info in SCORES.items()
+        (name, info.label, f"{info.low:g} to {info.high:g}", info.meaning) for name, info in ALL.items()
     ]
     assert [tuple(cell.strip() for cell in row) for row in rows] == expected
 

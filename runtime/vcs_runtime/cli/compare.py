@@ -16,7 +16,7 @@ from vcs_runtime.experiments.comparison_tables import grids, notes, printable
 from vcs_runtime.experiments.results import csv_text
 from vcs_runtime.experiments.systems import CORRECTIONS, Comparison
 from vcs_runtime.jobs.bootstrap import SEED
-from vcs_runtime.scoring.score_table import SCORES
+from vcs_runtime.scoring.score_table import ALL
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
 #: Options of paired tests, also of `experiment rank`.
@@ -34,8 +34,8 @@ enough_resamples = click.option(
               "file. [default: the first file]")  # fmt: skip
 @click.option("--name", "names", multiple=True, metavar="NAME",
               help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
-@click.option("--score", "scores", type=click.Choice(tuple(SCORES), case_sensitive=False), multiple=True,
-              metavar="NAME", help="Score to compare: vcs, margin, gas, las, nas, or another column; "
+@click.option("--score", "scores", type=click.Choice(tuple(ALL), case_sensitive=False), multiple=True,
+              metavar="NAME", help="Score to compare: vcs, margin, gas, las, nas, hm_cf, or another column; "
               "may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
 @correction

@@ -22,6 +22,7 @@ from vcs_runtime.cli.options import (
     bundle,
     combined,
     device,
+    further,
     output_folder,
     overwrite,
     resume,
@@ -241,13 +242,14 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
 @correction
 @_lcts(0.0)
 @_chunk_size
+@further
 @enough_resamples
 @_seed
 @_scored
 def rank(
     source: Path, predictions: Path, ranking: Path | None, by: str | None, baseline: str | None,
-    all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int, resamples: int | None,
-    seed: int, run: _Run,
+    all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int,
+    also: tuple[str, ...], resamples: int | None, seed: int, run: _Run,
 ) -> None:  # fmt: skip
     """Rank the models of a folder by their scores.
 
@@ -265,7 +267,7 @@ def rank(
     if baseline and baseline not in models:
         raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
     with run.opened(source, ranking, predictions / "results.json") as (scorer, known):
-        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
+        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size, also=also)
         if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(

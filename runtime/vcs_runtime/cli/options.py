@@ -13,7 +13,7 @@ import click
 
 from vcs_numba import Params
 from vcs_runtime.errors import VcsError
-from vcs_runtime.scoring.options import AGGREGATES, PRESETS, Options, ScorerConfig
+from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
 
 PATH = click.Path(path_type=Path)
@@ -115,7 +115,7 @@ bundle = click.option(
 segmenter = click.option(
     "--segmenter", default="auto", show_default=True, metavar="NAME",
     help="How texts are split into sentences: auto (rules if punctuated, otherwise the learned model), "
-    "rules, learned, or a bundle.",
+    "rules, learned, punkt (NLTK's), or a bundle.",
 )  # fmt: skip
 device = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
@@ -172,7 +172,7 @@ scorer_options = combined("config", _scorer_config, together(
 
 def _options(
     preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool, clean: str | None,
-    lct_penalty: Any, small_text: Any, context_cutoff: float, context_window: float,
+    also: tuple[str, ...], lct_penalty: Any, small_text: Any, context_cutoff: float, context_window: float,
     regularizer: Any, nas_blend_factor: float, nas_coverage_cutoff: float,
 ) -> Options:  # fmt: skip
     if short and chunk_size is not None:
@@ -185,10 +185,13 @@ def _options(
     if chunk_size is None:
         chunk_size = 1 if short else PRESETS[preset][0]
     names = [name.strip() for name in clean.split(",")] if clean is not None else []
-    return Options(chunk_size, params, aggregate, short, names)
+    return Options(chunk_size, params, aggregate, short, names, also)
 
 
 _PARAMS = Params()
+further = click.option("--with", "also", type=click.Choice(FURTHER), multiple=True, metavar="METRIC",
+                       help="Metric to compute beside VCS: hm-cf, the harmonic mean of coarse and fine "
+                       "similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
 #: Options of the metric; the command receives `options`, an `Options`.
 scoring_options = combined("options", _options, together(
     click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
@@ -203,6 +206,7 @@ scoring_options = combined("options", _options, together(
     click.option("--clean", metavar="NAMES",
                  help="Comma-separated list of what is removed from all texts first: markdown, think "
                  "(reasoning in <think> tags), list-numbers. [default: nothing]"),
+    further,
     section="Scoring",
 ), together(
     click.option("--lct-penalty", type=click.Choice(["full", "excess"]), default=_PARAMS.lct_penalty,

@@ -11,7 +11,7 @@ from rich.table import Table
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.flags import describe
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.score_table import PART, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, PART, up_to
 
 
 def console() -> Console:
@@ -43,8 +43,8 @@ def print_result(result: Result) -> None:
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for name in up_to(PART):
-        table.add_row(name, f"{getattr(result.scores, name):.4f}", SCORES[name].meaning)
+    for name in up_to(PART, hm_cf=result.further is not None):
+        table.add_row(name, f"{getattr(result, name):.4f}", ALL[name].meaning)
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
         prose(out, f"{reason}\n")
@@ -67,7 +67,7 @@ def print_summary(summary: Summary) -> None:
     table = Table(*headings, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name in SCORES if statistics else ():
+    for name in filter(statistics.__contains__, ALL):
         s = statistics[name]
         more = [f"{judged[name].mean:.4f}"] if judged else []
         table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}", *more)

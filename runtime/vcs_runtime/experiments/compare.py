@@ -33,7 +33,7 @@ def compare(
     baseline
         The name or the file of the system that the others are compared with. None: the first one.
     scores
-        The scores to compare, of `score_table.NAMES`. Empty: VCS, or the margin if VCS is 0 for most of the
+        The scores to compare, of `score_table.ALL`. Empty: VCS, or the margin if VCS is 0 for most of the
         pairs.
     correction
         One of `CORRECTIONS`.
@@ -61,8 +61,8 @@ def compare(
         There are too few files, or no such score, baseline or correction; or the names do not fit the files.
     """
     for score in scores:
-        if score not in score_table.NAMES:
-            raise unknown_choice("score", score, score_table.NAMES)
+        if score not in score_table.ALL:
+            raise unknown_choice("score", score, tuple(score_table.ALL))
     if correction not in CORRECTIONS:
         raise unknown_choice("correction", correction, CORRECTIONS)
     systems = _named(files, names)

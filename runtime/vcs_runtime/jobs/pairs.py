@@ -27,7 +27,7 @@ REFUSE, SUFFIX = "refuse", "suffix"
 DUPLICATES = (REFUSE, SUFFIX)
 # What a line of the output may hold of its own.
 OUTPUT_KEYS = frozenset({
-    *score_table.NAMES, "id", "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
+    *score_table.ALL, "id", "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
     "error", "signature", "texts",
 })  # fmt: skip
 

@@ -28,6 +28,11 @@ def is_scores(path: Path) -> bool:
     return isinstance(row, dict) and {"id", "signature"} <= row.keys() and bool({"vcs", "error"} & row.keys())
 
 
+def has_hm_cf(path: Path) -> bool:
+    """Whether a score file was scored with HM-CF. Raises InputError as `read_scores` does."""
+    return any("hm_cf" in row for _, row in read_scores(path) if "error" not in row)
+
+
 def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[str, Record]]:
     """Read the lines of a score file one at a time.
 

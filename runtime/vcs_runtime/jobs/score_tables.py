@@ -128,7 +128,7 @@ def read_table(path: Path) -> Iterator[tuple[str, Record]]:
         raise file.error(error) from None
 
 
-_NUMBERS = frozenset({*score_table.NAMES, *_WHOLE})
+_NUMBERS = frozenset({*score_table.ALL, *_WHOLE})
 
 
 def _number(text: str) -> int | float | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ SKIP, ZERO, ERROR = "skip", "zero", "error"
 #: nothing, or ends the job.
 FAILED = (SKIP, ZERO, ERROR)
 # The scores of a text that says nothing: no content, no order, and so the lowest margin.
-_SAYS_NOTHING = dict.fromkeys(score_table.NAMES, 0.0) | {"margin": -1.0}
+_SAYS_NOTHING = dict.fromkeys(score_table.ALL, 0.0) | {"margin": -1.0}
+_EVERY = (*score_table.NAMES, *score_table.HM_CF_NAMES)
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,9 @@ class Summary:
     seconds: float = 0.0
     segmenters: Counter[str] = field(default_factory=Counter)
     counts: FlagCounts = field(default_factory=FlagCounts)
-    _columns: dict[str, array[float]] = field(
-        default_factory=lambda: {name: array("d") for name in score_table.NAMES}
-    )
+    _columns: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _EVERY})
     _judged: bytearray = field(default_factory=bytearray)
+    _with_hm_cf: int = 0
 
     @property
     def scored(self) -> int:
@@ -91,6 +92,11 @@ class Summary:
         """Number of all pairs."""
         return self.scored + self.failed
 
+    @property
+    def has_hm_cf(self) -> bool:
+        """Whether all scored pairs have HM-CF and its parts."""
+        return 0 < self.scored == self._with_hm_cf
+
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one line of the output."""
         if "error" in record:
@@ -100,11 +106,12 @@ class Summary:
             return
         if name := record.get("segmenter"):
             self.segmenters[name] += 1
+        self._with_hm_cf += "hm_cf" in record
         self._count(record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
 
     def _count(self, scores: Mapping[str, Any], *, judged: bool) -> None:
         for name, column in self._columns.items():
-            column.append(float(scores[name]))
+            column.append(float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan)))
         self._judged.append(judged)
 
     def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
@@ -118,9 +125,10 @@ class Summary:
         Returns
         -------
         dict
-            The statistics, in the order of files.
+            The statistics, in the order of files; with HM-CF and its parts if every scored pair has them.
         """
-        values = np.array([np.frombuffer(column) for column in self._columns.values()])
+        names = _EVERY if self.has_hm_cf else score_table.NAMES
+        values = np.array([np.frombuffer(self._columns[name]) for name in names])
         if judged:
             values = values[:, np.frombuffer(self._judged, bool)]
         if not values.size:
@@ -129,7 +137,7 @@ class Summary:
         sd = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
         return {
             name: Statistic(float(values[i].mean()), float(sd[i]), float(low[i]), float(high[i]))
-            for i, name in enumerate(self._columns)
+            for i, name in enumerate(names)
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class ScoreBatch:
         InputError
             A column of texts is missing.
         """
-        return {**batch, **to_columns(self.score(self.pairs(batch)))}
+        return {**batch, **to_columns(self.score(self.pairs(batch)), self._options)}
 
     def pairs(self, batch: Mapping[str, npt.NDArray[Any]]) -> list[Pair]:
         """Return the pairs of a batch. Raises InputError if a column of texts is missing."""

@@ -21,8 +21,7 @@ from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import write_shard
-from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.columns import Columns, to_columns
+from vcs_runtime.scoring.columns import Columns, scores_of, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
 
 if TYPE_CHECKING:
@@ -145,9 +144,10 @@ def score_shards(
         "expected": summary.signature,
     }
     scored = _through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
+    names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
         for row in range(len(batch["error"])):
-            record = {name: batch[name][row] for name in (*score_table.NAMES, "n_ref", "n_gen", "segmenter")}
+            record = {name: batch[name][row] for name in names}
             summary.add({"error": batch["error"][row]} if batch["error"][row] else record)
             summary.signature = batch["signature"][row]
     summary.seconds = monotonic() - started
@@ -184,7 +184,7 @@ class _ShardWriter(ScoreBatch):
                 self._folder / f"{digest}.jsonl",
                 (record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)),
             )
-        return to_columns(results)
+        return to_columns(results, self._options)
 
 
 def _through_actors(

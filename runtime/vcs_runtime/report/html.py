@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +14,10 @@ import numpy as np
 from vcs_numba import Orientation
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
-from vcs_runtime.report.systems import MARKS, SHOWN, Systems, kept_texts
+from vcs_runtime.report.systems import MARKS, Systems, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.score_table import FULL_NAMES, HEADLINE, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, HEADLINE, PART, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
 from vcs_runtime.util.atomic import replaced, unwritable
 
@@ -100,11 +101,13 @@ class HtmlReport:
     def finish(self, systems: Systems | None = None) -> None:
         """Write the overview of all pairs; without `systems`, the report shows a single pair."""
         index: dict[str, Any]
+        names = up_to(PART)
         if systems is None:
             index = {"single": True, "title": self.title}
         else:
+            names = systems.shown
             index = {"single": False, **systems.to_index(self.title)}
-        self._write(block("index", {**index, **vocabulary(), "pages": self.pages}))
+        self._write(block("index", {**index, **vocabulary(names), "pages": self.pages}))
         self._write(tail())
 
     def __exit__(
@@ -119,9 +122,9 @@ class HtmlReport:
             self._file.write(text.encode())
 
 
-def vocabulary() -> dict[str, Any]:
+def vocabulary(names: Sequence[str]) -> dict[str, Any]:
     """Return scores, flags and verdicts for the script of the page: names, labels, ranges, meanings."""
-    infos = [(name, SCORES[name]) for name in SHOWN]
+    infos = [(name, ALL[name]) for name in names]
     return {
         "scores": [
             {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,

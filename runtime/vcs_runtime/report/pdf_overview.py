@@ -12,17 +12,19 @@ from vcs_runtime.report.flow import Document, Part, Rows, Table, View, compose, 
 from vcs_runtime.report.pair_tables import signature_rows
 from vcs_runtime.report.pdf import heading, sentences
 from vcs_runtime.report.sheet import BLUE, WIDTH, Area, shorten
-from vcs_runtime.report.systems import MARKS, SHOWN, Systems
+from vcs_runtime.report.systems import MARKS, Systems
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, LABELS
 
 _LISTED: Final = 20  # worst pairs, and as many best pairs
 _FAILED: Final = 40  # pairs without scores
 _WHOLE: Final = ("vcs", "margin")  # the scores that are drawn
-_AT: Final = tuple(np.linspace(0.6, 0.94, len(up_to(HEADLINE))).tolist())  # columns of scores
-_MEANS_AT: Final = (0.0, 0.5, *_AT)
-_PAIRS_AT: Final = (0.0, 0.22, 0.39, *_AT)
 _ROW = 0.3  # inches of an interval
+
+
+def _at(systems: Systems, *before: float) -> tuple[float, ...]:
+    """Return where columns begin, as shares of the width: those `before`, then one for each headline."""
+    return (*before, *np.linspace(0.6, 0.94, len(systems.headline)).tolist())
 
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
@@ -64,7 +66,7 @@ def overview_document(systems: Systems, title: str) -> Document:
     if said:
         front.append(sentences("Pairs whose VCS is 0", said))
     front.append(_means(systems))
-    front.append(Table("What the scores mean", "", ("", ""), (0.0, 0.12), _meanings()))
+    front.append(Table("What the scores mean", "", ("", ""), (0.0, 0.12), _meanings(systems)))
     order = systems.ranked()
     body: list[Part] = [_intervals(systems, name) for name in _WHOLE]
     body += [_distributions(systems, i) for i in range(len(systems.names))]
@@ -89,8 +91,8 @@ def overview_document(systems: Systems, title: str) -> Document:
     return compose(title, front, body)
 
 
-def _meanings() -> Rows:
-    return [(LABELS[name], SCORES[name].meaning) for name in up_to(HEADLINE)]
+def _meanings(systems: Systems) -> Rows:
+    return [(LABELS[name], ALL[name].meaning) for name in systems.headline]
 
 
 def _intervals(systems: Systems, score: str) -> View:
@@ -132,10 +134,10 @@ def _means(systems: Systems) -> Table:
             (", judged pairs", counts.scored - counts.not_judged, systems.judged(i)),
         ):
             if statistics:
-                means = (f"{statistics[score].mean:.3f}" for score in up_to(HEADLINE))
+                means = (f"{statistics[score].mean:.3f}" for score in systems.headline)
                 rows.append((shorten(name, 0.38 * WIDTH) + more, str(count), *means))
-    head = ("system", "scored", *(LABELS[name] for name in up_to(HEADLINE)))
-    return Table("Means", "", head, _MEANS_AT, rows)
+    head = ("system", "scored", *(LABELS[name] for name in systems.headline))
+    return Table("Means", "", head, _at(systems, 0.0, 0.5), rows)
 
 
 def _distributions(systems: Systems, system: int) -> View:
@@ -158,14 +160,14 @@ def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> T
     rows: Rows = []
     for position in positions:
         pair, system, _, flags, *values = systems.row(int(position))
-        scores = dict(zip(SHOWN, values, strict=True))
+        scores = dict(zip(systems.shown, values, strict=True))
         name, marks = systems.names[system], ", ".join(MARKS[flag] for flag in flags)
         rows.append((
             shorten(pair, 0.21 * WIDTH) or "-", shorten(name, 0.16 * WIDTH), shorten(marks, 0.2 * WIDTH),
-            *(f"{scores[key]:.3f}" for key in up_to(HEADLINE)),
+            *(f"{scores[key]:.3f}" for key in systems.headline),
         ))  # fmt: skip
-    head = ("pair", "system", "flags", *(LABELS[name] for name in up_to(HEADLINE)))
-    return Table(f"{title}, by margin", "", head, _PAIRS_AT, rows)
+    head = ("pair", "system", "flags", *(LABELS[name] for name in systems.headline))
+    return Table(f"{title}, by margin", "", head, _at(systems, 0.0, 0.22, 0.39), rows)
 
 
 def _failed(systems: Systems) -> Table:

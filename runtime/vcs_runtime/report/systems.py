@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,11 +18,11 @@ from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.summary import Statistic, Summary
 from vcs_runtime.report.words import NAMED, counted, enumerated, settings_of, title_of
 from vcs_runtime.scoring import flags
-from vcs_runtime.scoring.score_table import HEADLINE, PART, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, HEADLINE, PART, SCORES, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS
 
-#: The scores of the tables.
-SHOWN: Final = up_to(PART)
+#: The scores that tables may show.
+_COLUMNS: Final = up_to(PART, hm_cf=True)
 #: The scores that rank pairs, the worst first: each decides where those before it are equal.
 RANKING: Final = ("margin", "vcs", "gas")
 #: The mark that a pair with a flag has in tables.
@@ -83,7 +84,7 @@ class Systems:
         self._flags = array("B")  # one bit for each of `MARKS`
         self._verdicts = array("H")  # one bit for each of `VERDICTS`
         self._kept: list[Mapping[str, str]] = []
-        self._scores = {name: array("d") for name in SHOWN}
+        self._scores = {name: array("d") for name in _COLUMNS}
 
     def begin(self, name: str, signature: str) -> None:
         """Begin a system: the pairs that are added next belong to it."""
@@ -122,7 +123,22 @@ class Systems:
         self._verdicts.append(_bits(verdicts, VERDICTS))
         self._kept.append(kept)
         for name, column in self._scores.items():
-            column.append(float(record[name]))
+            column.append(float(record[name] if name in SCORES else record.get(name, math.nan)))
+
+    @property
+    def has_hm_cf(self) -> bool:
+        """Whether all systems were scored with HM-CF."""
+        return bool(self.summaries) and all(own.has_hm_cf for own in self.summaries if own.scored)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The scores of the tables."""
+        return up_to(PART, hm_cf=self.has_hm_cf)
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The scores that are always shown."""
+        return up_to(HEADLINE, hm_cf=self.has_hm_cf)
 
     @property
     def scored(self) -> int:
@@ -192,7 +208,7 @@ class Systems:
         edges
             `(bins + 1,)` float64.
         """
-        low, high = SCORES[score].low, SCORES[score].high
+        low, high = ALL[score].low, ALL[score].high
         values = np.clip(self.values(system, score), low, high)
         return np.histogram(values, bins=round((high - low) / _BIN), range=(low, high))
 
@@ -204,7 +220,7 @@ class Systems:
         """Return a row of the table of pairs: pair, system, page, flags, then the scores of tables."""
         page = self._page[i] if self._page[i] >= 0 else None
         marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
-        scores = [round(float(column[i]), 4) for column in self._scores.values()]
+        scores = [round(float(self._scores[name][i]), 4) for name in self.shown]
         return [self._pairs[i], self._system[i], page, marked, *scores]
 
     def to_index(self, title: str) -> dict[str, Any]:
@@ -260,10 +276,10 @@ class Systems:
             "scored": summary.scored,
             "failed": summary.failed,
             "zeros": summary.counts.zeros,
-            "statistics": {name: asdict(statistics[name]) for name in SHOWN if statistics},
+            "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
-            "histograms": {name: self.histogram(system, name)[0].tolist() for name in up_to(HEADLINE)},
+            "histograms": {name: self.histogram(system, name)[0].tolist() for name in self.headline},
         }
 
 

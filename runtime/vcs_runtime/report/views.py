@@ -96,7 +96,7 @@ def costs(e: Explanation) -> View:
 
 def scores(e: Explanation) -> View:
     """Show all scores as bars, with their meanings."""
-    names = list(LABELS)
+    names = list(SCORES)
     values = [getattr(e.scores, name) for name in names]
     colours = [next((c for n, c in _COSTS.items() if name.startswith(n)), SOFT) for name in names]
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Pair, Result
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -16,6 +17,16 @@ Columns = dict[str, npt.NDArray[Any]]
 COUNTS = ("n_ref", "n_gen", "reference_index", "n_references")
 TEXTS = ("flags", "segmenter", "error", "signature")
 NAMES = (*score_table.NAMES, *COUNTS, *TEXTS)
+
+
+def names_of(options: Options) -> tuple[str, ...]:
+    """Return the names of the columns of results with these options."""
+    return (*scores_of(options), *COUNTS, *TEXTS)
+
+
+def scores_of(options: Options) -> tuple[str, ...]:
+    """Return the names of the scores of results with these options."""
+    return (*score_table.NAMES, *(score_table.HM_CF_NAMES if HM_CF in options.also else ()))
 
 
 def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pair]:
@@ -39,13 +50,15 @@ def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pai
     return zip(map(plain, reference), map(plain, generated), strict=True)
 
 
-def to_columns(results: Sequence[Result]) -> Columns:
-    """Turn results into one column for each of NAMES.
+def to_columns(results: Sequence[Result], options: Options = Options()) -> Columns:
+    """Turn results into one column for each of their names (`names_of`).
 
     Parameters
     ----------
     results
         One result for each row.
+    options
+        The options of the results.
 
     Returns
     -------
@@ -55,8 +68,8 @@ def to_columns(results: Sequence[Result]) -> Columns:
         would not fit the other files.
     """
     columns: Columns = {
-        name: np.array([getattr(result.scores, name, np.nan) for result in results], np.float64)
-        for name in score_table.NAMES
+        name: np.array([getattr(result, name) for result in results], np.float64)
+        for name in scores_of(options)
     }
     for name in COUNTS:
         columns[name] = np.array([getattr(result, name) for result in results], np.int64)

@@ -9,6 +9,7 @@ from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
+from vcs_runtime.segmentation.punkt import PUNKT, Punkt
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
 
 
@@ -25,7 +26,9 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     else:
         assert bundle is not None
         embedder = Embedder.open(bundle, *where, shares[0])
-    if not isinstance(config.segmenter, str | os.PathLike | Bundle):
+    if config.segmenter == PUNKT:
+        segmenter = CustomSegmenter(Punkt())
+    elif not isinstance(config.segmenter, str | os.PathLike | Bundle):
         segmenter = CustomSegmenter(config.segmenter)
     else:
         assert segmenter_bundle is not None
@@ -34,11 +37,11 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
 
 
 def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
-    """Open the bundles that hold the embedder and the segmenter: None for a model of the caller."""
+    """Open the bundles that hold the embedder and the segmenter: None where no bundle holds it."""
     bundle = _opened(config.bundle) if config.embedder is None else None
     if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
         return bundle, bundle or _opened(config.bundle)
-    if isinstance(config.segmenter, str | os.PathLike | Bundle):
+    if isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter != PUNKT:
         return bundle, _opened(config.segmenter)
     return bundle, None
 

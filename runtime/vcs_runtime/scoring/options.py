@@ -13,10 +13,14 @@ from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.segmentation.custom import TextSegmenter
+from vcs_runtime.segmentation.punkt import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 
 AGGREGATES = ("max", "mean")
+HM_CF = "hm-cf"
+#: Metrics that can be computed beside VCS.
+FURTHER = (HM_CF,)
 # Chunk size and LCT: docs/reference/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 
@@ -38,6 +42,9 @@ class Options:
     clean
         What is removed from every text first: names of "markdown", "think" and "list-numbers", kept in this
         order (docs/reference/vcs.md, section 1).
+    also
+        Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which embeds the
+        sentences of all texts once more, as they stand.
 
     Raises
     ------
@@ -50,6 +57,7 @@ class Options:
     aggregate: str = "max"
     short: bool = False
     clean: Sequence[str] = ()
+    also: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
@@ -58,12 +66,16 @@ class Options:
             raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
         if self.aggregate not in AGGREGATES:
             raise unknown_choice("aggregate", self.aggregate, AGGREGATES)
-        if isinstance(self.clean, str):
-            raise ValueError(f"clean must be a sequence of names, not the string {self.clean!r}")
-        for name in self.clean:
-            if name not in CLEANINGS:
-                raise unknown_choice("clean", name, CLEANINGS)
-        object.__setattr__(self, "clean", tuple(name for name in CLEANINGS if name in self.clean))
+        for field, choices in (("clean", tuple(CLEANINGS)), ("also", FURTHER)):
+            names = getattr(self, field)
+            if isinstance(names, str):
+                raise ValueError(f"{field} must be a sequence of names, not the string {names!r}")
+            for name in names:
+                if name not in choices:
+                    raise unknown_choice(field, name, choices)
+            object.__setattr__(self, field, tuple(name for name in choices if name in names))
+        if self.short and self.also:
+            raise ValueError("also: HM-CF compares sentences, so it does not go with short texts")
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,8 @@ class ScorerConfig:
     segmenter
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
         pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
-        the bundle has only one of the two, it splits every pair. Or an object of the caller (see
+        the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
+        needs the extra `experiments` and NLTK's data. Or an object of the caller (see
         `TextSegmenter`), which splits every pair.
     gpu_mem_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
@@ -136,7 +149,7 @@ class ScorerConfig:
             self,
             bundle=_absolute(self.bundle, "default"),
             cache=None if self.cache is None else _absolute(self.cache),
-            segmenter=_absolute(self.segmenter, *CHOICES),
+            segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
         )
 
 

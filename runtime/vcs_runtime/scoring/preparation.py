@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Pair
+from vcs_runtime.scoring.sentences import Pieces, Sentences, split_learned
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.text.cleaning import (
     check_text,
@@ -45,18 +46,23 @@ class PreparedPair:
         The chunks of each text.
     pending
         The texts without punctuation, until the learned segmenter has split them; else empty.
+    sentences
+        The sentences of each text as they stand, for HM-CF; empty if it is not computed.
     """
 
     texts: list[str]
     segmenter: str | None
     chunks: list[list[str]] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
+    sentences: list[list[str]] = field(default_factory=list)
 
     def all_texts(self) -> Iterator[str]:
-        """Yield every text that needs a vector: each whole text, followed by its chunks."""
+        """Yield every text that needs a vector: each whole text and its chunks, then all sentences."""
         for text, chunks in zip(self.texts, self.chunks, strict=True):
             yield text
             yield from chunks
+        for sentences in self.sentences:
+            yield from sentences
 
 
 Block = list[tuple[T, PreparedPair | TextError]]
@@ -81,7 +87,8 @@ class Preparation:
     segmenter
         Splits texts into sentences.
     memory_bytes
-        Bytes for the sentences found by rules, and as many for those found by the learned segmenter.
+        Bytes for the sentences found by rules, as many for those found by the learned segmenter, and as
+        many for those of HM-CF.
 
     Attributes
     ----------
@@ -96,6 +103,7 @@ class Preparation:
         self._learned_splits: LRUCache[list[str]] = LRUCache(
             memory_bytes, lambda segments: sum(map(len, segments))
         )
+        self._as_they_stand = Sentences(segmenter, memory_bytes)
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
         """Put items into blocks, with their texts split into chunks.
@@ -179,7 +187,7 @@ class Preparation:
     def _split_pending(self, block: Block[T], options: Options) -> None:
         """Split all texts of a block that are left to the learned segmenter, in one call."""
         pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and pair.pending]
-        segments: dict[str, list[str] | TextError] = {}
+        segments: dict[str, Pieces] = {}
         missing: dict[str, None] = {}
         for text in (text for pair in pairs for text in pair.pending):
             if (known := self._learned_splits.get(text)) is not None:
@@ -189,38 +197,53 @@ class Preparation:
         segments |= self._split_learned(list(missing))
         for i, (item, pair) in enumerate(block):
             if isinstance(pair, PreparedPair) and pair.pending:
-                block[i] = item, _chunked(pair, segments, options.chunk_size)
+                found = _of_texts(pair, pair.pending, segments)
+                if isinstance(found, TextError):
+                    block[i] = item, found
+                else:
+                    pair.chunks = [join_chunks(pieces, options.chunk_size) for pieces in found]
+                    pair.pending = []
+        if HM_CF in options.also:
+            self._add_sentences(block)
 
-    def _split_learned(self, texts: list[str]) -> dict[str, list[str] | TextError]:
-        try:
-            splits = self._segmenter.split_learned(texts)
-        except TextError as error:
-            # One text that the segmenter refuses must not take the others with it.
-            if len(texts) > 1:
-                return {name: split for text in texts for name, split in self._split_learned([text]).items()}
-            return {texts[0]: error}
-        segments: dict[str, list[str] | TextError] = {}
-        for text, pieces in zip(texts, splits, strict=True):
+    def _add_sentences(self, block: Block[T]) -> None:
+        """Split all texts of a block as they stand, for HM-CF."""
+        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
+        split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
+        for i, (item, pair) in enumerate(block):
+            if isinstance(pair, PreparedPair):
+                found = _of_texts(pair, pair.texts, split)
+                if isinstance(found, TextError):
+                    block[i] = item, found
+                else:
+                    pair.sentences = found
+
+    def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
+        segments: dict[str, Pieces] = {}
+        for text, pieces in (split_learned(self._segmenter, texts) if texts else {}).items():
+            if isinstance(pieces, TextError):
+                segments[text] = pieces
+                continue
             if cleaned := clean_segments(pieces):
                 self._learned_splits.put(text, cleaned)
             segments[text] = cleaned or TextError(f"segmenter {self._segmenter.model_name}: no segments")
         return segments
 
 
-def _chunked(
-    pair: PreparedPair, segments: dict[str, list[str] | TextError], chunk_size: int
-) -> PreparedPair | TextError:
-    """Return the pair with the chunks of its pending texts, or the error of one of them."""
+def _of_texts(
+    pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]
+) -> list[list[str]] | TextError:
+    """Return the pieces of all texts of a pair, or the error of one of them, which it names."""
     names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
     if len(names) == 2:
         names[0] = "reference"
-    for name, text in zip(names, pair.pending, strict=True):
-        pieces = segments[text]
+    found = []
+    for name, text in zip(names, texts, strict=True):
+        pieces = split[text]
         if isinstance(pieces, TextError):
             return TextError(f"{name}: {pieces}")
-        pair.chunks.append(join_chunks(pieces, chunk_size))
-    pair.pending = []
-    return pair
+        found.append(pieces)
+    return found
 
 
 def _checked(text: object, name: str, options: Options) -> str:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import Scores
+from vcs_numba import HmCf, Scores
 from vcs_runtime.scoring.flags import flags_of
-from vcs_runtime.scoring.score_table import SCORES
+from vcs_runtime.scoring.score_table import ALL, HM_CF
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
@@ -22,9 +22,11 @@ def _score(name: str) -> float:
     """Make the property of a score: its value, or NaN where a pair could not be scored."""
 
     def value(self: Result) -> float:
-        return math.nan if self.scores is None else float(getattr(self.scores, name))
+        scores = self.further if name in HM_CF else self.scores
+        return math.nan if scores is None else float(getattr(scores, name))
 
-    return property(value, doc=f"{SCORES[name].meaning}; NaN if the pair could not be scored.")  # type: ignore[return-value]
+    when = "without `also`, or " if name in HM_CF else ""
+    return property(value, doc=f"{ALL[name].meaning}; NaN {when}if the pair could not be scored.")  # type: ignore[return-value]
 
 
 class _ScoresByName:
@@ -48,6 +50,11 @@ class _ScoresByName:
     nas_l_recall = _score("nas_l_recall")
     window_regularizer = _score("window_regularizer")
     margin = _score("margin")
+    coarse = _score("coarse")
+    fine_precision = _score("fine_precision")
+    fine_recall = _score("fine_recall")
+    fine_f1 = _score("fine_f1")
+    hm_cf = _score("hm_cf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,9 @@ class Result(_ScoresByName):
         Why there are no scores; None if there are.
     segmenter
         Name of the segmenter that split all texts of the pair; None for short texts.
+    further
+        HM-CF and its parts; None if `Options.also` does not ask for it. With several references, those of the
+        one with the highest HM-CF.
     """
 
     scores: Scores | None
@@ -86,6 +96,7 @@ class Result(_ScoresByName):
     n_references: int = 1
     error: str | None = None
     segmenter: str | None = None
+    further: HmCf | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -96,7 +107,9 @@ class Result(_ScoresByName):
         """Return a flat dictionary for JSON: scores, counts and flags, or `error`; always the signature."""
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
-        result: dict[str, Any] = {**self.scores._asdict(), "n_ref": self.n_ref, "n_gen": self.n_gen}
+        further = self.further._asdict() if self.further else {}
+        result: dict[str, Any] = {**self.scores._asdict(), **further}
+        result |= {"n_ref": self.n_ref, "n_gen": self.n_gen}
         result |= {"flags": list(self.flags), "segmenter": self.segmenter}
         if self.n_references > 1:
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from vcs_numba import Scores
+from vcs_numba import HmCf, Scores
 
 #: How prominent a score is: always shown, shown where the parts of a score are, or only in files.
 HEADLINE: Final = 1
@@ -64,11 +64,28 @@ SCORES: Final[dict[str, ScoreInfo]] = {
     ),
 }
 
+#: HM-CF and its parts by name, in the order of files and tables; only results scored with it have them.
+HM_CF: Final[dict[str, ScoreInfo]] = {
+    "coarse": ScoreInfo("coarse", -1, 1, DETAIL, "cosine of the two whole texts, which is GAS"),
+    "fine_precision": ScoreInfo(
+        "fine precision", -1, 1, DETAIL, "how well the generated sentences are found in the reference"
+    ),
+    "fine_recall": ScoreInfo(
+        "fine recall", -1, 1, DETAIL, "how well the reference's sentences are found in the generated text"
+    ),
+    "fine_f1": ScoreInfo("fine F1", 0, 1, PART, "F1 of fine precision and recall, in any order of sentences"),
+    "hm_cf": ScoreInfo("HM-CF", 0, 1, HEADLINE, "harmonic mean of coarse and fine F1 (CLIP-CC-Bench)"),
+}
+
 #: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
 NAMES: Final = Scores._fields
+#: The names of HM-CF and its parts.
+HM_CF_NAMES: Final = HmCf._fields
+#: Every score that a file may have.
+ALL: Final = SCORES | HM_CF
 
 #: The name of each score in texts and figures.
-LABELS: Final = {name: info.label for name, info in SCORES.items()}
+LABELS: Final = {name: info.label for name, info in ALL.items()}
 
 #: What each abbreviation among the labels stands for.
 FULL_NAMES: Final = {
@@ -82,6 +99,19 @@ FULL_NAMES: Final = {
 }
 
 
-def up_to(level: int) -> tuple[str, ...]:
-    """Return the names of the scores of this level and the more prominent ones, in the order of tables."""
-    return tuple(name for name, info in SCORES.items() if info.level <= level)
+def up_to(level: int, *, hm_cf: bool = False) -> tuple[str, ...]:
+    """Return the names of the scores of this level and the more prominent ones, in the order of tables.
+
+    Parameters
+    ----------
+    level
+        HEADLINE, PART or DETAIL.
+    hm_cf
+        Whether HM-CF and its parts are among them.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+    """
+    return tuple(name for name, info in (ALL if hm_cf else SCORES).items() if info.level <= level)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from vcs_numba import Params, Scores, score_batch
-from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
 from vcs_runtime.inference.session import ahead
 from vcs_runtime.inference.vector_cache import Vector, VectorCache, VectorStore
+from vcs_runtime.scoring.cosines import cosines
 from vcs_runtime.scoring.explanation import Explanation, explain
+from vcs_runtime.scoring.hm_cf import hm_cf_of
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
@@ -81,7 +80,7 @@ class Scorer:
         memory_mb
             MiB for vectors in memory.
         segmenter
-            "auto", "rules", "learned", another bundle, or an object of the caller.
+            "auto", "rules", "learned", "punkt", another bundle, or an object of the caller.
         gpu_mem_gb
             GB (10^9 bytes) of GPU memory for all models together. None: no limit.
         embedder
@@ -138,6 +137,7 @@ class Scorer:
         chunk_size: int = 1,
         params: Params = Params(),
         aggregate: str = "max",
+        also: Sequence[str] = (),
     ) -> Result:
         """Score one pair.
 
@@ -153,6 +153,8 @@ class Scorer:
             Parameters of the metric.
         aggregate
             With several references: "max" for the scores with the best one, "mean" for the mean of all.
+        also
+            Metrics beside VCS: "hm-cf" for `result.hm_cf` and its parts.
 
         Returns
         -------
@@ -164,7 +166,8 @@ class Scorer:
         TextError
             A text cannot be scored; the message names it. TextError is a ValueError.
         """
-        return self._score_one(reference, generated, Options(chunk_size, params, aggregate))[0]
+        options = Options(chunk_size, params, aggregate, also=also)
+        return self._score_one(reference, generated, options)[0]
 
     def score_short(
         self, reference: Reference, generated: str, *, params: Params = Params(), aggregate: str = "max"
@@ -185,6 +188,7 @@ class Scorer:
         params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
+        also: Sequence[str] = (),
         progress: bool = False,
     ) -> list[Result]:
         """Score many pairs. A pair that cannot be scored does not stop the others.
@@ -205,6 +209,8 @@ class Scorer:
             "max" or "mean" over several references, as for `score`.
         short
             Whether words are the chunks, as for `score_short`.
+        also
+            Metrics beside VCS, as for `score`.
         progress
             Whether a progress bar is shown if standard error is a terminal.
 
@@ -224,7 +230,8 @@ class Scorer:
         pairs = as_pairs(pairs, references, predictions)
         results: list[Result] = []
         with progress_bar(len(pairs), enabled=progress) as advance:
-            for block in self.stream(pairs, _itself, Options(chunk_size, params, aggregate, short)):
+            options = Options(chunk_size, params, aggregate, short, also=also)
+            for block in self.stream(pairs, _itself, options):
                 results += [result for _, result, _ in block]
                 advance(len(block))
         return results
@@ -336,6 +343,10 @@ class Scorer:
                 continue
             scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
             result = _result(pair, scores, options, signature)
+            if pair.sentences:
+                coarse = [evidence.gas for evidence in candidates]
+                further = hm_cf_of(pair.sentences, coarse, vectors, options.aggregate)
+                result = replace(result, further=further)
             evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
             scored.append((item, result, evidence))
             first += len(candidates)
@@ -356,24 +367,12 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
     return [
         Evidence(
             (chunks, generated_chunks),
-            _cosines(chunks, generated_chunks, vectors),
-            float(_cosines([reference], [generated], vectors)[0, 0]),
+            cosines(chunks, generated_chunks, vectors),
+            float(cosines([reference], [generated], vectors)[0, 0]),
             vectors=([vectors[text] for text in chunks], generated_vectors),
         )
         for reference, chunks in zip(references, reference_chunks, strict=True)
     ]
-
-
-def _cosines(
-    reference: list[str], generated: list[str], vectors: dict[str, Vector]
-) -> npt.NDArray[np.float64]:
-    """Compute the similarity matrix (len(reference), len(generated)) (docs/reference/vcs.md, section 1).
-
-    It is clipped, because vectors rounded to float32 may be slightly longer than 1, and no score may exceed
-    1.
-    """
-    left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
-    return np.clip(cosine_similarity(left, right), -1.0, 1.0)
 
 
 def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:

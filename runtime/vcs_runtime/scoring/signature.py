@@ -18,8 +18,9 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
 
     Weights are named by the first four hex digits of the hash of the bytes that were loaded. Penalty,
     regulariser, small_text, aggregate and clean have fields of their own if they are not at their defaults.
-    So has an instruction before the texts: `instr`, four digits of its hash. With a learned segmenter, `cut`
-    holds its threshold, stride and precision. Models of the caller are named by their `identity` alone.
+    So have metrics beside VCS (`also`), and an instruction before the texts: `instr`, four digits of its
+    hash. With a learned segmenter, `cut` holds its threshold, stride and precision. Models of the caller are
+    named by their `identity` alone.
 
     Parameters
     ----------
@@ -59,5 +60,7 @@ def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[
         fields.append(f"refs:{options.aggregate}")
     if options.clean:
         fields.append(f"clean:{'+'.join(options.clean)}")
+    if options.also:
+        fields.append(f"also:{'+'.join(options.also)}")
     fields += ["seg:none"] if options.short else segmenter
     return "|".join([*fields, *embedder, f"v:{__version__}"])

@@ -170,4 +170,5 @@ def _options(chosen: ScoringOptions, defaults: Options) -> Options:
         chosen.aggregate or defaults.aggregate,
         short,
         defaults.clean,
+        () if short else defaults.also,
     )

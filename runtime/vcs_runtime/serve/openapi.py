@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vcs_runtime.scoring.score_table import NAMES
+from vcs_runtime.scoring.score_table import HM_CF_NAMES, NAMES
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.messages import ManyRequest, OneRequest
 
@@ -23,11 +23,12 @@ EXAMPLE: Final = {
         "He throws a ball for the dog. The dog brings it back."
     ),
 }
-_SCORES = {name: {"type": "number"} for name in NAMES}
+_SCORES = {name: {"type": "number"} for name in (*NAMES, *HM_CF_NAMES)}
 _TEXT = {"type": "string"}
 _LINE = {
     "type": "object",
-    "description": "Scores of a pair, or an error; with the id of the pair if it has one.",
+    "description": "Scores of a pair, or an error; with the id of the pair if it has one. "
+    "HM-CF and its parts are there if the server was started with it.",
     "properties": {
         "id": {"type": ["string", "integer"]}, **_SCORES, "n_ref": {"type": "integer"},
         "n_gen": {"type": "integer"}, "flags": {"type": "array", "items": _TEXT},

@@ -16,6 +16,7 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.segmentation.punkt import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, write_whole
@@ -120,6 +121,8 @@ class Deployment:
                 raise ValueError(f"{argument} must be at least {least}, not {getattr(self, argument)}")
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
+        if self.options.also:
+            raise ValueError("options: Triton's outputs are the scores of VCS, so leave out `also` (--with)")
         split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
             raise ValueError(f"address: {self.address!r} is not an address or a host name")
@@ -156,7 +159,7 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
     read = [bundle.root]
-    if config.segmenter not in CHOICES:
+    if config.segmenter not in (*CHOICES, PUNKT):
         segmenter = open_bundle(str(config.segmenter)).root
         read.append(segmenter)
         config = replace(config, segmenter=str(segmenter))

@@ -20,8 +20,9 @@ from vcs_runtime.experiments.metrics.lexical import (
     identity,
     lexical_scores,
 )
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import require
 
@@ -167,19 +168,23 @@ class LongMetrics:
         The local chronology tolerances to score with.
     chunk_size
         Sentences per chunk.
+    also
+        Metrics beside VCS, as for `Options`.
     """
 
     def __init__(
-        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1
-    ) -> None:
+        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1,
+        also: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._scorer = scorer
         self._known = known
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        self._options = Options(chunk_size, Params(lct=lcts[0]))
+        self._options = Options(chunk_size, Params(lct=lcts[0]), also=also)
         own = [f"VCS_{name}" for name in self._params]
         margins = [f"margin_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
-        self.columns = (*known.columns, *own, *margins, "Cosine", "LAS", *parts)
+        further = (LABELS["hm_cf"], LABELS["fine_f1"]) if HM_CF in also else ()
+        self.columns = (*known.columns, *own, *margins, "Cosine", "LAS", *parts, *further)
         tolerances = f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
         self.signature = f"{scorer.signature_for(self._options)}|{tolerances}|{known.signature}"
 
@@ -205,4 +210,6 @@ class LongMetrics:
         scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
         scores |= {f"margin_{name}": float(record["margin"]) for name, record in records.items()}
         scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
+        if result.further:
+            scores |= {LABELS[name]: getattr(result, name) for name in ("hm_cf", "fine_f1")}
         return scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}

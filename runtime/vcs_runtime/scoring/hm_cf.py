@@ -1,0 +1,41 @@
+"""HM-CF of pairs, beside VCS (docs/reference/vcs.md, section 14)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from vcs_numba import HmCf, hm_cf
+from vcs_runtime.inference.vector_cache import Vector
+from vcs_runtime.scoring.cosines import cosines
+
+
+def hm_cf_of(
+    sentences: Sequence[Sequence[str]], coarse: Sequence[float], vectors: Mapping[str, Vector], aggregate: str
+) -> HmCf:
+    """Compute HM-CF of a generated text against one or several references.
+
+    Parameters
+    ----------
+    sentences
+        The sentences of each reference, then those of the generated text.
+    coarse
+        The cosine of the generated text with each whole reference.
+    vectors
+        The unit vector of every sentence, float32 (d,).
+    aggregate
+        "max" for the reference with the highest HM-CF, "mean" for the mean of all.
+
+    Returns
+    -------
+    HmCf
+        The numbers of the pair. The order of the references does not change them.
+    """
+    *references, generated = sentences
+    every = [
+        hm_cf(cosines(reference, generated, vectors), whole)
+        for reference, whole in zip(references, coarse, strict=True)
+    ]
+    if aggregate == "mean":
+        return HmCf._make(math.fsum(values) / len(every) for values in zip(*every, strict=True))
+    return max(every, key=lambda own: (own.hm_cf, *own))

@@ -1,0 +1,224 @@
+"""HM-CF beside VCS: sentences as they stand, several references, files, comparisons and reports."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from support import clip_cc
+from support.command_line import Finished, vcs
+from support.stories import read_lines, story, write_pairs
+from vcs_numba import HmCf
+from vcs_runtime import BundleError, MissingExtraError, Options, Scorer, ScorerConfig, TextError
+
+ALSO = ["hm-cf"]
+
+
+class Letters:
+    """An embedder that counts characters, so that punctuation and contractions matter; it notes all texts."""
+
+    identity = "letters@1"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def embed(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        self.seen += texts
+        counts = [[text.count(chr(code)) for code in range(33, 127)] for text in texts]
+        return np.array(counts, np.float64) + 1e-3
+
+
+class Bars:
+    """A segmenter that cuts at bars, and refuses a text with a word."""
+
+    identity = "bars@1"
+
+    def split(self, texts: list[str]) -> list[list[str]]:
+        if any("refused" in text for text in texts):
+            raise TextError("no")
+        return [text.split("|") for text in texts]
+
+
+def unit(texts: list[str]) -> npt.NDArray[np.float64]:
+    vectors = Letters().embed(texts)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_it_is_the_benchmarks_number_of_the_sentences_as_they_stand() -> None:
+    embedder = Letters()
+    reference = " He isn't here | Dogs bark, twice! |It rains..."
+    generated = "It's raining|| A dog barks. "
+    with Scorer.open(embedder=embedder, segmenter=Bars()) as scorer:
+        result = scorer.score(reference, generated, also=ALSO)
+    sentences = [["He isn't here", "Dogs bark, twice!", "It rains..."], ["It's raining", "A dog barks."]]
+    assert {*sentences[0], *sentences[1], reference, generated} <= set(embedder.seen)
+    expected = clip_cc.hm_cf(*map(unit, sentences), *unit([reference, generated]))
+    assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
+    assert (result.hm_cf, result.coarse) == (result.further.hm_cf, result.gas)  # type: ignore[union-attr]
+    assert len(embedder.seen) == len(set(embedder.seen))
+
+
+def test_it_changes_no_other_score_and_is_absent_unless_asked_for(scorer: Scorer) -> None:
+    pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
+    plain, also = scorer.score_many(pairs), scorer.score_many(pairs, also=ALSO)
+    assert [a.scores for a in also] == [p.scores for p in plain]
+    assert all(math.isnan(p.hm_cf) and p.further is None for p in plain)
+    assert not set(HmCf._fields) & plain[0].to_dict().keys()
+    values = also[0].to_dict()
+    assert [values[name] for name in HmCf._fields] == list(also[0].further or ())
+    assert scorer.score_many(pairs[::-1], also=ALSO) == also[::-1]
+    assert "|also:hm-cf|" in also[0].signature
+    assert also[0].signature.replace("|also:hm-cf", "") == plain[0].signature
+    # Sentences, whatever the chunks of VCS are.
+    assert scorer.score(*pairs[4], chunk_size=3, also=ALSO).further == also[4].further
+
+
+def test_of_several_references_the_best_or_the_mean_counts_in_any_order(scorer: Scorer) -> None:
+    references, generated = [story(1, 4), story(2, 5), story(3, 6)], story(2, 3)
+    single = [scorer.score(reference, generated, also=ALSO).further for reference in references]
+    best = max(own.hm_cf for own in single if own)
+    results = [scorer.score(refs, generated, also=ALSO) for refs in (references, references[::-1])]
+    assert results[0].further == results[1].further
+    assert results[0].hm_cf == best
+    means = [
+        scorer.score(refs, generated, aggregate="mean", also=ALSO) for refs in (references, references[::-1])
+    ]
+    assert means[0].further == means[1].further
+    assert means[0].further == pytest.approx(np.mean([own for own in single if own], axis=0), abs=1e-15)
+
+
+def test_a_text_that_a_segmenter_refuses_is_named_and_takes_no_other_with_it() -> None:
+    with Scorer.open(embedder=Letters(), segmenter=Bars()) as scorer:
+        bad, good = scorer.score_many([("a|b", "refused"), ("a|b", "a|c")], also=ALSO)
+    assert bad.error == "generated: segmenter bars@1: no"
+    assert math.isnan(bad.hm_cf)
+    assert good.hm_cf > 0
+
+
+def test_a_text_without_punctuation_is_split_by_the_learned_segmenter(
+    tiny_bundle: Path, mixed_bundle: Path
+) -> None:
+    with Scorer.open(tiny_bundle, "cpu", segmenter=mixed_bundle) as scorer:
+        loose = story(3, 5).replace(".", "")
+        [learned] = scorer.segmenter.split_learned([loose])
+        result = scorer.score(story(4, 3), loose, also=ALSO)
+        sentences = [story(4, 3).replace(". ", ".|").split("|"), [s.strip() for s in learned if s.strip()]]
+        vectors = [scorer.embedder.embed(part) for part in (*sentences, [story(4, 3), loose])]
+        expected = clip_cc.hm_cf(vectors[0], vectors[1], *vectors[2])
+        assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
+
+
+def test_what_cannot_be_asked_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="also: HM-CF compares sentences"):
+        Options(short=True, also=ALSO)
+    with pytest.raises(ValueError, match="also must be one of 'hm-cf', not 'bleu'"):
+        Options(also=["bleu"])
+    with pytest.raises(ValueError, match="not the string 'hm-cf'"):
+        Options(also="hm-cf")
+
+
+@pytest.fixture
+def score(tiny_bundle: Path) -> Callable[..., Finished]:
+    return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_files_summaries_and_comparisons_have_it(
+    suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
+) -> None:
+    out = tmp_path / f"o{suffix}"
+    done = score(pairs_file, "--with", "hm-cf", "-o", out, "--json")
+    assert done.code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
+    expected = [result.hm_cf for result in scorer.score_many(pairs, also=ALSO)]
+    if suffix == ".parquet":
+        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
+    elif suffix == ".csv":
+        with out.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    else:
+        rows = read_lines(out)
+    assert [float(row["hm_cf"]) for row in rows] == expected
+    own = summary["scores"]["hm_cf"]
+    assert own["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
+    assert own["ci95"][0] < own["mean"] < own["ci95"][1]
+    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "hm_cf", "--json")
+    assert json.loads(compared.stdout)["mean_a"] == own["mean"]
+
+
+def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
+    score: Callable[..., Finished], pairs_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.jsonl"
+    done = score(pairs_file, "-o", out)
+    assert "hm_cf" not in done.stdout + out.read_text()
+    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "hm_cf")
+    assert (compared.code, "line 1: 'hm_cf' is None" in compared.stderr) == (2, True)
+    continued = score(pairs_file, "--with", "hm-cf", "-o", out, "--resume")
+    assert (continued.code, "also:hm-cf" in continued.stderr) == (2, True)
+
+
+def test_pairs_that_count_as_nothing_count_in_its_mean(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    rows = [{"id": i, "reference": story(i), "generated": story(i + 9) if i else ""} for i in range(3)]
+    write_pairs(tmp_path / "p.jsonl", rows)
+    means = {}
+    for failed in ("skip", "zero"):
+        done = score(tmp_path / "p.jsonl", "--with", "hm-cf", "--failed", failed, "--json")
+        means[failed] = json.loads(done.stdout)["scores"]["hm_cf"]["mean"]
+    assert means["zero"] == pytest.approx(means["skip"] * 2 / 3)
+
+
+def test_one_pair_is_printed_with_it(score: Callable[..., Finished], tmp_path: Path) -> None:
+    for name in ("r", "g"):
+        (tmp_path / name).write_text(story(1 if name == "r" else 2))
+    done = score("--reference", tmp_path / "r", "--generated", tmp_path / "g", "--with", "hm-cf")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("hm_cf ")]
+    assert line.rstrip().endswith("harmonic mean of coarse and fine F1 (CLIP-CC-Bench)")
+
+
+PUNKT = {"collocations.tab": "", "sent_starters.txt": "", "abbrev_types.txt": "dr", "ortho_context.tab": ""}
+
+
+def test_punkt_splits_with_nltks_data(
+    monkeypatch: pytest.MonkeyPatch, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    nltk = pytest.importorskip("nltk")
+    folder = tmp_path / "tokenizers/punkt_tab/english"
+    folder.mkdir(parents=True)
+    for name, content in PUNKT.items():
+        (folder / name).write_text(content)
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
+    config = ScorerConfig(segmenter="punkt", embedder=Letters())
+    assert config.absolute().segmenter == "punkt"
+    with Scorer.from_config(config) as scorer:
+        result = scorer.score("Dr. Hill sleeps. He snores.", "no end at all", also=ALSO)
+    assert (result.n_ref, result.n_gen) == (2, 1)
+    assert f"seg:punkt@nltk-{nltk.__version__}" in result.signature
+    sentences = [["Dr. Hill sleeps.", "He snores."], ["no end at all"]]
+    expected = clip_cc.hm_cf(*map(unit, sentences), *unit(["Dr. Hill sleeps. He snores.", "no end at all"]))
+    assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
+    with Scorer.open(tiny_bundle, "cpu", segmenter="punkt") as own:  # with a bundle's embedder, too
+        assert own.score("Dr. Hill sleeps. He snores.", "no end at all").n_ref == 2
+
+
+def test_punkt_without_its_data_or_without_nltk_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    nltk = pytest.importorskip("nltk")
+    config = ScorerConfig(segmenter="punkt", embedder=Letters())
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(BundleError, match="nltk.downloader punkt_tab"):
+        Scorer.from_config(config)
+    monkeypatch.setitem(sys.modules, "nltk.tokenize.punkt", None)
+    with pytest.raises(MissingExtraError, match="vcs-runtime\\[experiments\\]"):
+        Scorer.from_config(config)
