@@ -12,8 +12,8 @@ from functools import cache
 import pytest
 
 from support.cuda_stand_ins import DryGpu, Run
-from support.gpu_bundles import SHAPES, GpuBundles, without_cuda_graph
-from support.gpu_runs import embed
+from support.gpu_bundles import SHAPES, GpuBundles
+from support.gpu_runs import embed, embed_as_on_a_cpu
 
 Row = tuple[str, str, str]
 _TABLE = pytest.StashKey[list[Row]]()
@@ -34,15 +34,15 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuBundles]:
 
 
 @pytest.fixture(scope="session")
-def embedded(dry_gpu: DryGpu, bundles: GpuBundles) -> Callable[..., Run]:
-    """Embed every shape with a tiny NV-Embed of a precision, once; `cuda_graph=False`: as a CPU runs it."""
+def embedded(dry_gpu: DryGpu, bundles: GpuBundles) -> Callable[[str], Run]:
+    """Embed texts of every shape with a tiny NV-Embed of a precision, once."""
+    return cache(lambda precision: dry_gpu.call(embed, str(bundles.nv_embed(precision)), SHAPES))
 
-    @cache
-    def run(precision: str, cuda_graph: bool = True) -> Run:
-        bundle = bundles.nv_embed(precision)
-        return dry_gpu.call(embed, str(bundle if cuda_graph else without_cuda_graph(bundle)), SHAPES)
 
-    return run
+@pytest.fixture(scope="session")
+def embedded_before(dry_gpu: DryGpu, bundles: GpuBundles) -> Callable[[str], Run]:
+    """Run the same shapes through the graph that CUDA ran before it had one of its own, once."""
+    return cache(lambda precision: dry_gpu.call(embed_as_on_a_cpu, str(bundles.nv_embed(precision)), SHAPES))
 
 
 @pytest.fixture

@@ -28,6 +28,25 @@ def embed(bundle: str, shapes: dict[str, list[int]], gpu_mem_gb: float | None = 
     return sessions
 
 
+def embed_as_on_a_cpu(bundle: str, shapes: dict[str, list[int]]) -> None:
+    """Run batches of each shape through the graph that a bundle has for a CPU, which CUDA had to run before."""
+    import onnxruntime as ort
+
+    from vcs_runtime.bundle.opening import open_bundle
+    from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
+
+    opened = open_bundle(bundle)
+    spec = opened.manifest.embedder
+    assert spec is not None
+    providers = [("CUDAExecutionProvider", {"use_tf32": "0"})]
+    session = ort.InferenceSession(str(opened.path(spec.model)), providers=providers)
+    for name, lengths in shapes.items():
+        mark(name)
+        sequences = [[5] * length for length in lengths]
+        for batch in batches(sequences, TOKEN_BUDGET["ort-cuda"], spec.layout, mixed=True):
+            session.run(None, batch.inputs)
+
+
 def segment(bundle: str, texts: list[str]) -> list[WatchedSession]:
     """Split texts with the learned segmenter of a bundle."""
     from vcs_runtime import Segmenter
@@ -46,9 +65,12 @@ def attention(log: Log, layers: int) -> list[str]:
 
 
 def between_products(log: Log) -> list[str]:
-    """Return the kernels of one layer beside its products and its attention, from one attention to the next."""
+    """Return the kernels of one layer beside its products and its attention, from one attention to the next.
+
+    It is the second layer: what runs once a batch may come between the first two.
+    """
     places = [i for i, item in enumerate(log.launches) if _is_kernel(item, ATTENTION)]
-    layer = log.launches[places[0] + 1 : places[1]]
+    layer = log.launches[places[1] + 1 : places[2]]
     return [item.name for item in layer if isinstance(item, Kernel) and not PRODUCT.search(item.name)]
 
 
