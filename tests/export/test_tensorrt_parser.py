@@ -19,7 +19,7 @@ from vcs_export.errors import ExportError
 from vcs_runtime.bundle.paths import default_bundle_path
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_nv_embed_for_tensorrt_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime="tensorrt")
     assert parser_problems(bundle / "embedder/model.onnx") == []

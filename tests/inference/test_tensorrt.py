@@ -18,6 +18,7 @@ from support import stand_in, tensorrt_stand_in
 from support.engines import TEXTS, built, run
 from support.stories import stripped
 from vcs_export.checks.tensorrt_engines import build_engines
+from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.onnx_check import check_engine_graph
@@ -289,10 +290,6 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
     needs = r"in FP8, which needs a GPU of compute capability 8\.9 or later .* is sm(80|86|75): .*fp16"
     with pytest.raises(DeviceError, match=f"cuda:0: .*{needs}"):
         Embedder.open(fp8, "cuda:0")
-    with pytest.raises(DeviceError, match=f"tensorrt:0: .*{needs}"):
-        Embedder.open(fp8, "tensorrt:0")
-    with pytest.raises(DeviceError, match=needs):
-        build_engines(open_bundle(fp8))
     assert not machine.sessions
     with Embedder.open(fp8, "auto") as embedder:  # alone may fall back, and says so
         assert embedder.device.provider_name == "ort-cpu"
@@ -303,6 +300,14 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
 @pytest.mark.parametrize("architecture", [(8, 9), (9, 0), (10, 0), (12, 0)])
 def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]) -> None:
     machine.architecture = architecture
-    built(fp8)
-    with Embedder.open(fp8, "tensorrt:0") as embedder:
+    with Embedder.open(fp8, "cuda:0") as embedder:
         assert embedder.embed(TEXTS[:2]).shape[0] == 2
+
+
+def test_fp8_does_not_go_to_tensorrt(fp8: Path, machine: stand_in.Machine) -> None:
+    with pytest.raises(DeviceError, match="tensorrt:0: .* in FP8, which only CUDA multiplies: use cuda:0"):
+        Embedder.open(fp8, "tensorrt:0")
+    with pytest.raises(
+        ExportError, match="in FP8, which only CUDA multiplies: use cuda:N, or export it in fp16"
+    ):
+        build_engines(open_bundle(fp8))

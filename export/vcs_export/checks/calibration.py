@@ -58,7 +58,7 @@ def calibrate(
     """
     largest, total, count = np.zeros(len(names), np.float64), np.zeros(len(names), np.float64), 0
     rows = tokens(tokenizer, spec, texts)
-    for batch, (_, most, mean) in outputs(exact, spec, rows, device):
+    for batch, (_, most, mean) in outputs(exact, spec.layout, rows, device):
         size = sum(len(rows[row]) for row in batch)
         largest = np.maximum(largest, most)  # NaN stays NaN
         total, count = total + size * mean.astype(np.float64), count + size

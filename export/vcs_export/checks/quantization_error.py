@@ -70,7 +70,7 @@ def embedder_quantization_error(
     Parameters
     ----------
     exact
-        An unquantised graph with the same inputs, its weights beside it.
+        An unquantised graph with the inputs of `spec`, its weights beside it.
     folder
         The folder that the paths of `spec` start from.
     spec
@@ -96,7 +96,9 @@ def embedder_quantization_error(
     chunks = [_chunks(text) for text in texts]
     pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
     rows = tokens(folder / spec.tokenizer, spec, pieces)
-    expected, actual = (_vectors(model, spec, rows, device) for model in (exact, folder / spec.model))
+    graph = spec.cuda if spec.cuda and device != "cpu" else spec
+    expected = _vectors(exact, spec.layout, rows, device)
+    actual = _vectors(folder / graph.model, graph.layout, rows, device)
     if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
@@ -144,7 +146,7 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 
 
 def outputs(
-    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]], device: str
+    model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[list[int], list[Any]]]:
     """Run a graph.
 
@@ -152,8 +154,8 @@ def outputs(
     ----------
     model
         The graph.
-    spec
-        How it is run.
+    layout
+        Its input layout.
     rows
         Token ids of each text.
     device
@@ -166,17 +168,15 @@ def outputs(
     """
     session = open_session(model, choose_device(device), half=True)
     names = [output.name for output in session.get_outputs()]
-    for batch in batches(rows, _TOKENS_A_RUN, spec.layout, mixed=True):
+    for batch in batches(rows, _TOKENS_A_RUN, layout, mixed=True):
         yield batch.rows, run_session(session, names, batch.inputs)
 
 
-def _vectors(
-    model: Path, spec: EmbedderSpec, rows: Sequence[Sequence[int]], device: str
-) -> NDArray[np.float64]:
-    vectors = np.empty((len(rows), spec.dimension))
-    for which, (batch, *_) in outputs(model, spec, rows, device):
-        vectors[which] = batch
-    return vectors
+def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]], device: str) -> NDArray[np.float64]:
+    order, batches_of = zip(*outputs(model, layout, rows, device), strict=True)
+    vectors = np.concatenate([first for first, *_ in batches_of]).astype(np.float64)
+    found: NDArray[np.float64] = vectors[np.argsort(np.concatenate(order))]
+    return found
 
 
 def _scores(

@@ -20,6 +20,7 @@ from vcs_export.checks.tensorrt_graphs import folder_name, spell_out_attention, 
 from vcs_export.checks.tensorrt_needs import check_needs, needs_of
 from vcs_export.checks.tensorrt_parser import parser_problems
 from vcs_export.errors import ExportError
+from vcs_export.quantization import fp8
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
@@ -37,7 +38,6 @@ from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime, open_session
 from vcs_runtime.inference.engine_marks import trust
-from vcs_runtime.inference.tensorrt import lacks_fp8
 from vcs_runtime.util.atomic import write_whole
 
 # Batches of the default engines. A job of VCS has a few documents of hundreds of tokens, and thousands of
@@ -105,8 +105,6 @@ def build_engines(
     for part in chosen_parts:
         if problems := graph_problems(bundle, part):
             raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(problems)}")
-        if hindrance := lacks_fp8(bundle, part, chosen.index):
-            raise DeviceError(f"{device}: {hindrance}")
     gpu = nvidia.gpu(chosen.index)
     package = import_tensorrt().__version__
     batches = [(part, batch) for part in chosen_parts for batch in _largest_batches(bundle, part, shapes)]
@@ -128,6 +126,8 @@ def build_engines(
 def graph_problems(bundle: Bundle, part: str) -> list[str]:
     """Find what TensorRT would refuse in the graph of a part, a line each."""
     spec = part_of(bundle, part)
+    if isinstance(spec, EmbedderSpec) and spec.precision == fp8.PRECISION:
+        return ["its matrices are in FP8, which only CUDA multiplies: use cuda:N, or export it in fp16"]
     problems = parser_problems(bundle.path(spec.model))
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
         problems.append("its texts are packed; export it with `--target tensorrt`")

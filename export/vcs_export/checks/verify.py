@@ -87,6 +87,8 @@ def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = Non
         yield _near("in any order", together[order], embedder.embed([texts[i] for i in order]), tolerance)
         if example:
             yield _scores(embedder, *example)
+        if embedder.device.provider_name == "ort-cuda" and spec.cuda:
+            return  # that graph has no padding
     yield _near("unpadded as padded", *_padded(bundle, spec, device), tolerance)
 
 
@@ -100,7 +102,9 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str) -> tuple[Array, Arr
     ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
     # Lengths are multiples of the step to which the runtime pads, so that it adds no padding.
     rows = [ids[:size] for size in (PADDING_STEP, 5 * PADDING_STEP, 11 * PADDING_STEP)]
-    session = open_session(bundle.path(spec.model), choose_device(device), half=spec.precision == "fp16")
+    session = open_session(
+        bundle.path(spec.model), choose_device(device), half=spec.precision in ("fp16", "fp8")
+    )
     output = session.get_outputs()[0].name
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):

@@ -135,10 +135,10 @@ def encoder(
 @output
 @click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "fp8", "int8", "int4"]),
               default="fp16", show_default=True,
-              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, fp8 "
-              "TensorRT; int4 is experimental.")  # fmt: skip
-@click.option("--target", "runtime", type=click.Choice(["ort", "tensorrt"]),
-              help="Runtime that the graph is written for. [default: ort; tensorrt for fp8]")  # fmt: skip
+              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
+              "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
+@click.option("--target", "runtime", type=click.Choice(["ort", "tensorrt"]), default="ort", show_default=True,
+              help="Runtime that the graph is written for.")  # fmt: skip
 @click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
               help="How unchanged weights enter the bundle: hard links to the model's files, or copies."
               )  # fmt: skip
@@ -151,17 +151,20 @@ def encoder(
 @click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
               help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"
               )  # fmt: skip
+@click.option("--device", default="auto", show_default=True, metavar="DEVICE",
+              help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N.")  # fmt: skip
 @click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones.")
 @overwrite
 def nv_embed_v2(
     checkpoint: Path,
     output: Path,
     precision: str,
-    runtime: str | None,
+    runtime: str,
     weights: str,
     text: Path | None,
     calibration: Path | None,
     least_cosine: float | None,
+    device: str,
     own_weights: bool,
     overwrite: bool,
 ) -> None:
@@ -191,12 +194,14 @@ def nv_embed_v2(
                 texts=_lines(text) if text else (),
                 calibration=_lines(calibration) if calibration else (),
                 least_cosine=least_cosine,
+                device=device,
             ),
-            target_runtime=runtime or ("tensorrt" if precision == "fp8" else "ort"),
+            target_runtime=runtime,
             weights=weights,
             own_weights=own_weights,
             replace=overwrite,
             progress=progress,
+            report=log,
         )
     embedder = read_manifest(output / MANIFEST).embedder
     if embedder and (error := embedder.quantization_error):

@@ -17,6 +17,7 @@ from vcs_export.checkpoint.nv_embed import NvEmbedCheckpoint, open_nv_embed
 from vcs_export.checkpoint.recipe import NvEmbedRecipe
 from vcs_export.checkpoint.transformer import TOKENIZER, checked_tokenizer
 from vcs_export.checks.calibration import calibrate, calibration_texts
+from vcs_export.checks.measuring import Measuring, Report, unreported
 from vcs_export.checks.quantization_error import (
     check_quantization_error,
     demo_texts,
@@ -26,7 +27,6 @@ from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.nv_embed import CUDA_LAYOUTS, PRECISIONS, QUANTISED, Written, write_nv_embed
 from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
-from vcs_export.quantization.nbits import BITS
 from vcs_export.write import LICENCES, BundleInfo, BundleWriter, Progress, hash_files, plain_name, silent
 from vcs_runtime.bundle.manifest import (
     CudaGraph,
@@ -62,7 +62,7 @@ class Quantization:
     precision
         One of `PRECISIONS`. Norms, sums of layers and pooling are float32 in each of them. int8 takes 8 bits
         a weight and a scale for each 128 weights; int4 is alike, and experimental. fp8 rounds matrices and
-        their inputs, and is for TensorRT.
+        their inputs, and multiplies in FP8 on GPUs of compute capability 8.9 and later.
     texts
         Texts on which the quantisation error of int8, int4 and fp8 is measured. By default those of
         `vcs-runtime demo`. The error is written into the bundle.
@@ -71,12 +71,16 @@ class Quantization:
     least_cosine
         The lowest mean cosine to unquantised vectors with which a bundle is built, -1 to 1. None stands for
         `checks.quantization_error.LEAST_COSINES`.
+    device
+        Where the error and fp8's ranges are measured: "auto", "cpu" or "cuda:N". A GPU gives other ranges
+        than a CPU, by rounding.
     """
 
     precision: str = "fp16"
     texts: Sequence[str] = ()
     calibration: Sequence[str] = ()
     least_cosine: float | None = None
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         _check_choice("precision", self.precision, PRECISIONS)
@@ -115,6 +119,7 @@ def build_nv_embed_bundle(
     segmenter: SegmenterSpec | None = None,
     sha256: Mapping[str, str] | None = None,
     progress: Progress = silent,
+    report: Report = unreported,
 ) -> Path:
     """Build a bundle from the folder of an NV-Embed model.
 
@@ -144,6 +149,8 @@ def build_nv_embed_bundle(
         Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
     progress
         Called with the bytes written and hashed so far.
+    report
+        Takes a line about the device on which a quantised model is measured.
 
     Returns
     -------
@@ -162,10 +169,8 @@ def build_nv_embed_bundle(
     precision = quantization.precision
     _check_choice("target_runtime", target_runtime, TARGETS)
     _check_choice("weights", weights, WEIGHTS_MODES)
-    if precision in BITS and target_runtime != "ort":
+    if precision in QUANTISED and target_runtime != "ort":
         raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
-    if precision == fp8.PRECISION and target_runtime != "tensorrt":
-        raise ExportError(f"{precision} is for TensorRT, which alone multiplies in it: --target tensorrt")
     opened = open_nv_embed(checkpoint)
     positions = opened.decoder.max_position_embeddings
     max_tokens = text.max_tokens or positions
@@ -195,7 +200,7 @@ def build_nv_embed_bundle(
         )
         if precision in QUANTISED:
             quantised = spec(weights=(WEIGHTS_FILE,))
-            written, error = _write_quantised(opened, bundle, quantised, quantization, cuda, progress)
+            written, error = _write_quantised(opened, bundle, quantised, quantization, cuda, progress, report)
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
             model = bundle.file(MODEL_FILE)
@@ -223,20 +228,24 @@ def _write_quantised(
     quantization: Quantization,
     cuda: Path | None,
     progress: Progress,
+    report: Report,
 ) -> tuple[Written, QuantizationErrorStats]:
     """Write the quantised graph and measure its error against an unquantised one."""
     precision, model = spec.precision, bundle.file(MODEL_FILE)
+    measuring = Measuring(quantization.device, precision, report)
     is_fp8 = precision == fp8.PRECISION
     with _unquantised(opened, bundle, spec.layout, watch=is_fp8) as (exact, watched):
         ranges = None
         if is_fp8:
             texts = quantization.calibration or calibration_texts()
-            ranges = calibrate(exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
+            ranges = measuring.run(
+                partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
+            )
         written = write_nv_embed(
             opened, model, precision, spec.layout, False, progress, cuda=cuda, ranges=ranges
         )
         texts = quantization.texts or demo_texts()
-        error = embedder_quantization_error(exact, bundle.folder, spec, texts)
+        error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
     check_quantization_error(error, precision, quantization.least_cosine)
     return written, error
 
@@ -289,6 +298,7 @@ def build_from_recipe(
     own_weights: bool = False,
     replace: bool = False,
     progress: Progress = silent,
+    report: Report = unreported,
 ) -> Path:
     """Build a bundle from a checkpoint as a recipe says.
 
@@ -315,6 +325,8 @@ def build_from_recipe(
         Whether an existing bundle may be replaced.
     progress
         Called with the bytes written and hashed so far.
+    report
+        Takes a line about the device on which a quantised model is measured.
 
     Returns
     -------
@@ -348,4 +360,5 @@ def build_from_recipe(
         weights=weights,
         sha256=recipe.sha256 if published else None,
         progress=progress,
+        report=report,
     )

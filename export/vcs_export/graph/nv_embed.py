@@ -10,7 +10,7 @@ from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, NvEmbedCheckpoint
 from vcs_export.graph.attention_layouts import Layout, Masked, Packed
 from vcs_export.graph.decoder import decoder
 from vcs_export.graph.latent import fold, latent_pooling
-from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
 from vcs_export.graph.varlen import Varlen
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
@@ -23,7 +23,7 @@ QUANTISED = (*BITS, fp8.PRECISION)
 OUTPUT = "embedding"
 LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked, "varlen": Varlen}
 OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
-CUDA_LAYOUTS: dict[str, CudaLayout] = dict.fromkeys(("fp16", *BITS), "varlen")
+CUDA_LAYOUTS: dict[str, CudaLayout] = dict.fromkeys(("fp16", *QUANTISED), "varlen")
 """Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
 
 
@@ -38,7 +38,7 @@ class Written:
     sha256
         Hash of the data file beside the graphs.
     watched
-        Weights whose inputs' ranges are the graph's second output, in its order.
+        Weights whose inputs' ranges are further outputs of the graph, in their order.
     """
 
     links: Mapping[str, Path]
@@ -84,7 +84,7 @@ def write_nv_embed(
         The file for the graph for CUDA, beside `model`; its precision must be one of `CUDA_LAYOUTS`. None:
         only the first graph is written.
     ranges
-        For fp8, as in `StreamedGraph`.
+        For fp8: the range of each weight's inputs, by the weight's name.
     watch
         For fp8, as in `StreamedGraph`.
 
@@ -122,13 +122,14 @@ def write_nv_embed(
         embedding = latent_pooling(inputs, opened.latent, opened.tensors, folded, hidden)
         graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), path)
 
+    scales = fp8.Scales(ranges) if ranges is not None else None
     with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, ranges=ranges, watch=watch)
+        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, scales=scales, watch=watch)
         write(graph, layout, model)
         links = dict(graph.links)
         if cuda is not None:
             layout = CUDA_LAYOUTS[precision]
-            second = StreamedGraph(OPSETS[layout], precision, data, link, compute=CUDA_COMPUTE[precision])
+            second = StreamedGraph(OPSETS[layout], precision, data, link, scales=scales, for_cuda=True)
             write(second, layout, cuda)
             links |= second.links
     return Written(links, data.sha256, tuple(graph.watched))

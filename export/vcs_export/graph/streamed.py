@@ -118,13 +118,14 @@ class StreamedGraph(Graph):
         Whether tensors that are used as they are stay in the checkpoint's files. `links` names these files.
     progress
         Called with the bytes of each of the checkpoint's tensors after its use.
-    compute
-        The type in which matrices are multiplied. None: that of `COMPUTE`.
-    ranges
-        For fp8: the range of each weight's inputs, by the weight's name.
+    scales
+        For fp8: the scales of matrices and their inputs.
+    for_cuda
+        Whether matrices are multiplied in the type of `CUDA_COMPUTE`, and fp8 by an operator that has no
+        kernel on a CPU.
     watch
-        Whether these ranges become further outputs: `largest` and `mean`, float32 `(n,)`, in the order of
-        `watched`.
+        Whether the ranges of matrices' inputs become further outputs: `largest` and `mean`, float32 `(n,)`,
+        in the order of `watched`.
     """
 
     def __init__(
@@ -135,19 +136,20 @@ class StreamedGraph(Graph):
         link: bool,
         progress: Callable[[int], None] = lambda count: None,
         *,
-        compute: ir.DataType | None = None,
-        ranges: fp8.Ranges | None = None,
+        scales: fp8.Scales | None = None,
+        for_cuda: bool = False,
         watch: bool = False,
     ) -> None:
         super().__init__(opset)
-        self.compute = compute or COMPUTE[precision]
+        self.compute = (CUDA_COMPUTE if for_cuda else COMPUTE)[precision]
         self.links: dict[str, Path] = {}
         self._bits = BITS.get(precision, 0)
         self._data = data
         self._link = link
         self.used = progress
         self._values: dict[str, ir.Value] = {}
-        self._ranges = ranges if precision == fp8.PRECISION else None
+        self._scales = scales if precision == fp8.PRECISION else None
+        self._for_cuda = for_cuda
         self._rounded: dict[ir.Value, ir.Value] = {}
         self._watch = watch
         self.watched: dict[str, ir.Value] = {}
@@ -213,8 +215,11 @@ class StreamedGraph(Graph):
         kind = FLOAT if exact else self.compute
         if self._watch and not exact:
             self.watched[weight.name] = x
-        if self._ranges is not None and not exact and self._ranges[weight.name].fits:
-            x, matrix = self._fp8_input(x, self._ranges[weight.name].scale), self._fp8_weight(weight)
+        if self._scales is not None and not exact and self._scales.fits(weight.name):
+            if self._for_cuda:
+                product = self._fp8_product(x, weight, self._scales)
+                return self.op("Add", product, self.stored(bias, kind)) if bias else product
+            x, matrix = self._fp8_widened(x, weight, self._scales)
         else:
             matrix = self.stored(weight, kind)
         return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
@@ -244,19 +249,36 @@ class StreamedGraph(Graph):
             mean = self.op("ReduceMean", mean, self.ints(axis), keepdims=1)
         return largest, mean
 
-    def _fp8_input(self, x: ir.Value, fixed: float) -> ir.Value:
-        """Round x to fp8 once, whatever number of matrices it is multiplied with, and widen it for each."""
-        scale, zero = self._fp8_constants(fixed)
-        if x not in self._rounded:
-            self._rounded[x] = self.op("QuantizeLinear", x, scale, zero)
-        return self.op("DequantizeLinear", self._rounded[x], scale, zero)
+    def _fp8_product(self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales) -> ir.Value:
+        """Multiply in fp8; sums are float32."""
+        rounded, stored, *factors = self._fp8_factors(x, weight, scales)
+        numbers = (self._constant(f"factor_{scale!r}", np.array(scale, np.float32)) for scale in factors)
+        return self.microsoft_op(
+            "GemmFloat8", rounded, stored, None, *numbers, transB=1, dtype=int(self.compute)
+        )
 
-    def _fp8_weight(self, weight: StoredTensor) -> ir.Value:
-        scale = fp8.scale(fp8.largest(weight.blocks()))
-        levels = fp8.quantise(weight.blocks(), scale)
+    def _fp8_widened(
+        self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales
+    ) -> tuple[ir.Value, ir.Value]:
+        """Return x and the matrix with the same numbers as in fp8, in the type of other products."""
+        rounded, stored, of_inputs, of_matrix = self._fp8_factors(x, weight, scales)
+        return (
+            self.op("DequantizeLinear", rounded, *self._fp8_constants(of_inputs)),
+            self.op("DequantizeLinear", stored, *self._fp8_constants(of_matrix)),
+        )
+
+    def _fp8_factors(
+        self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales
+    ) -> tuple[ir.Value, ir.Value, float, float]:
+        """Return x and the matrix in fp8, and their scales. x is rounded once for all its matrices."""
+        of_inputs = scales.of_inputs(weight.name)
+        of_matrix = scales.of_matrix(weight.name, weight.blocks())
+        if x not in self._rounded:
+            self._rounded[x] = self.op("QuantizeLinear", x, *self._fp8_constants(of_inputs))
+        levels = fp8.quantise(weight.blocks(), of_matrix)
         self.used(weight.nbytes)
         stored = self._append(f"{weight.name}.fp8", levels, fp8.TYPE, weight.shape)
-        return self.op("DequantizeLinear", stored, *self._fp8_constants(scale))
+        return self._rounded[x], stored, of_inputs, of_matrix
 
     def _fp8_constants(self, scale: float) -> tuple[ir.Value, ir.Value]:
         """Return a scale, and the zero point, which names the type."""

@@ -70,6 +70,34 @@ Ranges = Mapping[str, Range]
 """The inputs' range of each weight, by the weight's name."""
 
 
+class Scales:
+    """The scales of matrices and of their inputs. Each matrix is read once, however many graphs use it.
+
+    Parameters
+    ----------
+    ranges
+        The ranges of their inputs in the calibration.
+    """
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._matrices: dict[str, float] = {}
+
+    def fits(self, weight: str) -> bool:
+        """Whether a matrix, given by its name, can be multiplied in fp8 (`Range.fits`)."""
+        return self._ranges[weight].fits
+
+    def of_inputs(self, weight: str) -> float:
+        """Return the scale of a matrix's inputs."""
+        return self._ranges[weight].scale
+
+    def of_matrix(self, weight: str, blocks: Iterable[NDArray[Any]]) -> float:
+        """Return the scale of a matrix. Its blocks of rows are read if it is asked for the first time."""
+        if weight not in self._matrices:
+            self._matrices[weight] = scale(largest(blocks))
+        return self._matrices[weight]
+
+
 def scale(largest: float) -> float:
     """Return the smallest power of two, exact in half precision, with which `largest` does not overflow."""
     low, high = _EXPONENTS

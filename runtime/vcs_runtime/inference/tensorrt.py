@@ -38,6 +38,10 @@ from vcs_runtime.inference.session import Session
 
 _LOG = logging.getLogger("vcs_runtime")
 _HASH = 64  # characters of a sha256
+# What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
+_WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long as fp16 does") | {
+    "fp8": "the time and the memory of fp16"
+}
 
 
 def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None) -> Device:
@@ -70,9 +74,7 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
         The device is not available, or no engine fits. The message names the command that helps.
     """
     chosen = choose_device(device, gpu_mem_gb)
-    hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or lacks_fp8(bundle, part, chosen.index))
-    if chosen.provider_name == "ort-cuda":
-        hindrance = hindrance or lacks_cuda_graph(bundle, part)
+    hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or _hindrance(bundle, part, chosen))
     if hindrance:
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
@@ -95,28 +97,26 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
     return chosen
 
 
-def lacks_fp8(bundle: Bundle, part: str, index: int) -> str:
-    """Return why the GPU `index` cannot run a part of the bundle in FP8, or ""."""
+def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
+    """Return why a GPU should not run a part of the bundle, or ""."""
     spec = bundle.part(part)
-    if spec is None or spec.precision != "fp8" or (gpu := nvidia.gpu(index)).has_fp8:
+    if not isinstance(spec, EmbedderSpec):
         return ""
-    return (
-        f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
-        f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16` for this one"
-    )
-
-
-def lacks_cuda_graph(bundle: Bundle, part: str) -> str:
-    """Return why CUDA should not run a part of the bundle that has no graph for CUDA, or ""."""
-    spec = bundle.part(part)
-    if not isinstance(spec, EmbedderSpec) or spec.layout != "packed" or spec.cuda:
-        return ""
-    if spec.precision not in ("int8", "int4"):
-        return ""
-    return (
-        f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would take "
-        "about ten times as long as fp16 does: export it again with this version"
-    )
+    on_cuda = device.provider_name == "ort-cuda"
+    if spec.precision == "fp8":
+        if not on_cuda:
+            return f"{spec.name} is in FP8, which only CUDA multiplies: use cuda:{device.index}"
+        if not (gpu := nvidia.gpu(device.index)).has_fp8:
+            return (
+                f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
+                f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
+            )
+    if on_cuda and not spec.cuda and spec.layout != "padded" and spec.precision in _WITHOUT_CUDA_GRAPH:
+        return (
+            f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would "
+            f"take {_WITHOUT_CUDA_GRAPH[spec.precision]}: export it again with this version"
+        )
+    return ""
 
 
 def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:

@@ -115,6 +115,7 @@ def _onnxruntime(machine: Machine) -> ModuleType:
         __version__="1.31.1",
         cuda_version="13.0",
         get_available_providers=lambda: machine.available,
+        set_default_logger_severity=lambda level: None,
         preload_dlls=lambda: print("Failed to load libnonsense.so"),
     )
     return module

@@ -1,0 +1,138 @@
+"""FP8 on CUDA: its products, what stands between them, its memory, and where it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.cuda_stand_ins import DryGpu, Log, Run, mark
+from support.gpu_bundles import LAYERS, NARROW, SHAPES, GpuBundles
+from support.gpu_runs import between_products
+from tests.gpu.conftest import without_cuda_graph
+
+Embedded = Callable[..., Run]
+# Outputs and inputs of the products of a layer, as q, k, v, o, gate, up and down; then of the pooling.
+WIDTH, INNER, GROUP = NARROW["hidden"], NARROW["intermediate"], NARROW["groups"] * NARROW["head_dim"]
+OF_A_LAYER = sorted(
+    [(WIDTH, WIDTH)] * 2 + [(GROUP, WIDTH)] * 2 + [(INNER, WIDTH)] * 2 + [(WIDTH, INNER)],
+)
+OF_THE_POOLING = (8 * WIDTH, WIDTH)
+WORKSPACE = 32 << 20
+
+
+def runs_of(log: Log) -> int:
+    return sum(copy.kind == "from the GPU" for copy in log.copies)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_matrix_is_multiplied_in_fp8(embedded: Embedded, shape: str) -> None:
+    log = embedded("fp8").log[shape]
+    products = [product for product in log.products if product.types == ("e4m3", "e4m3", "fp16")]
+    expected = sorted([*OF_A_LAYER * LAYERS, OF_THE_POOLING] * runs_of(log))
+    assert sorted((product.m, product.k) for product in products) == expected
+    # cuBLASLt sums products of FP8 in float32, and refuses other types.
+    assert {(product.function, product.compute) for product in products} == {("cublasLtMatmul", "fp32")}
+    tokens = sum(SHAPES[shape])
+    assert sum(product.n for product in products) == tokens * (7 * LAYERS + 1)
+
+
+def test_rounding_takes_four_kernels_of_a_layer(
+    embedded: Embedded, row: Callable[[str, object, object], None]
+) -> None:
+    fp8, fp16 = (between_products(embedded(precision).log["27 x 600"]) for precision in ("fp8", "fp16"))
+    assert [kernel for kernel in fp8 if not kernel.startswith("QuantizeLinear")] == fp16
+    assert len(fp8) == len(fp16) + 4
+    row("7   FP8: kernels between products of a layer", "widened, no FP8", len(fp8))
+
+
+def test_each_product_waits_and_takes_a_handle_and_memory(embedded: Embedded) -> None:
+    """What ONNX Runtime's kernel does for each product: why FP8 pays with large batches only."""
+    log = embedded("fp8").log["a short text"]
+    assert log.calls.count("cublasLtCreate") == 7 * LAYERS + 1
+    assert [event.bytes for event in log.memory if event.what == "malloc"].count(WORKSPACE) >= 7 * LAYERS + 1
+
+
+def open_and_embed(bundle: str) -> None:
+    from vcs_runtime import Embedder
+
+    with Embedder.open(bundle, "cuda:0") as embedder:
+        mark("open")
+        embedder.embed(["a dog runs into the garden"] * 4)
+        mark("embedded")
+
+
+def test_nothing_is_widened_when_a_bundle_is_opened(
+    dry_gpu: DryGpu, bundles: GpuBundles, row: Callable[[str, object, object], None]
+) -> None:
+    """One layer at full width, whose matrices are 536 MB in half precision; pooling and words are fp16 in both."""
+    paths = bundles.wide("fp16"), bundles.wide("fp8", calibration=["a dog runs"], texts=["two cats"])
+    half, narrow = (dry_gpu.call(open_and_embed, str(path)).log for path in paths)
+    matrices = 2 * (4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) + 32768 * 4096)
+    saved = half["open"].level - narrow["open"].level
+    assert saved == pytest.approx(matrices / 2, rel=0.01)
+    # A run takes no more beside the weights than one in half precision, but for cuBLASLt's workspace.
+    beside = [log["open"].peak - log["open"].level for log in (half, narrow)]
+    assert beside[1] <= beside[0] + WORKSPACE + (16 << 20)
+    row(
+        "7   FP8: memory of the matrices of a layer and the pooling",
+        f"{matrices // 10**6} MB",
+        f"{(matrices - saved) // 10**6} MB",
+    )
+
+
+def refusal(bundle: str, device: str) -> tuple[str, str]:
+    from vcs_runtime import Embedder
+    from vcs_runtime.errors import DeviceError
+
+    try:
+        with Embedder.open(bundle, device) as embedder:
+            return embedder.device.provider_name, embedder.device.reason
+    except DeviceError as error:
+        return "refused", str(error)
+
+
+@pytest.mark.parametrize(("capability", "architecture"), [("8.0", "sm80"), ("8.6", "sm86"), ("7.5", "sm75")])
+def test_a_gpu_without_fp8_is_refused(
+    dry_gpu: DryGpu, bundles: GpuBundles, capability: str, architecture: str
+) -> None:
+    bundle = str(bundles.nv_embed("fp8"))
+    for device in ("cuda:0", "auto"):
+        answer, why = dry_gpu.call(refusal, bundle, device, capability=capability).value
+        assert answer == ("refused" if device == "cuda:0" else "ort-cpu")
+        assert "is in FP8, which needs a GPU of compute capability 8.9 or later" in why
+        assert architecture in why
+    assert dry_gpu.call(refusal, bundle, "auto", capability="8.9").value[0] == "ort-cuda"
+
+
+def test_a_bundle_without_a_graph_for_cuda_is_refused(dry_gpu: DryGpu, bundles: GpuBundles) -> None:
+    """As earlier versions made them, for TensorRT."""
+    old = str(without_cuda_graph(bundles.nv_embed("fp8")))
+    answer, why = dry_gpu.call(refusal, old, "cuda:0").value
+    assert answer == "refused"
+    assert "has no graph for CUDA" in why
+    assert "export it again" in why
+
+
+@pytest.mark.parametrize("precision", ["fp8", "int8"])
+def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
+    dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path, precision: str
+) -> None:
+    """A stand-in's vectors are zeros, whose cosine to others is 0: that is how one sees who computed."""
+    bundles.nv_embed("fp16")
+    text = tmp_path / "text"
+    text.write_text("a dog runs into the garden\n")
+    export = [
+        "export", "nv-embed-v2", "--from", str(bundles.folder / "narrow"), "--precision", precision,
+        "--text", str(text), "--calibration", str(text), "--least-cosine", "-1",
+    ]  # fmt: skip
+    on_gpu = dry_gpu.command([*export, "-o", str(tmp_path / "gpu")])
+    assert f"{precision} is measured on ort-cuda" in on_gpu.stderr
+    assert "mean 0.00000" in on_gpu.stderr
+    small = dry_gpu.command([*export, "-o", str(tmp_path / "small")], memory=4e6)
+    assert f"{precision} is measured on the CPU after all" in small.stderr
+    assert "mean 0.9" in small.stderr
+    named = dry_gpu.command([*export, "-o", str(tmp_path / "named"), "--device", "cuda:0"], memory=4e6)
+    assert named.returncode
+    assert not (tmp_path / "named").exists()
