@@ -98,7 +98,7 @@ def memory(work: Work) -> Iterator[Row]:
         raise Unmeasured("no GPU")
     major = nvidia.cuda_major(onnxruntime)
     bundle = work.bundle(shallow=True)
-    weights = sum(entry.size for entry in bundle.manifest.files)
+    files = sum(entry.size for entry in bundle.manifest.files)
     rng = random.Random(0)
     batches = [
         work.of_lengths([rng.randint(10, 600) for _ in range(rng.randint(1, 60))], seed) for seed in range(60)
@@ -117,7 +117,7 @@ def memory(work: Work) -> Iterator[Row]:
                 for name, values in options(of)
             ]
 
-        for limit in (None, weights / 1e9 + 6):
+        for limit in (None, files / 1e9 + 6):
             before = used()
             with (
                 mock.patch.object(device, "provider_options", chosen),
@@ -130,12 +130,14 @@ def memory(work: Work) -> Iterator[Row]:
                     embedder.embed(texts)
                     peak = max(peak, used() - before)
                 seconds = time.perf_counter() - started
+                tokens = embedder._budget.tokens
                 embedder.release()
                 released = used() - before
             yield {
                 "what": f"{strategy}, {'no limit' if limit is None else f'limit {limit:.1f} GB'}",
-                "weights GB": weights / 1e9, "loaded GB": loaded / 1e9, "peak GB": peak / 1e9,
-                "released GB": released / 1e9, "batches/s": len(batches) / seconds,
+                "files GB": files / 1e9, "loaded GB": loaded / 1e9, "peak GB": peak / 1e9,
+                "tokens of a batch at the end": tokens, "released GB": released / 1e9,
+                "batches/s": len(batches) / seconds,
             }  # fmt: skip
     work.forget(bundle)
 

@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ def _plant(name: str, values: Half) -> Half:
     return values
 
 
+@cache
 def words(size: Size) -> list[str]:
     """Return made-up words, one for each id of the vocabulary that is free."""
     syllables = [c + v for c in "bcdfghjklmnpqrstvwxz" for v in "aeiou"]

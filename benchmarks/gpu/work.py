@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -188,10 +189,14 @@ class Work:
 
     def ids(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of texts, as the embedder makes them."""
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [[1, *encoding.ids, 2] for encoding in encodings]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self.checkpoint() / "tokenizer.json"))
-        return [[1, *encoding.ids, 2] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+        return Tokenizer.from_file(str(self.checkpoint() / "tokenizer.json"))
 
     def exact(self) -> NDArray[np.float32]:
         """Return the vectors of `some` by PyTorch in float32, of the shallow checkpoint; raises Unmeasured."""
