@@ -180,6 +180,23 @@ def test_batches_beyond_an_engine_go_to_cuda_and_that_is_said_once(
     assert "beyond the TensorRT engine's 2 x 8" in record.getMessage()
 
 
+def test_of_equal_engines_the_one_for_short_texts_runs_what_both_take(
+    bundle: Path, machine: stand_in.Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    built(bundle, shapes=[(2, 16), (4, 8)])
+    machine.sessions.clear()
+    with caplog.at_level(logging.WARNING, "vcs_runtime"), Embedder.open(bundle, "tensorrt:0") as embedder:
+        embedder.embed(["a man"])
+        opened = [session.model.parent.name for session in machine.sessions]
+        assert opened == [
+            "embedder-2x16",
+            "embedder-4x8",
+        ]  # the largest is opened at once, the other for its run
+        embedder.embed(TEXTS)
+    [record] = caplog.records
+    assert "beyond the TensorRT engine's 2 x 16" in record.getMessage()
+
+
 def test_the_smallest_engine_that_takes_a_batch_runs_it(bundle: Path, machine: stand_in.Machine) -> None:
     built(bundle, shapes=[(16, 8), (4, 32)])
     machine.sessions.clear()

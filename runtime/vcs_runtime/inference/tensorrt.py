@@ -134,8 +134,8 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
     Returns
     -------
     tuple
-        The engines, those for the smallest batches first; and why others do not fit, with the command that
-        helps.
+        The engines, those for the smallest batches first, and of equal ones those for the shortest texts; and
+        why others do not fit, with the command that helps.
     """
     build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
     spec = bundle.part(part)
@@ -166,7 +166,9 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
             )
         else:
             good.append(engine)
-    return tuple(sorted(good, key=lambda engine: engine.rows * engine.tokens)), "; ".join(whys)
+    return tuple(sorted(good, key=lambda engine: (engine.rows * engine.tokens, engine.tokens))), "; ".join(
+        whys
+    )
 
 
 def _short(value: str) -> str:
