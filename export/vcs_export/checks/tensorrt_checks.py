@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from vcs_export.checks.quantization_error import demo_texts
-from vcs_export.checks.tensorrt_engines import Log, build_engines, graph_problems, part_of
+from vcs_export.checks.tensorrt_engines import (
+    Log,
+    build_engines,
+    graph_problems,
+    largest_batches,
+    part_of,
+)
+from vcs_export.checks.tensorrt_needs import needs_of
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_runtime.bundle.manifest import PARTS, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -45,7 +52,7 @@ def check_engines(
     device
         The GPU: "tensorrt:N".
     static
-        Whether to check only what the graphs tell, without a GPU.
+        Whether to check only what the graphs tell, and to calculate what building needs, without a GPU.
     ignore_needs
         As for `build_engines`.
     log
@@ -62,12 +69,16 @@ def check_engines(
         As for `build_engines`.
     """
     parts = [part for part in PARTS if bundle.part(part)]
+    taken = True
     for part in parts:
         problems = graph_problems(bundle, part)
+        taken &= not problems
         yield Check(f"{part}: operators", not problems, "; ".join(problems) or "all known to TensorRT 10")
         if problems and not static:
             return
     if static:
+        if taken:
+            yield Check("calculated needs", True, str(needs_of(bundle, largest_batches(bundle, parts))))
         return
     index = choose_device(device).index
     missing = [part for part in parts if not fitting(bundle, part, index)[0]]

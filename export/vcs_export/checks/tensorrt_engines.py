@@ -107,7 +107,7 @@ def build_engines(
             raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(problems)}")
     gpu = nvidia.gpu(chosen.index)
     package = import_tensorrt().__version__
-    batches = [(part, batch) for part in chosen_parts for batch in _largest_batches(bundle, part, shapes)]
+    batches = largest_batches(bundle, chosen_parts, shapes)
     log("building engines is experimental: nobody has run it on a GPU yet")
     runtime = import_onnxruntime().__version__
     log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
@@ -142,14 +142,22 @@ def part_of(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
     return spec
 
 
-def _largest_batches(
-    bundle: Bundle, part: str, shapes: Sequence[tuple[int, int]] | None
-) -> list[tuple[int, int]]:
-    longest = -(-part_of(bundle, part).max_tokens // _STEP) * _STEP
-    if shapes and part == "embedder":
-        return sorted({(rows, min(tokens, longest)) for rows, tokens in shapes})
-    widths = [_CHUNK, _DOCUMENT] if part == "embedder" else [_DOCUMENT]
-    return sorted({(_PLACES // width, width) for width in (min(width, longest) for width in widths)})
+def largest_batches(
+    bundle: Bundle, parts: Sequence[Part], shapes: Sequence[tuple[int, int]] | None = None
+) -> list[tuple[Part, tuple[int, int]]]:
+    """Return the part and the largest batch of each engine, `shapes` as for `build_engines`."""
+    chosen = []
+    for part in parts:
+        longest = -(-part_of(bundle, part).max_tokens // _STEP) * _STEP
+        if shapes and part == "embedder":
+            batches = {(rows, min(tokens, longest)) for rows, tokens in shapes}
+        else:
+            widths = {
+                min(width, longest) for width in ([_CHUNK, _DOCUMENT] if part == "embedder" else [_DOCUMENT])
+            }
+            batches = {(_PLACES // width, width) for width in widths}
+        chosen += [(part, batch) for batch in sorted(batches)]
+    return chosen
 
 
 def _build(

@@ -47,6 +47,12 @@ class Needs:
     gpu_memory: float
     minutes: float
 
+    def __str__(self) -> str:
+        return (
+            f"{_gb(self.memory)} of memory, {_gb(self.disk)} of disk, {_gb(self.gpu_memory)} of the GPU's "
+            f"memory, about {self.minutes:.0f} min"
+        )
+
 
 def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) -> Needs:
     """Calculate what building engines needs.

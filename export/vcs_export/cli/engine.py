@@ -74,7 +74,9 @@ def build(
 @engine.command()
 @_BUNDLE
 @_DEVICE
-@click.option("--static", is_flag=True, help="Check only operators, types and ranks, without a GPU.")
+@click.option(
+    "--static", is_flag=True, help="Check only the graphs, and calculate what building needs, without a GPU."
+)
 @_IGNORE
 def check(bundle: str, device: str, static: bool, ignore_needs: bool) -> None:
     """Check engines against CUDA: operators, results, speed.
