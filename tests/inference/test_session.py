@@ -21,7 +21,8 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.device import Device, choose_device, provider_options
-from vcs_runtime.inference.session import Budget, ahead, run_batches
+from vcs_runtime.inference.session import Budget, run_batches
+from vcs_runtime.util.stages import ahead
 
 TEXTS = [" ".join(story(i).split()[: 1 + i % 9]) for i in range(40)]
 NO_MEMORY = "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested buffer of size 9"
@@ -429,7 +430,7 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be scored."""
-    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 4)
+    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 2)  # a GPU takes twice as many
     cuts = [stripped if i % 2 else story for i in range(12)]
     return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [("!", "a")]
 
@@ -444,7 +445,10 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     cut = threading.Semaphore(0)
     real = Segmenter.split_learned
 
+    splitting: set[int] = set()
+
     def split(*given: Any) -> list[list[str]]:
+        splitting.add(threading.get_ident())
         pieces = real(*given)
         cut.release()
         return pieces
@@ -453,7 +457,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     waited: list[bool] = []
 
     def wait(inputs: dict[str, Any]) -> None:
-        if threading.current_thread() is threading.main_thread() and not waited:
+        if threading.get_ident() not in splitting and not waited:
             waited.append(cut.acquire(timeout=20) and cut.acquire(timeout=20))
 
     def scored() -> list[dict[str, Any]]:
@@ -464,7 +468,8 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     overlapped = scored()
     assert waited == [True]
     assert overlapped[-1]["error"]
-    monkeypatch.setattr("vcs_runtime.scoring.scorer.ahead", iter)
+    one_by_one = lambda function, items: (function(item) for item in items)  # noqa: E731
+    monkeypatch.setattr("vcs_runtime.scoring.scorer.in_order", one_by_one)
     assert scored() == overlapped
 
 

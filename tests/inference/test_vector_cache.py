@@ -12,6 +12,7 @@ import pytest
 from support.stories import story
 from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
+from vcs_runtime.inference.custom import PreparedTexts
 from vcs_runtime.inference.vector_cache import VectorCache, VectorStore
 
 
@@ -107,26 +108,31 @@ def test_a_warm_folder_needs_no_model_and_gives_the_same_scores(
         def fail(*_: object) -> None:
             raise AssertionError("the model was run")
 
-        monkeypatch.setattr(second.embedder, "embed", fail)
+        monkeypatch.setattr(second.embedder, "prepare", fail)
         assert second.score_many(pairs) == expected
 
 
 def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:
     calls: list[str] = []
-    embed = scorer.embedder.embed
+    prepare = scorer.embedder.prepare
+
+    def get(texts: list[str]) -> None:
+        request = store.request(texts)
+        request.run()
+        assert request.vectors().keys() == set(texts)
 
     class Spy:
         dimension = scorer.embedder.dimension
 
-        def embed(self, texts: list[str]) -> np.ndarray:
+        def prepare(self, texts: list[str]) -> PreparedTexts:
             calls.extend(texts)
-            return embed(texts)
+            return prepare(texts)
 
     store = VectorStore(Spy(), None, memory_bytes=3 * (4 * 32 + 301))  # type: ignore[arg-type]
-    store.get(["a", "b", "c"])
-    store.get(["a"])  # used again: "b" is now the oldest
-    store.get(["d"])
-    store.get(["a", "c", "d"])
+    get(["a", "b", "c"])
+    get(["a"])  # used again: "b" is now the oldest
+    get(["d"])
+    get(["a", "c", "d"])
     assert calls == ["a", "b", "c", "d"]
-    store.get(["b"])
+    get(["b"])
     assert calls[-1] == "b"

@@ -38,7 +38,7 @@ def ask(*pairs: tuple[str, str], options: Options = Options()) -> Request[float]
 def test_a_request_that_is_too_much_for_the_machine_fails_alone(
     background: BackgroundScorer, reported: list[Exception], scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = Embedder.embed
+    really = Embedder.prepare
 
     def small(embedder: Embedder, texts: list[str]) -> Any:
         texts = list(texts)
@@ -46,7 +46,7 @@ def test_a_request_that_is_too_much_for_the_machine_fails_alone(
             raise DeviceMemoryError("the embedder: out of memory")
         return really(embedder, texts)
 
-    monkeypatch.setattr(Embedder, "embed", small)
+    monkeypatch.setattr(Embedder, "prepare", small)
     requests = [ask((story(1), text)) for text in (story(2), BIG, story(3))]
     for request in requests:
         background.put(request)
@@ -61,9 +61,9 @@ def test_a_request_that_nobody_waits_for_is_not_scored(
     background: BackgroundScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded: list[str] = []
-    really = Embedder.embed
+    really = Embedder.prepare
     monkeypatch.setattr(
-        Embedder, "embed", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
+        Embedder, "prepare", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
     )
     given_up = ask((story(1), BIG))
     given_up.future.cancel()

@@ -451,13 +451,13 @@ def test_the_signature_names_everything_a_score_depends_on(scorer: Scorer) -> No
 
 def test_each_distinct_text_is_embedded_once(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    embed = type(scorer.embedder).embed
+    prepare = type(scorer.embedder).prepare
 
-    def spy(self: object, texts: list[str], *rest: object) -> object:
+    def spy(self: object, texts: list[str]) -> object:
         seen.extend(texts)
-        return embed(self, texts, *rest)  # type: ignore[arg-type]
+        return prepare(self, texts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(scorer.embedder), "embed", spy)
+    monkeypatch.setattr(type(scorer.embedder), "prepare", spy)
     shared = story(900, 8)
     scorer.score_many([(shared, story(901 + i)) for i in range(5)])
     scorer.score(shared, story(901))

@@ -265,7 +265,7 @@ def test_a_failure_that_comes_too_late_is_told_once(
         assert given_up.wait(60)
         raise DeviceMemoryError("the embedder: out of memory")
 
-    monkeypatch.setattr(Embedder, "embed", full)
+    monkeypatch.setattr(Embedder, "prepare", full)
     assert server.score(story(30), story(31)).status == 503
     given_up.set()
     eventually(lambda: len(server.lines) == 3)
@@ -302,7 +302,7 @@ def test_a_machine_that_fails_is_an_error_of_its_request(
         raise DeviceMemoryError("the embedder: out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Embedder, "embed", full)
+        patch.setattr(Embedder, "prepare", full)
         answer = server.score(story(30), story(31))
         assert answer.status == 500
         assert answer.error == "nothing was scored: DeviceMemoryError: the embedder: out of memory"

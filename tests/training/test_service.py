@@ -139,9 +139,9 @@ def test_references_are_embedded_once_and_outlive_a_release(
 ) -> None:
     embedded: list[str] = []
     released = []
-    really, release = Embedder.embed, Embedder.release
+    really, release = Embedder.prepare, Embedder.release
     monkeypatch.setattr(
-        Embedder, "embed", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
+        Embedder, "prepare", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
     )
     monkeypatch.setattr(Embedder, "release", lambda self: (released.append(1), release(self))[1])
     wrong = background.fill([TEXT, [TEXT, OTHER], "..."])
@@ -194,7 +194,7 @@ def test_a_device_that_fails_is_an_error_of_its_pairs_and_is_tried_again(
         raise DeviceMemoryError("the embedder: out of memory")
 
     with caplog.at_level(logging.ERROR, "vcs_runtime.training"), monkeypatch.context() as patch:
-        patch.setattr(Embedder, "embed", full)
+        patch.setattr(Embedder, "prepare", full)
         for _ in range(2):
             assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]
     logged = [record for record in caplog.records if record.levelno == logging.ERROR]

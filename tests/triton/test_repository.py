@@ -175,15 +175,15 @@ def test_a_bad_item_has_an_error_and_harms_nobody_in_its_batch(model: Any, bad: 
 def test_a_request_too_large_for_the_device_does_not_fail_the_others(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embed = Embedder.embed
+    prepare = Embedder.prepare
 
     def short_of_memory(self: Embedder, texts: Any) -> Any:
         texts = list(texts)
         if any(len(text) > 1000 for text in texts):
             raise DeviceMemoryError("the embedder: out of memory")
-        return embed(self, texts)
+        return prepare(self, texts)
 
-    monkeypatch.setattr(Embedder, "embed", short_of_memory)
+    monkeypatch.setattr(Embedder, "prepare", short_of_memory)
     text = story(1).encode()
     fine, large = model.execute([Request([text], [text]), Request([text], [text * 20])])
     assert fine.outputs["vcs"] > 0.99

@@ -17,7 +17,7 @@ from vcs_runtime.util.progress import progress_bar, report_part, units_in_work
 
 def test_without_a_bar_parts_go_nowhere() -> None:
     report_part(0.5)
-    with progress_bar(10, enabled=False) as advance, units_in_work(4):
+    with progress_bar(10, enabled=False) as advance, units_in_work(4, 0):
         report_part(0.5)
         advance(4)
 

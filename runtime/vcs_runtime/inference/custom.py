@@ -46,6 +46,16 @@ class TextEmbedder(Protocol):
         """
 
 
+class PreparedTexts(Protocol):
+    """Texts that an embedder has prepared: what the device does is apart from what the processor does."""
+
+    def run(self) -> None:
+        """Do the work of the device, once."""
+
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """Return the unit vectors of the texts, (texts, d), after `run`, once."""
+
+
 class ScoringEmbedder(Protocol):
     """What a scorer needs of an embedder: of a bundle's, or of a `CustomEmbedder`."""
 
@@ -69,8 +79,8 @@ class ScoringEmbedder(Protocol):
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the embedder and how it runs."""
 
-    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the unit vectors of texts, (len(texts), d)."""
+    def prepare(self, texts: Sequence[str]) -> PreparedTexts:
+        """Prepare distinct texts for the device. Raises TextError if one of them cannot be embedded."""
 
     def release(self) -> None:
         """Free memory for now."""
@@ -140,6 +150,10 @@ class CustomEmbedder:
             raise TextError(f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}")
         return unit_rows(rows, f"embedder {self.name}")
 
+    def prepare(self, texts: Sequence[str]) -> PreparedTexts:
+        """Embed texts at once, because only then is it known which ones the caller's object refuses."""
+        return _Embedded(self.embed(texts))
+
     def release(self) -> None:
         """Do nothing: the model belongs to the caller."""
 
@@ -148,6 +162,20 @@ class CustomEmbedder:
 
     def _wrong(self, what: str) -> ModelError:
         return ModelError(f"embedder {self.name}: embed returned {what}")
+
+
+class _Embedded:
+    """Texts with their vectors."""
+
+    def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
+        self._vectors = vectors
+
+    def run(self) -> None:
+        """Do nothing: the vectors are there."""
+
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """Return the vectors."""
+        return self._vectors
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import TypeVar
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,18 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.batching import Batch, batches, width_step
 from vcs_runtime.inference.device import Device
-from vcs_runtime.inference.session import Budget, ahead, run_batches
+from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
 from vcs_runtime.util.progress import report_part
+from vcs_runtime.util.stages import in_order
 
-T = TypeVar("T")
 FloatArray = npt.NDArray[np.float32]
+_Output = tuple[list[int], FloatArray]  # of a batch: the numbers of its sequences, and their vectors
 # Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at once.
-_TOKENISE = 4096
+_PORTION_TEXTS = 4096
+_PORTION_CHARACTERS = 2_000_000
 
 
 class Embedder:
@@ -137,11 +139,18 @@ class Embedder:
         distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
-        for sequences, count in self._ahead(self._portions(list(distinct), prefix, limit)):
-            part = (start / len(distinct), count / len(distinct))
-            vectors[start : start + count] = self._embed_distinct(sequences, count, part)
-            start += count
+        portions = self._portions(list(distinct), prefix, limit)
+        for portion in in_order(_run, portions) if self.device.is_gpu else map(_run, portions):
+            vectors[start : start + portion.texts] = portion.vectors()
+            start += portion.texts
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
+
+    def prepare(self, texts: Sequence[str]) -> TokenisedTexts:
+        """Return distinct texts as token ids with the instruction of the bundle; nothing runs on the device.
+
+        Raises TextError for a text that is too long.
+        """
+        return self._tokenised(list(texts), self.spec.instruction, self.spec.max_tokens)
 
     @property
     def name(self) -> str:
@@ -170,18 +179,49 @@ class Embedder:
             f"engine:{self.device.provider_name}",
         )
 
-    def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[tuple[Sequences, int]]:
-        """Yield the token sequences of a portion of the texts, and the number of its texts."""
-        for start in range(0, len(texts), _TOKENISE):
-            part = texts[start : start + _TOKENISE]
-            yield self._tokenizer.sequences(part, instruction, limit), len(part)
+    def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[TokenisedTexts]:
+        start = 0
+        while start < len(texts):
+            sizes = accumulate(map(len, texts[start : start + _PORTION_TEXTS]))
+            count = max(1, sum(size <= _PORTION_CHARACTERS for size in sizes))
+            part = texts[start : start + count]
+            yield self._tokenised(part, instruction, limit, (start / len(texts), len(part) / len(texts)))
+            start += len(part)
 
-    def _ahead(self, items: Iterator[T]) -> Iterator[T]:
-        return ahead(items) if self.device.is_gpu else items
+    def _tokenised(
+        self, texts: list[str], instruction: str, limit: int, part: tuple[float, float] = (0.0, 1.0)
+    ) -> TokenisedTexts:
+        return TokenisedTexts(self, self._tokenizer.sequences(texts, instruction, limit), len(texts), part)
 
-    def _embed_distinct(self, sequences: Sequences, texts: int, part: tuple[float, float]) -> FloatArray:
+    def _batches(
+        self, sequences: Sequences, rows: Sequence[int], tokens: int
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Cut sequences into batches of at most `tokens` tokens, with the numbers of their sequences."""
+        layout, skip, mixed = self._layout, sequences.skip, self.device.is_gpu
+        most_rows = row_limit(self.device)
+        step = width_step(self.device.provider_name, self.spec.max_tokens)
+        ids = [sequences.ids[row] for row in rows]
+        for batch in batches(ids, tokens, layout, skip, mixed=mixed, most_rows=most_rows, step=step):
+            yield [rows[row] for row in batch.rows], batch
+
+    def _run_batch(self, rows: list[int], batch: Batch) -> FloatArray:
+        output: FloatArray = self._session.run(batch.inputs)
+        if output.shape != (len(rows), self.spec.dimension):
+            raise BundleError(
+                f"{self.spec.name}: the model returned an array {output.shape} for "
+                f"{len(rows)} texts of dimension {self.spec.dimension}"
+            )
+        return output
+
+    def _pool(self, sequences: Sequences, texts: int, outputs: list[_Output]) -> FloatArray:
+        """Put the vectors of all batches in order, and average those of a text's windows."""
+        vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
+        while outputs:  # each is freed as soon as it is copied
+            rows, output = outputs.pop()
+            vectors[rows] = output
+        if not np.isfinite(vectors).all():
+            raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         owners = sequences.owners
-        vectors = self._run(sequences, part)
         if len(owners) == texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
@@ -193,38 +233,6 @@ class Embedder:
         result[several] = sums[several] / np.linalg.norm(sums[several], axis=1, keepdims=True)
         result[~several] = vectors[~several[owners]]
         return result
-
-    def _run(self, sequences: Sequences, part: tuple[float, float]) -> FloatArray:
-        """Run the model; `part` is where the sequences begin among all texts, and how much they are."""
-        lengths = [len(ids) for ids in sequences.ids]
-        total, done = sum(lengths), 0
-        vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
-        mixed = self.device.is_gpu
-        most_rows = row_limit(self.device)
-        step = width_step(self.device.provider_name, self.spec.max_tokens)
-
-        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], Batch]]:
-            ids = [sequences.ids[row] for row in rows]
-            skip = sequences.skip
-            parts = batches(ids, tokens, self._layout, skip, mixed=mixed, most_rows=most_rows, step=step)
-            return self._ahead(([rows[row] for row in batch.rows], batch) for batch in parts)
-
-        def run(rows: list[int], batch: Batch) -> None:
-            output = self._session.run(batch.inputs)
-            if output.shape != (len(rows), self.spec.dimension):
-                raise BundleError(
-                    f"{self.spec.name}: the model returned an array {output.shape} for "
-                    f"{len(rows)} texts of dimension {self.spec.dimension}"
-                )
-            vectors[rows] = output
-            nonlocal done
-            done += sum(lengths[row] for row in rows)
-            report_part(part[0] + part[1] * done / total)
-
-        run_batches(lengths, self._budget, cut, run)
-        if not np.isfinite(vectors).all():
-            raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
-        return vectors
 
     def release(self) -> None:
         """Free the session and its memory for now; the next call opens the session again."""
@@ -240,3 +248,59 @@ class Embedder:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class TokenisedTexts:
+    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing.
+
+    Parameters
+    ----------
+    embedder
+        Embeds the texts.
+    sequences
+        Token ids of the texts.
+    texts
+        Number of the texts.
+    part
+        Where the texts begin among all texts of the work in progress, and how much they are.
+    """
+
+    def __init__(
+        self, embedder: Embedder, sequences: Sequences, texts: int, part: tuple[float, float]
+    ) -> None:
+        self.texts = texts
+        self._embedder = embedder
+        self._sequences = sequences
+        self._part = part
+        self._lengths = [len(ids) for ids in sequences.ids]
+        self._done = 0
+        self._outputs: list[_Output] = []
+        self._laid_out: tuple[int, list[tuple[list[int], Batch]]] | None = None
+        if embedder.device.is_gpu:
+            tokens = embedder._budget.tokens
+            self._laid_out = tokens, list(self._cut(range(len(self._lengths)), tokens))
+
+    def run(self) -> None:
+        """Run the model; raises DeviceError, and BundleError for an array of another shape."""
+        run_batches(self._lengths, self._embedder._budget, self._cut, self._run)
+
+    def vectors(self) -> FloatArray:
+        """Return float32 `(texts, dimension)` after `run`; raises BundleError for NaN or infinity."""
+        return self._embedder._pool(self._sequences, self.texts, self._outputs)
+
+    def _cut(self, rows: Sequence[int], tokens: int) -> Iterable[tuple[list[int], Batch]]:
+        # The first call is for all rows, which may be laid out. Later ones are for what memory did not hold.
+        laid_out, self._laid_out = self._laid_out, None
+        if laid_out and laid_out[0] == tokens:
+            return laid_out[1]
+        return self._embedder._batches(self._sequences, rows, tokens)
+
+    def _run(self, rows: list[int], batch: Batch) -> None:
+        self._outputs.append((rows, self._embedder._run_batch(rows, batch)))
+        self._done += sum(self._lengths[row] for row in rows)
+        report_part(self._part[0] + self._part[1] * self._done / sum(self._lengths))
+
+
+def _run(portion: TokenisedTexts) -> TokenisedTexts:
+    portion.run()
+    return portion

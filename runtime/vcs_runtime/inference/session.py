@@ -8,8 +8,7 @@ the remaining sequences into batches of half the tokens.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +23,7 @@ from vcs_runtime.inference.device import (
     open_session,
     run_session,
 )
+from vcs_runtime.util.stages import check_stopped
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -194,7 +194,8 @@ def run_batches(
     """Run sequences in batches, smaller ones if memory does not suffice.
 
     After a DeviceMemoryError the sequences that were not run yet are cut again, into batches of half the
-    tokens of the failed one, and so on down to one row. Other errors of `run` are passed on.
+    tokens of the failed one, and so on down to one row. Other errors of `run` are passed on. Between two
+    batches it ends if nobody waits for them any more (`util.stages.check_stopped`).
 
     Parameters
     ----------
@@ -210,6 +211,7 @@ def run_batches(
     remaining = set(range(len(lengths)))
     while remaining:
         for rows, batch in cut(sorted(remaining), budget.tokens):
+            check_stopped()
             try:
                 run(rows, batch)
             except DeviceMemoryError:
@@ -219,19 +221,3 @@ def run_batches(
                 break
             budget.succeed()
             remaining.difference_update(rows)
-
-
-_END: Any = object()
-
-
-def ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items, of which a thread prepares the next one while the caller works on this one.
-
-    With a GPU, the processor tokenises and prepares inputs while the GPU computes. A CPU gains nothing.
-    """
-    iterator = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        upcoming = pool.submit(next, iterator, _END)
-        while (item := upcoming.result()) is not _END:
-            upcoming = pool.submit(next, iterator, _END)
-            yield item

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.errors import CacheError, ModelError
-from vcs_runtime.inference.custom import ScoringEmbedder
+from vcs_runtime.errors import CacheError, ModelError, TextError
+from vcs_runtime.inference.custom import PreparedTexts, ScoringEmbedder
 from vcs_runtime.util.lru import LRUCache
 
 Vector = npt.NDArray[np.float32]
@@ -114,6 +114,65 @@ def outdated_cache(folder: Path) -> Path | None:
     return old if old.is_file() and not (folder / _FILE).exists() else None
 
 
+class VectorRequest:
+    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once.
+
+    Parameters
+    ----------
+    store
+        Keeps the new vectors.
+
+    Attributes
+    ----------
+    known
+        Vectors that were known before.
+    awaited
+        Texts that an earlier request computes.
+    missing
+        Texts that this request computes.
+    parts
+        The missing texts, prepared for the embedder.
+    errors
+        Texts that the embedder refuses.
+    finished
+        Whether `vectors` has been called.
+    """
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.known: dict[str, Vector] = {}
+        self.awaited: dict[str, VectorRequest] = {}
+        self.missing: set[str] = set()
+        self.parts: list[tuple[list[str], PreparedTexts]] = []
+        self.errors: dict[str, TextError] = {}
+        self.finished = False
+
+    def run(self) -> None:
+        """Let the embedder compute. It raises what the device or the model does."""
+        for _, part in self.parts:
+            part.run()
+
+    def vectors(self) -> dict[str, Vector]:
+        """Return the unit vectors by text, float32 `(dimension,)`, of all texts without an error.
+
+        Raises ModelError if vectors of several lengths meet, and CacheError.
+        """
+        vectors = self.known | {text: other.known[text] for text, other in self.awaited.items()}
+        self.awaited.clear()  # or each request would keep all earlier ones
+        # Rows are copied, since a view would keep the whole batch in memory as long as one row is cached.
+        fresh = {
+            text: row.copy()
+            for texts, part in self.parts
+            for text, row in zip(texts, part.vectors(), strict=True)
+        }
+        self.parts.clear()
+        if fresh:
+            self._store.keep(fresh)
+        self.known = vectors | fresh
+        self.finished = True
+        return self.known
+
+
 class VectorStore:
     """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
@@ -135,36 +194,64 @@ class VectorStore:
         self._dimension = embedder.dimension
         self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
 
-    def get(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """Return the unit vectors by text, float32 `(dimension,)`; every missing text is embedded once.
+    def request(self, texts: Iterable[str], earlier: Iterable[VectorRequest] = ()) -> VectorRequest:
+        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
 
-        Raises ModelError if vectors of several lengths meet.
+        Parameters
+        ----------
+        texts
+            The texts.
+        earlier
+            Requests that will be finished before this one. What they compute is not computed again.
+
+        Returns
+        -------
+        VectorRequest
+            Texts on their way to vectors.
         """
-        vectors: dict[str, Vector] = {}
+        request = VectorRequest(self)
         missing: list[str] = []
+        earlier = [other for other in earlier if other.missing]
         for text in dict.fromkeys(texts):
             if (vector := self._memory.get(text)) is not None:
-                vectors[text] = vector
+                request.known[text] = vector
+            elif (other := next((other for other in earlier if text in other.missing), None)) is not None:
+                request.awaited[text] = other
             else:
                 missing.append(text)
+        if missing and self._cache:
+            cached = self._cache.load(missing)
+            self._check_lengths(cached)
+            self._remember(cached)
+            request.known |= cached
+            missing = [text for text in missing if text not in cached]
         if missing:
-            fresh = self._cache.load(missing) if self._cache else {}
-            self._check_lengths(fresh)
-            missing = [text for text in missing if text not in fresh]
-            if missing:
-                # Rows are copied, since a view would keep the whole batch in memory as long as one row is
-                # cached.
-                embedded = {
-                    text: row.copy() for text, row in zip(missing, self._embedder.embed(missing), strict=True)
-                }
-                self._check_lengths(embedded)
-                if self._cache:
-                    self._cache.store(embedded)
-                fresh |= embedded
-            vectors |= fresh
-            for text, vector in fresh.items():
-                self._memory.put(text, vector)
-        return vectors
+            self._prepare(missing, request)
+        return request
+
+    def _prepare(self, texts: list[str], request: VectorRequest) -> None:
+        """Prepare texts, in halves if the embedder refuses one: it must not take the others with it."""
+        try:
+            request.parts.append((texts, self._embedder.prepare(texts)))
+            request.missing.update(texts)
+        except TextError as error:
+            if len(texts) == 1:
+                request.errors[texts[0]] = error
+                return
+            middle = len(texts) // 2
+            self._prepare(texts[:middle], request)
+            self._prepare(texts[middle:], request)
+
+    def keep(self, vectors: Mapping[str, Vector]) -> None:
+        """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
+        self._check_lengths(vectors)
+        if self._cache:
+            self._cache.store(vectors)
+        self._remember(vectors)
+
+    def _remember(self, vectors: Mapping[str, Vector]) -> None:
+        for text, vector in vectors.items():
+            self._memory.put(text, vector)
 
     def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
         for length in {len(vector) for vector in vectors.values()}:

@@ -23,13 +23,16 @@ from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.lru import LRUCache
+from vcs_runtime.util.stages import check_stopped
 
 T = TypeVar("T")
 
 # Pairs are scored in blocks: large enough for full batches, small enough that a job which is stopped loses
-# little. The characters are about 40,000 tokens; for short captions the number of pairs is the limit.
+# little. The characters are about 40,000 tokens, and as many again in chunks; for short captions the number
+# of pairs is the limit. On a GPU, whose batches are larger, a block has so many times as many of both.
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
+GPU_BLOCKS = 2
 
 
 @dataclass
@@ -89,6 +92,8 @@ class Preparation:
     memory_bytes
         Bytes for the sentences found by rules, as many for those found by the learned segmenter, and as
         many for those of HM-CF.
+    blocks
+        How many times BLOCK_CHARACTERS and BLOCK_PAIRS a block has.
 
     Attributes
     ----------
@@ -96,9 +101,10 @@ class Preparation:
         The scripts of the texts so far. A text that is remembered counts once.
     """
 
-    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
+    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1) -> None:
         self.scripts = ScriptCounts()
         self._segmenter = segmenter
+        self._blocks = blocks
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
         self._learned_splits: LRUCache[list[str]] = LRUCache(
             memory_bytes, lambda segments: sum(map(len, segments))
@@ -120,18 +126,20 @@ class Preparation:
         Yields
         ------
         list of (item, PreparedPair or TextError)
-            At most BLOCK_PAIRS items; a block ends with the item that reaches BLOCK_CHARACTERS.
+            At most BLOCK_PAIRS items; a block ends with the item that reaches BLOCK_CHARACTERS, each so many
+            times as `blocks` says.
         """
         block: Block[T] = []
         characters = 0
         for item in items:
+            check_stopped()
             try:
                 prepared = self._prepare(key(item), options)
                 characters += sum(map(len, prepared.texts))
                 block.append((item, prepared))
             except TextError as error:
                 block.append((item, error))
-            if characters >= BLOCK_CHARACTERS or len(block) >= BLOCK_PAIRS:
+            if characters >= BLOCK_CHARACTERS * self._blocks or len(block) >= BLOCK_PAIRS * self._blocks:
                 self._split_pending(block, options)
                 yield block
                 block, characters = [], 0

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from vcs_numba import Params, Scores, score_batch
+from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
-from vcs_runtime.inference.session import ahead
-from vcs_runtime.inference.vector_cache import Vector, VectorCache, VectorStore
-from vcs_runtime.scoring.cosines import cosines
+from vcs_runtime.inference.vector_cache import VectorCache, VectorRequest, VectorStore
+from vcs_runtime.scoring.block_scores import score_block
 from vcs_runtime.scoring.explanation import Explanation, explain
-from vcs_runtime.scoring.hm_cf import hm_cf_of
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.preparation import Block, Preparation, PreparedPair
-from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs, merit
+from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
+from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.text.scripts import ScriptCounts
-from vcs_runtime.util.progress import progress_bar, units_in_work
+from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
+from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
+
+
+class _Requested(NamedTuple, Generic[T]):
+    """A block on its way to the vectors of its texts, and the units of a progress bar before it."""
+
+    block: Block[T]
+    request: VectorRequest
+    first: float
 
 
 class Scorer:
@@ -44,7 +50,9 @@ class Scorer:
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
-        self._preparation = Preparation(segmenter, (memory_mb << 20) // 16)
+        self._preparation = Preparation(
+            segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1
+        )
 
     @classmethod
     def open(
@@ -274,11 +282,16 @@ class Scorer:
             A block of items in order, each with its result. The evidence is None if the result has an
             `error`.
         """
-        blocks = self._preparation.blocks(items, key, options)
-        # While a GPU embeds a block, a thread reads and splits the next one: rules and tokens are work for
-        # the CPU, and the learned segmenter has its own session.
-        for block in ahead(blocks) if self.embedder.device.is_gpu else blocks:
-            yield self._score_block(block, options)
+        requested = self._requested(items, key, options)
+        if self.embedder.device.is_gpu:
+            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, the
+            # GPU embeds this one, and the caller's thread aligns and writes the one before.
+            with closing(in_order(_embed, requested)) as embedded:
+                for one in embedded:
+                    yield self._scored(one, options)
+        else:
+            for one in map(_embed, requested):
+                yield self._scored(one, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
         """Score a stream of pairs: yield one Result for each pair, in order."""
@@ -312,85 +325,36 @@ class Scorer:
         self.close()
 
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
-        [block] = self._preparation.blocks([(reference, generated)], _itself, options)
-        [(_, result, evidence)] = self._score_block(block, options)
+        [requested] = self._requested([(reference, generated)], _itself, options)
+        [(_, result, evidence)] = self._scored(_embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
 
-    def _score_block(self, block: Block[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
-        try:
-            with units_in_work(len(block)):
-                vectors = self._store.get(
-                    text for _, pair in block if isinstance(pair, PreparedPair) for text in pair.all_texts()
-                )
-        except TextError as error:
-            # One text that the model refuses must not take the others with it.
-            if len(block) > 1:
-                return [scored for entry in block for scored in self._score_block([entry], options)]
-            block, vectors = [(block[0][0], error)], {}
-        compared = [(item, pair, _compare(pair, vectors)) for item, pair in block]
-        every = [evidence for _, _, candidates in compared for evidence in candidates]
-        rows = score_batch(
-            [evidence.similarity for evidence in every], [evidence.gas for evidence in every], options.params
-        )
-        signature = self.signature_for(options)
-        scored: list[tuple[T, Result, Evidence | None]] = []
-        first = 0
-        for item, pair, candidates in compared:
-            if isinstance(pair, TextError):
-                scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
-                continue
-            scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
-            result = _result(pair, scores, options, signature)
-            if pair.sentences:
-                coarse = [evidence.gas for evidence in candidates]
-                further = hm_cf_of(pair.sentences, coarse, vectors, options.aggregate)
-                result = replace(result, further=further)
-            evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
-            scored.append((item, result, evidence))
-            first += len(candidates)
-        return scored
+    def _requested(
+        self, items: Iterable[T], key: Callable[[T], Pair], options: Options
+    ) -> Iterator[_Requested[T]]:
+        """Yield the blocks of a stream, each with a request for the vectors of its texts."""
+        first = finished_units()
+        earlier: list[VectorRequest] = []
+        for block in self._preparation.blocks(items, key, options):
+            pairs = (pair for _, pair in block if isinstance(pair, PreparedPair))
+            earlier = [request for request in earlier if not request.finished]
+            request = self._store.request((text for pair in pairs for text in pair.all_texts()), earlier)
+            earlier.append(request)
+            yield _Requested(block, request, first)
+            first += len(block)
+
+    def _scored(self, embedded: _Requested[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
+        vectors, errors = embedded.request.vectors(), embedded.request.errors
+        return score_block(embedded.block, vectors, errors, options, self.signature_for(options))
 
 
 def _itself(pair: Pair) -> Pair:
     return pair
 
 
-def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list[Evidence]:
-    """Compute the evidence for each reference of a pair; none for a pair with an error."""
-    if isinstance(pair, TextError):
-        return []
-    *references, generated = pair.texts
-    *reference_chunks, generated_chunks = pair.chunks
-    generated_vectors = [vectors[text] for text in generated_chunks]
-    return [
-        Evidence(
-            (chunks, generated_chunks),
-            cosines(chunks, generated_chunks, vectors),
-            float(cosines([reference], [generated], vectors)[0, 0]),
-            vectors=([vectors[text] for text in chunks], generated_vectors),
-        )
-        for reference, chunks in zip(references, reference_chunks, strict=True)
-    ]
-
-
-def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
-    best = 0
-    if len(scores) > 1:
-        keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
-        best = keys.index(max(keys))
-    if options.aggregate == "mean":
-        # Exactly rounded sums do not depend on the order of the references either.
-        reported = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
-    else:
-        reported = scores[best]
-    return Result(
-        reported,
-        len(pair.chunks[best]),
-        len(pair.chunks[-1]),
-        signature,
-        best,
-        len(pair.texts) - 1,
-        segmenter=pair.segmenter,
-    )
+def _embed(requested: _Requested[T]) -> _Requested[T]:
+    with units_in_work(len(requested.block), requested.first):
+        requested.request.run()
+    return requested

@@ -6,19 +6,45 @@ that the bar moves meanwhile.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_SHOW_PART: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("show_part", default=None)
-_UNITS: Final[ContextVar[int]] = ContextVar("units", default=0)
+
+class _Bar:
+    """The bar that is open: several threads may move it."""
+
+    def __init__(self, done: int, show: Callable[[float], None]) -> None:
+        self.finished = self._shown = float(done)
+        self._show = show
+        self._lock = threading.Lock()
+
+    def move(self, position: float) -> None:
+        with self._lock:
+            self._shown = max(self._shown, position)  # never backwards, if the same units are worked on twice
+            self._show(self._shown)
+
+    def advance(self, count: int) -> None:
+        self.finished += count
+        self.move(self.finished)
+
+
+_BAR: Final[ContextVar[_Bar | None]] = ContextVar("bar", default=None)
+_UNITS: Final[ContextVar[tuple[float, int]]] = ContextVar("units", default=(0.0, 0))
+
+
+def finished_units() -> float:
+    """Return how many units of the open bar are finished; 0 without a bar."""
+    bar = _BAR.get()
+    return bar.finished if bar else 0.0
 
 
 @contextmanager
-def units_in_work(count: int) -> Iterator[None]:
-    """Say that the block works on `count` units of the bar that is open, which finish together."""
-    token = _UNITS.set(count)
+def units_in_work(count: int, first: float) -> Iterator[None]:
+    """Say that the block works on `count` units of the open bar after its first `first` ones."""
+    token = _UNITS.set((first, count))
     try:
         yield
     finally:
@@ -27,8 +53,9 @@ def units_in_work(count: int) -> Iterator[None]:
 
 def report_part(done: float) -> None:
     """Move the open bar to this part, in [0, 1], of the units in work. Without a bar nothing happens."""
-    if show := _SHOW_PART.get():
-        show(done * _UNITS.get())
+    if bar := _BAR.get():
+        first, count = _UNITS.get()
+        bar.move(first + done * count)
 
 
 @contextmanager
@@ -78,23 +105,12 @@ def progress_bar(
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total, completed=done)
-        finished, shown = float(done), float(done)
-
-        def move(position: float) -> None:
-            nonlocal shown
-            shown = max(shown, position)  # never backwards, if the same units are worked on twice
-            progress.update(task, completed=shown)
-
-        def advance(count: int) -> None:
-            nonlocal finished
-            finished += count
-            move(finished)
-
-        token = _SHOW_PART.set(lambda units: move(finished + units))
+        bar = _Bar(done, lambda position: progress.update(task, completed=position))
+        token = _BAR.set(bar)
         try:
-            yield advance
+            yield bar.advance
         finally:
-            _SHOW_PART.reset(token)
+            _BAR.reset(token)
 
 
 @contextmanager

@@ -1,0 +1,115 @@
+"""From the vectors of a block's texts to results: cosines, alignment, and the choice among references."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TypeVar
+
+from vcs_numba import Scores, score_batch
+from vcs_runtime.errors import TextError
+from vcs_runtime.inference.vector_cache import Vector
+from vcs_runtime.scoring.cosines import cosines
+from vcs_runtime.scoring.hm_cf import hm_cf_of
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.preparation import Block, PreparedPair
+from vcs_runtime.scoring.result import Evidence, Result, merit
+
+T = TypeVar("T")
+
+
+def score_block(
+    block: Block[T],
+    vectors: dict[str, Vector],
+    refused: dict[str, TextError],
+    options: Options,
+    signature: str,
+) -> list[tuple[T, Result, Evidence | None]]:
+    """Score the pairs of a block.
+
+    Parameters
+    ----------
+    block
+        Items with their prepared pairs, or with the error of a pair.
+    vectors
+        The unit vectors of all texts but the refused ones.
+    refused
+        The errors of texts that the embedder refuses.
+    options
+        How pairs are scored.
+    signature
+        The signature of the scores.
+
+    Returns
+    -------
+    list of (item, Result, Evidence or None)
+        The items in order, each with its result. The evidence is None if the result has an `error`.
+    """
+    checked = [(item, _refused(pair, refused) or pair) for item, pair in block]
+    compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
+    every = [evidence for _, _, candidates in compared for evidence in candidates]
+    rows = score_batch(
+        [evidence.similarity for evidence in every], [evidence.gas for evidence in every], options.params
+    )
+    scored: list[tuple[T, Result, Evidence | None]] = []
+    first = 0
+    for item, pair, candidates in compared:
+        if isinstance(pair, TextError):
+            scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
+            continue
+        scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
+        result = _result(pair, scores, options, signature)
+        if pair.sentences:
+            coarse = [evidence.gas for evidence in candidates]
+            further = hm_cf_of(pair.sentences, coarse, vectors, options.aggregate)
+            result = replace(result, further=further)
+        evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
+        scored.append((item, result, evidence))
+        first += len(candidates)
+    return scored
+
+
+def _refused(pair: PreparedPair | TextError, errors: dict[str, TextError]) -> TextError | None:
+    """Return the error of the first text of a pair that the embedder refuses."""
+    if not errors or isinstance(pair, TextError):
+        return None
+    return next((errors[text] for text in pair.all_texts() if text in errors), None)
+
+
+def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list[Evidence]:
+    """Compute the evidence for each reference of a pair; none for a pair with an error."""
+    if isinstance(pair, TextError):
+        return []
+    *references, generated = pair.texts
+    *reference_chunks, generated_chunks = pair.chunks
+    generated_vectors = [vectors[text] for text in generated_chunks]
+    return [
+        Evidence(
+            (chunks, generated_chunks),
+            cosines(chunks, generated_chunks, vectors),
+            float(cosines([reference], [generated], vectors)[0, 0]),
+            vectors=([vectors[text] for text in chunks], generated_vectors),
+        )
+        for reference, chunks in zip(references, reference_chunks, strict=True)
+    ]
+
+
+def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
+    best = 0
+    if len(scores) > 1:
+        keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
+        best = keys.index(max(keys))
+    if options.aggregate == "mean":
+        # Exactly rounded sums do not depend on the order of the references either.
+        reported = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
+    else:
+        reported = scores[best]
+    return Result(
+        reported,
+        len(pair.chunks[best]),
+        len(pair.chunks[-1]),
+        signature,
+        best,
+        len(pair.texts) - 1,
+        segmenter=pair.segmenter,
+    )

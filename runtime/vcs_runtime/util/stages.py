@@ -1,0 +1,98 @@
+"""Stages of a job that work at the same time, in threads ahead of the caller. Items keep their order.
+
+The caller takes the results as it would from a generator. What a stage raises comes at its place: after the
+results before it. When the caller stops, by an exception or by closing the generator, the threads end after
+the item at hand, or where its work calls `check_stopped`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END: Any = object()
+_STOPPED: Final[ContextVar[tuple[threading.Event, ...]]] = ContextVar("stopped", default=())
+
+
+class Stopped(Exception):
+    """The caller of a stage has gone, and nobody waits for its results."""
+
+
+def check_stopped() -> None:
+    """Raise Stopped in the thread of a stage whose caller has gone; elsewhere do nothing."""
+    if any(event.is_set() for event in _STOPPED.get()):
+        raise Stopped
+
+
+def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
+    """Yield the same items, of which a thread prepares the next ones while the caller works on this one.
+
+    Parameters
+    ----------
+    items
+        The items. The thread iterates over them, so they must not depend on what the caller does.
+    count
+        Largest number of items that are prepared and not taken.
+
+    Yields
+    ------
+    T
+        The items, in order.
+    """
+    iterator = iter(items)
+    with _threads(1) as submit:
+        upcoming = deque(submit(next, iterator, _END) for _ in range(count))
+        while (item := upcoming.popleft().result()) is not _END:
+            upcoming.append(submit(next, iterator, _END))
+            yield item
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Generator[R, None, None]:
+    """Yield `function(item)` for each item, in order.
+
+    One thread prepares the items, `threads` others call the function, and the caller works on the results. An
+    item waits for each call and another for all of them, so that no thread waits if its stage is slow once.
+
+    Parameters
+    ----------
+    function
+        Is called in several threads at once if `threads` is more than 1.
+    items
+        The items, as for `ahead`.
+    threads
+        Number of calls at a time.
+
+    Yields
+    ------
+    R
+        The results.
+    """
+    with (
+        _threads(threads) as submit,
+        closing(ahead((submit(function, item) for item in items), threads + 1)) as calls,
+    ):
+        for call in calls:
+            yield call.result()
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[Callable[..., Future[Any]]]:
+    """Yield a function that calls another one in a thread, in a copy of the caller's context."""
+    stop = threading.Event()
+    context = copy_context()
+    context.run(_STOPPED.set, (*_STOPPED.get(), stop))
+    pool = ThreadPoolExecutor(count, thread_name_prefix="vcs-stage")
+    try:
+        # Two threads cannot be in one context at a time.
+        yield lambda function, *arguments: pool.submit(context.copy().run, function, *arguments)
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
