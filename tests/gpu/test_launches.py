@@ -92,9 +92,9 @@ def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(
     assert tokens <= turned <= max(4096, 2 * tokens)
 
 
-def test_the_pooling_is_as_wide_as_the_model(embedded: Embedded) -> None:
-    """The records of products are right: inputs and outputs of the pooling's wide product, for every token."""
+def test_the_pooling_has_eight_products_of_the_models_width(embedded: Embedded) -> None:
+    """The records of products are right: inputs and outputs of the pooling's wide layer, for every token."""
     products = embedded("fp16").log["27 x 600"].products
-    assert (8 * NARROW["hidden"], sum(SHAPES["27 x 600"]), NARROW["hidden"]) in {
-        (p.m, p.n, p.k) for p in products
-    }
+    square = (NARROW["hidden"], sum(SHAPES["27 x 600"]), NARROW["hidden"])
+    # Those of queries and of the attention's output are alike.
+    assert [(p.m, p.n, p.k) for p in products].count(square) == 8 + 2 * LAYERS

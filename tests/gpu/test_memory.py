@@ -37,7 +37,7 @@ def beside(run: Run) -> float:
 def test_memory_beside_the_weights_is_bounded(blocks: Blocks, row: Row) -> None:
     before, now = beside(blocks(None, old=True)), beside(blocks(None))
     row("4   fp16: peak beside the weights, 160 runs", f"{before:.1f} GB", f"{now:.1f} GB")
-    assert now < 7.7
+    assert now < 3.5
 
 
 def test_a_limit_of_memory_does_not_shrink_batches_in_the_long_run(blocks: Blocks, row: Row) -> None:
@@ -55,4 +55,5 @@ def test_a_limit_of_memory_does_not_shrink_batches_in_the_long_run(blocks: Block
 
 
 def test_a_closed_embedder_gives_its_memory_back(blocks: Blocks) -> None:
-    assert blocks(None).log["closed"].final <= 4 << 20
+    # What is left held inputs, and ONNX Runtime shares it among all sessions of a process.
+    assert blocks(None).log["closed"].final <= 8 << 20

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,16 @@ class StoredTensor:
     @property
     def _item(self) -> int:
         return int(self.type.numpy().itemsize)
+
+    def part(self, start: int, stop: int) -> StoredTensor:
+        """Return the rows from `start` to `stop` as a tensor of their own, in the same file."""
+        row = self.nbytes // self.shape[0]
+        return replace(
+            self,
+            name=f"{self.name}.{start}-{stop}",
+            offset=self.offset + start * row,
+            shape=(stop - start, *self.shape[1:]),
+        )
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the tensor in blocks of rows, in its stored type, each read on demand."""

@@ -87,16 +87,19 @@ def latent_pooling(
     seen = graph.op("Gemm", graph.computed(weights), back, transB=1)
     y = layout.add(hidden, seen)
     normed = graph.computed(layer_norm(graph, tensors, f"{GATED_PREFIX}norm", y, _EPSILON))
-    both = graph.linear(
-        normed, tensors[f"{GATED_PREFIX}fn.net.0.weight"], tensors[f"{GATED_PREFIX}fn.net.0.bias"]
-    )
-    wide = GATED_WIDTH * config.hidden_dim
-    # The first half is the value, the second the gate.
-    value = graph.op("Slice", both, graph.ints(0), graph.ints(wide), graph.ints(-1))
-    gate = graph.op("Slice", both, graph.ints(wide), graph.ints(2 * wide), graph.ints(-1))
-    inner = graph.op("Mul", value, graph.op("Gelu", gate))
+    weight, bias = (tensors[f"{GATED_PREFIX}fn.net.0.{part}"] for part in ("weight", "bias"))
+    width, wide = config.hidden_dim, GATED_WIDTH * config.hidden_dim
+    means = []
+    # The layer is eight times as wide as the model, so that all of it at once would need the most memory.
+    for start in range(0, wide, width):
+        # Its first half is the value, the second the gate.
+        value, gate = (
+            graph.linear(normed, weight.part(at, at + width), bias.part(at, at + width))
+            for at in (start, wide + start)
+        )
+        means.append(layout.mean(graph.op("Mul", value, graph.op("Gelu", gate)), graph.compute))
     out = graph.linear(
-        layout.mean(inner, graph.compute),
+        graph.op("Concat", *means, axis=1),
         tensors[f"{GATED_PREFIX}fn.net.2.weight"],
         tensors[f"{GATED_PREFIX}fn.net.2.bias"],
         exact=True,

@@ -62,7 +62,7 @@ class DataFile:
         self._places: dict[tuple[str, ir.DataType], Place] = {}
 
     def __enter__(self) -> DataFile:
-        self._file = self.path.open("w+b")
+        self._file = self.path.open("wb")
         return self
 
     def __exit__(

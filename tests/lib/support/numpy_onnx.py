@@ -98,9 +98,8 @@ class Operators:
     def Gather(self, x: Array, rows: Array) -> Array:
         return x[rows]
 
-    def Slice(self, x: Array, start: Array, end: Array, axes: Array) -> Array:
-        [axis] = axes
-        return x.take(np.arange(start[0], min(end[0], x.shape[axis])), axis)
+    def Concat(self, *parts: Array, axis: int) -> Array:
+        return np.concatenate(parts, axis)
 
     def Range(self, start: Array, limit: Array, step: Array) -> Array:
         return np.arange(start, limit, step)
