@@ -110,22 +110,21 @@ def test_both_graphs_share_their_weights(tmp_path: Path, precision: str) -> None
     assert (bundle / CUDA_FILE).stat().st_size < 60_000
 
 
-def test_a_bundle_lists_its_graph_for_cuda_and_says_so(tmp_path: Path) -> None:
-    _, bundle = bundle_of(tmp_path, "fp16")
+@pytest.mark.parametrize(("target", "layout"), [("ort", "packed"), ("tensorrt", "masked")])
+def test_a_bundle_lists_its_graph_for_cuda_and_says_so(tmp_path: Path, target: str, layout: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16", target_runtime=target)
     opened = open_bundle(bundle, full=True)
     spec = opened.manifest.embedder
     assert spec is not None
     assert spec.cuda is not None
-    assert (spec.layout, spec.cuda.model, spec.cuda.layout) == ("packed", CUDA_FILE, "varlen")
+    assert (spec.layout, spec.cuda.model, spec.cuda.layout) == (layout, CUDA_FILE, "varlen")
     assert CUDA_FILE in {entry.path for entry in opened.manifest.files}
     assert "a second graph for CUDA, varlen" in vcs("bundle", "info", bundle).stdout
 
 
-@pytest.mark.parametrize(
-    "options", [{"precision": "fp32"}, {"precision": "fp16", "target_runtime": "tensorrt"}]
-)
-def test_other_bundles_have_none(tmp_path: Path, options: dict[str, str]) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, **options)
+@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+def test_a_bundle_in_single_precision_has_none(tmp_path: Path, target: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp32", target_runtime=target)
     spec = open_bundle(bundle).manifest.embedder
     assert spec is not None
     assert spec.cuda is None

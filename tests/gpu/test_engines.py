@@ -121,6 +121,28 @@ def test_the_builders_own_words_end_a_build_that_fails(
     assert "build with --spell-out-attention" in str(error.value)
 
 
+def check(bundle: str) -> tuple[list[str], list[str], str]:
+    from vcs_export.checks.tensorrt_checks import check_engines
+    from vcs_runtime import Embedder
+
+    use_nvidias_package()
+    sessions = watch_sessions()
+    names = [item.name for item in check_engines(open_bundle(bundle), ignore_needs=True)]
+    models = [Path(session.model).name for session in sessions if session.nodes("CUDA")]
+    with Embedder.open(bundle, "auto") as embedder:
+        return names, models, embedder.device.reason
+
+
+@pytest.mark.usefixtures("home")
+def test_engines_are_compared_with_the_graph_for_cuda(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
+    bundle = str(bundles.nv_embed("fp16", target_runtime="tensorrt"))
+    tensorrt_gpu.call(build, bundle)
+    names, models, reason = tensorrt_gpu.call(check, bundle).value
+    assert names == ["embedder: operators", "embedder: parity", "embedder: speed"]
+    assert models == ["model.cuda.onnx"]
+    assert re.search(r"\d times as fast as CUDA here$|engine not measured yet", reason)
+
+
 @pytest.mark.usefixtures("home")
 def test_a_learned_segmenter_has_an_engine_too(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
     bundle = bundles.sat("fp16")

@@ -178,7 +178,7 @@ def build_nv_embed_bundle(
         raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
     special = dict(zip(("<s>", "</s>"), opened.special, strict=True))
     tokenizer = checked_tokenizer(checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
-    with_cuda = target_runtime == "ort" and precision in CUDA_LAYOUTS
+    with_cuda = precision in CUDA_LAYOUTS
     with BundleWriter(target, info) as bundle:
         cuda = bundle.file(CUDA_FILE) if with_cuda else None
         known = _compared(opened, sha256, info.source, progress) if sha256 is not None else {}
