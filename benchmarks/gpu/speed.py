@@ -31,7 +31,7 @@ def machine(work: Work) -> Iterator[Row]:
     if work.on_gpu:
         gpu = nvidia.gpu(choose_device(work.device).index)
         yield {"what": "GPU", "name": gpu.name, "architecture": gpu.architecture, "GB": gpu.memory / 1e9}
-        for library in nvidia.libraries(nvidia.cuda_major(onnxruntime)):
+        for library in nvidia.libraries(onnxruntime):
             yield {"what": library.name, "version": library.version}
     # Numba compiles the alignment once for each machine, and keeps it for the other sections.
     compiler = subprocess.Popen([sys.executable, "-m", "vcs_runtime", "warm-up"], stdout=subprocess.DEVNULL)

@@ -65,6 +65,14 @@ def test_only_inputs_and_vectors_cross_the_bus(embedded: Embedded, precision: st
     assert sum(copy.kind == "to the GPU" for copy in log.copies) <= len(session.runs[0]) * runs
 
 
+def test_a_learned_segmenter_needs_no_cudnn(
+    dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path
+) -> None:
+    for folder in (bundles.sat("fp16"), default_bundle):
+        run = dry_gpu.call(segment, str(folder), TEXTS, lacking=["libcudnn.so.9"])
+        assert run.log["texts"].kernels
+
+
 def open_plainly(model: str, width: int = 0) -> WatchedSession:
     """Open a graph as any program would, without our settings; run it on three rows, if `width` is given."""
     import onnxruntime as ort
@@ -75,6 +83,22 @@ def open_plainly(model: str, width: int = 0) -> WatchedSession:
         mark("run")
         session.run(None, {item.name: np.ones((3, width), np.int64) for item in session.get_inputs()})
     return sessions[0]
+
+
+def reduce_by_cudnn() -> str:
+    """Run the operator by which vectors got unit length before, and return what is said against it."""
+    import onnxruntime as ort
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, None]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("ReduceL2", ["x"], ["y"])], "before", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CUDAExecutionProvider"])
+    try:
+        session.run(None, {"x": np.ones((2, 3), np.float32)})
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def refusal(bundle: str) -> str:
@@ -95,6 +119,19 @@ def test_a_segmenter_in_int8_is_refused(dry_gpu: DryGpu, bundles: GpuBundles, ro
     row("6   SaT int8: nodes that the CPU computes, unsaid", len(plain.value.nodes("CPU")), "refused")
     assert "int8" in said
     assert plain.value.nodes("CPU")
+
+
+@pytest.mark.parametrize("bundle", ["fp16", "bf16", "int8", "BERT"])
+def test_cudnn_is_not_needed(
+    dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: Path, row: Row, bundle: str
+) -> None:
+    folder = tiny_bundle if bundle == "BERT" else bundles.nv_embed(bundle)
+    run = dry_gpu.call(embed, str(folder), SHORT, lacking=["libcudnn.so.9"])
+    assert run.log["a pair"].kernels
+    if bundle == "fp16":
+        before = dry_gpu.call(reduce_by_cudnn, lacking=["libcudnn.so.9"]).value
+        assert "cuDNN is unavailable" in before  # `inference.device` says what to do about it
+        row("15  without cuDNN (517 MB of download)", "refused: ReduceL2", "runs")
 
 
 def test_widths_of_padded_batches_are_multiples_of_4(

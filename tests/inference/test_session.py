@@ -494,12 +494,16 @@ def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch:
 
 
 def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cuDNN too: the provider starts without it, and fails in its first run."""
+    """An ONNX Runtime before 1.31 needs cuDNN too: it starts without, and fails in its first run."""
     machine = stand_in.put_in(monkeypatch)
-    for gone, told in (
-        ({"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
-        ({"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
+    machine.libraries.discard("cudnn")
+    assert choose_device("cuda:0").provider_name == "ort-cuda"
+    for version, gone, told in (
+        ("1.31.1", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas)"),
+        ("1.30.0", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
+        ("1.30.0", {"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
     ):
+        monkeypatch.setattr(sys.modules["onnxruntime"], "__version__", version)
         machine.libraries = {*stand_in.LIBRARIES} - gone
         with pytest.raises(DeviceError) as error:
             choose_device("cuda:0")
@@ -525,10 +529,24 @@ def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pyte
 
 def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = stand_in.put_in(monkeypatch)
-    machine.libraries -= {"nvinfer", "cudnn"}
+    machine.libraries -= {"nvinfer", "curand"}
     with pytest.raises(DeviceError, match=r"libnvinfer\.so\.10 \(tensorrt-cu13>=10,<11") as error:
         choose_device("tensorrt:0")
-    assert "libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+    assert "libcurand.so.10 (nvidia-curand)" in str(error.value)
+
+
+def test_a_graph_that_needs_cudnn_is_to_be_built_again(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = stand_in.put_in(monkeypatch)
+
+    def fail(inputs: object) -> None:
+        raise RuntimeError("running ReduceL2 node: cuDNN is unavailable for CUDA Execution Provider")
+
+    with Embedder.open(tiny_bundle, "cuda:0") as embedder:
+        machine.before = fail
+        with pytest.raises(DeviceError, match=r"build the bundle again .*, or install NVIDIA's cuDNN 9$"):
+            embedder.embed(["a man"])
 
 
 def test_inputs_of_an_engine_lie_in_cudas_memory(machine: stand_in.Machine) -> None:

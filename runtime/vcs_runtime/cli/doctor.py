@@ -124,7 +124,7 @@ def _examine() -> _Report:
 def _examine_gpu(report: _Report) -> None:
     """Add the first GPU and NVIDIA's libraries. TensorRT is optional, so its absence is no problem."""
     facts, problems = report.facts, report.problems
-    major = nvidia.cuda_major(import_onnxruntime())
+    onnxruntime = import_onnxruntime()
     try:
         gpu = nvidia.gpu(0)
         fp8 = "FP8" if gpu.has_fp8 else "no FP8 (from sm89 on)"
@@ -132,12 +132,12 @@ def _examine_gpu(report: _Report) -> None:
     except DeviceError as error:
         facts["GPU 0"] = "none"
         problems.append(str(error))
-    for item in nvidia.libraries(major):
+    for item in nvidia.libraries(onnxruntime):
         facts[item.name] = f"missing ({item.package})" if item.version is None else item.version or "found"
-    if lacking := nvidia.missing(major):
+    if lacking := nvidia.missing(onnxruntime):
         problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
     if "TensorrtExecutionProvider" in available_providers():
-        lacking = nvidia.missing(major, tensorrt=True)
+        lacking = nvidia.missing(onnxruntime, tensorrt=True)
         facts["TensorRT"] = (
             f"device tensorrt:N lacks {lacking}" if lacking else f"{nvidia.tensorrt_version()}"
         )

@@ -39,6 +39,11 @@ _NO_MEMORY = re.compile(
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.IGNORECASE,
 )
+# Earlier graphs compute the length of a vector by an operator that needs cuDNN.
+_NEEDS_CUDNN = (
+    "; this graph needs cuDNN, and newer ones do not: build the bundle again (`vcs-runtime export`, or "
+    "`vcs-runtime fetch default --overwrite`), or install NVIDIA's cuDNN 9"
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,6 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
             "install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
-    # Checked here, not when a session is opened: a missing cuDNN is noticed only by the first run.
     if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
         raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
     name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
@@ -189,7 +193,7 @@ def cuda_of(device: Device) -> Device:
 
 def missing_libraries(*, tensorrt: bool = False) -> str:
     """Return the libraries that ONNX Runtime needs for a GPU and does not find, and their packages, or ""."""
-    return nvidia.missing(nvidia.cuda_major(import_onnxruntime()), tensorrt=tensorrt)
+    return nvidia.missing(import_onnxruntime(), tensorrt=tensorrt)
 
 
 def _preload() -> None:
@@ -270,6 +274,8 @@ def open_session(
         # Weights are allocated at their size, outside the arena, which would round them up and keep them.
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         options.add_session_config_entry(*RECORD)
+        # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else needs.
+        options.add_session_config_entry("optimization.disable_specified_optimizers", "BiasSoftmaxFusion")
     elif half:
         # An optimised graph would hold its weights in single precision, twice the checkpoint. Without
         # optimisation, each tensor is widened just before it is used, and its memory is freed after that.
@@ -305,8 +311,7 @@ def open_session(
 
 
 def _lacking(device: Device) -> str:
-    major = nvidia.cuda_major(import_onnxruntime())
-    lacking = nvidia.missing(major, tensorrt=device.provider == _TENSORRT)
+    lacking = nvidia.missing(import_onnxruntime(), tensorrt=device.provider == _TENSORRT)
     return f"; missing: {lacking}" if lacking else ""
 
 
@@ -354,7 +359,8 @@ def run_session(
     except Exception as error:  # see open_session
         shapes = ", ".join(f"{name} {array.shape}" for name, array in inputs.items())
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-        raise kind(f"ONNX Runtime failed on {shapes}: {error}") from None
+        hint = _NEEDS_CUDNN if "cuDNN is unavailable" in str(error) else ""
+        raise kind(f"ONNX Runtime failed on {shapes}: {error}{hint}") from None
 
 
 def run_bound(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from vcs_runtime.errors import DeviceError
 
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FIRST_WITH_FP8 = 89
+_WITHOUT_CUDNN = (1, 31)  # the ONNX Runtime that was seen to start without it
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
 # The others link to the first.
@@ -65,8 +67,18 @@ def cuda_major(ort: Any) -> int:
     return int(major) if major.isdigit() else 13
 
 
-def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
-    """Return the libraries that the CUDA provider for CUDA `major` needs, or the TensorRT provider."""
+def _needs_cudnn(ort: Any) -> bool:
+    """Return whether the CUDA provider of an ONNX Runtime starts only with cuDNN (its pull request 29252)."""
+    numbers = re.match(r"(\d+)\.(\d+)", str(ort.__version__))
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _WITHOUT_CUDNN
+
+
+def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
+    """Return the libraries that the CUDA provider of an ONNX Runtime needs, or its TensorRT provider.
+
+    Since ONNX Runtime 1.31 cuDNN is loaded when an operator first needs it, and none of our graphs does.
+    """
+    major = cuda_major(ort)
     suffix = f"-cu{major}" if major < 13 else ""  # NVIDIA's packages bear no number since CUDA 13
     needed = [
         ("libcuda.so.1", "NVIDIA's driver"),
@@ -74,18 +86,18 @@ def libraries(major: int, *, tensorrt: bool = False) -> list[Library]:
         (f"libcublas.so.{major}", f"nvidia-cublas{suffix}"),
         (f"libcublasLt.so.{major}", f"nvidia-cublas{suffix}"),
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
-        # The CUDA provider loads it when an operator first needs it; ReduceL2, in every embedder here, does.
-        ("libcudnn.so.9", f"nvidia-cudnn-cu{major}"),
     ]
+    if _needs_cudnn(ort):
+        needed.append(("libcudnn.so.9", f"nvidia-cudnn-cu{major}"))
     if tensorrt:
         package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
         needed += [(name, package) for name in _TENSORRT]
     return [Library(name, package, _version(name)) for name, package in needed]
 
 
-def missing(major: int, *, tensorrt: bool = False) -> str:
+def missing(ort: Any, *, tensorrt: bool = False) -> str:
     """Return the missing libraries and their packages in one line, or ""."""
-    absent = [item for item in libraries(major, tensorrt=tensorrt) if item.version is None]
+    absent = [item for item in libraries(ort, tensorrt=tensorrt) if item.version is None]
     return ", ".join(f"{item.name} ({item.package})" for item in absent)
 
 
