@@ -150,3 +150,15 @@ def test_widths_of_padded_batches_are_multiples_of_4(
     row("16  attention of texts of 201 tokens, padded", *odd, *even)
     assert even == {"attention_kernel_batched_impl"}
     assert odd != even
+
+
+@pytest.mark.parametrize("model", ["NV-Embed fp16", "NV-Embed bf16", "NV-Embed int8", "SaT fp16", "MiniLM"])
+def test_no_model_needs_cudnn(dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: Path, model: str) -> None:
+    name, _, precision = model.partition(" ")
+    folder = {"NV-Embed": bundles.nv_embed, "SaT": bundles.sat}[name](precision) if precision else tiny_bundle
+    lacking = ["libcudnn.so.9"]
+    if name == "SaT":
+        run = dry_gpu.call(segment, str(folder), TEXTS, lacking=lacking)
+    else:
+        run = dry_gpu.call(embed, str(folder), SHORT, lacking=lacking)
+    assert run.log.kernels
