@@ -7,7 +7,8 @@ Weights are random, in the true architecture. The outliers are those of real Mis
 layer's gated layer gives +-1000 where the others give .01 to .1, and so one channel of the sum is +-400 from the
 third layer on, either in every token or in `<s>` alone; cosines leave that channel out. Rounding is emulated in NumPy; sums are float32. The second
 table shows the fast accumulation of Hopper's products in FP8, with the published width of its sums: each step adds 32
-products to a sum, all cut to 13 bits below the largest of them (https://arxiv.org/abs/2412.19437, section 3.5.2).
+products to a sum, all cut to 13 bits below the largest of them (https://arxiv.org/abs/2412.19437, section 3.5.2). The
+third table is behind the ratio up to which a matrix is multiplied in FP8 (`fp8.Range.fits`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ def _in_half(x: Array, seen: fp8.Range) -> Rounded:
 
 
 def _fixed(x: Array, seen: fp8.Range) -> Rounded:
-    scale = np.float32(seen.scale)
-    return _narrow(np.clip(x / scale, -fp8.LARGEST, fp8.LARGEST)) * scale, True
+    return _rounded_by(x, seen.scale), True
 
 
 def _by_token(x: Array, seen: fp8.Range) -> Rounded:
@@ -206,6 +206,23 @@ def _lost(found: Array, exact: Array) -> Array:
     return lost
 
 
+def _ratios() -> Iterator[str]:
+    yield "| largest / mean input | lost where the scale is tight | where it is twice that |"
+    yield "|---|---|---|"
+    x = np.random.default_rng(0).standard_normal((1, 1 << 18), np.float32)
+    mean = float(np.abs(x).mean())
+    for ratio in (64, 1024, 2048, 4096, 8192, 16384, 32768, 65536):
+        tight = 2 * ratio * mean / fp8.LARGEST  # powers of two are up to twice as large
+        errors = (
+            float(np.linalg.norm(_rounded_by(x, s) - x) / np.linalg.norm(x)) for s in (tight, 2 * tight)
+        )
+        yield f"| {ratio:,} | " + " | ".join(f"{error:.1%}" for error in errors) + " |"
+
+
+def _rounded_by(x: Array, scale: float) -> Array:
+    return _narrow(np.clip(x / np.float32(scale), -fp8.LARGEST, fp8.LARGEST)) * np.float32(scale)
+
+
 def _fast(a: Array, b: Array) -> Array:
     """Return a b^T, summed as fast accumulation sums."""
     total = np.zeros((len(a), len(b)))
@@ -250,8 +267,9 @@ def main() -> None:
     for line in _table(arguments.width):
         print(line, flush=True)
     print("\nError of one product, as a share of its size\n")
-    for line in _accumulation():
-        print(line, flush=True)
+    print(*_accumulation(), sep="\n")
+    print("\nError of rounding normally distributed inputs with a fixed scale, as a share of their size\n")
+    print(*_ratios(), sep="\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ WIDTH, INNER, GROUP = NARROW["hidden"], NARROW["intermediate"], NARROW["groups"]
 OF_A_LAYER = sorted(
     [(WIDTH, WIDTH)] * 2 + [(GROUP, WIDTH)] * 2 + [(INNER, WIDTH)] * 2 + [(WIDTH, INNER)],
 )
-OF_THE_POOLING = (8 * WIDTH, WIDTH)
+OF_THE_POOLING = [(WIDTH, WIDTH)] * 8
+PRODUCTS = 7 * LAYERS + len(OF_THE_POOLING)
 WORKSPACE = 32 << 20
 
 
@@ -29,12 +30,12 @@ def runs_of(log: Log) -> int:
 def test_every_matrix_is_multiplied_in_fp8(embedded: Embedded, shape: str) -> None:
     log = embedded("fp8").log[shape]
     products = [product for product in log.products if product.types == ("e4m3", "e4m3", "fp16")]
-    expected = sorted([*OF_A_LAYER * LAYERS, OF_THE_POOLING] * runs_of(log))
+    expected = sorted([*OF_A_LAYER * LAYERS, *OF_THE_POOLING] * runs_of(log))
     assert sorted((product.m, product.k) for product in products) == expected
     # cuBLASLt sums products of FP8 in float32, and refuses other types.
     assert {(product.function, product.compute) for product in products} == {("cublasLtMatmul", "fp32")}
     tokens = sum(SHAPES[shape])
-    assert sum(product.n for product in products) == tokens * (7 * LAYERS + 1)
+    assert sum(product.n for product in products) == tokens * PRODUCTS
 
 
 def test_rounding_takes_four_kernels_of_a_layer(
@@ -49,8 +50,8 @@ def test_rounding_takes_four_kernels_of_a_layer(
 def test_each_product_waits_and_takes_a_handle_and_memory(embedded: Embedded) -> None:
     """What ONNX Runtime's kernel does for each product: why FP8 pays with large batches only."""
     log = embedded("fp8").log["a short text"]
-    assert log.calls.count("cublasLtCreate") == 7 * LAYERS + 1
-    assert [event.bytes for event in log.memory if event.what == "malloc"].count(WORKSPACE) >= 7 * LAYERS + 1
+    assert log.calls.count("cublasLtCreate") == PRODUCTS
+    assert [event.bytes for event in log.memory if event.what == "malloc"].count(WORKSPACE) >= PRODUCTS
 
 
 def open_and_embed(bundle: str) -> None:
@@ -116,7 +117,11 @@ def test_a_bundle_without_a_graph_for_cuda_is_refused(dry_gpu: DryGpu, bundles: 
 
 @pytest.mark.parametrize("precision", ["fp8", "int8"])
 def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
-    dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path, precision: str
+    dry_gpu: DryGpu,
+    bundles: GpuBundles,
+    tmp_path: Path,
+    row: Callable[[str, object, object], None],
+    precision: str,
 ) -> None:
     """A stand-in's vectors are zeros, whose cosine to others is 0: that is how one sees who computed."""
     bundles.nv_embed("fp16")
@@ -141,3 +146,4 @@ def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
     named = dry_gpu.command([*export, "-o", str(tmp_path / "named"), "--device", "cuda:0"], memory=4e6)
     assert named.returncode
     assert not (tmp_path / "named").exists()
+    row(f"13  {precision}: products on the GPU to measure the error", 0, len(on_gpu.log.products))
