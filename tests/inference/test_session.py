@@ -529,10 +529,10 @@ def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pyte
 
 def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = stand_in.put_in(monkeypatch)
-    machine.libraries -= {"nvinfer", "curand"}
+    machine.libraries -= {"nvinfer", "cudnn"}
     with pytest.raises(DeviceError, match=r"libnvinfer\.so\.10 \(tensorrt-cu13>=10,<11") as error:
         choose_device("tensorrt:0")
-    assert "libcurand.so.10 (nvidia-curand)" in str(error.value)
+    assert "libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
 
 
 def test_a_graph_that_needs_cudnn_is_to_be_built_again(

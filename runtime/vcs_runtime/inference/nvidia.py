@@ -76,7 +76,8 @@ def _needs_cudnn(ort: Any) -> bool:
 def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
     """Return the libraries that the CUDA provider of an ONNX Runtime needs, or its TensorRT provider.
 
-    Since ONNX Runtime 1.31 cuDNN is loaded when an operator first needs it, and none of our graphs does.
+    Since ONNX Runtime 1.31 the CUDA provider loads cuDNN when an operator first needs it, and none of our
+    graphs does. The TensorRT provider still links to it.
     """
     major = cuda_major(ort)
     suffix = f"-cu{major}" if major < 13 else ""  # NVIDIA's packages bear no number since CUDA 13
@@ -87,7 +88,7 @@ def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
         (f"libcublasLt.so.{major}", f"nvidia-cublas{suffix}"),
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
     ]
-    if _needs_cudnn(ort):
+    if tensorrt or _needs_cudnn(ort):
         needed.append(("libcudnn.so.9", f"nvidia-cudnn-cu{major}"))
     if tensorrt:
         package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
