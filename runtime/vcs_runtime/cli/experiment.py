@@ -12,6 +12,7 @@ import click
 
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.clip_cc_bench import clip_cc_bench
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
 from vcs_runtime.cli.options import (
@@ -339,6 +340,9 @@ def usefulness(
         results = usefulness_study.run(references, models, labelled, scorer, output, problems,
                                        ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
     finish(results, output)
+
+
+experiment.add_command(clip_cc_bench)
 
 
 @experiment.command("make-corruptions")

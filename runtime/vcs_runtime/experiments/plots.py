@@ -1,4 +1,4 @@
-"""Plots of the corruption experiment, as PNG files without dates: the same data give the same bytes."""
+"""Plots of the experiments, as PNG files without dates: the same data give the same bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vcs_runtime.experiments.datasets.texts import Case
+from vcs_runtime.experiments.leaderboard import ByJudge, Place
 from vcs_runtime.experiments.metrics.scoring import ScoresById
 from vcs_runtime.util.figures import new_figure, save_figure
 
@@ -81,4 +82,18 @@ def against_published(
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set(xlabel=f"mean {metric}", xlim=(-0.02, 1.02))
     axes.set_title("full: here, hollow: published; blue: valid", fontsize=9)
+    return save_figure(figure, path)
+
+
+def leaderboard_plot(places: Sequence[Place], means: ByJudge, path: Path) -> Path:
+    """Draw the mean HM-CF of each system by each judge, and over judges; the best system on top."""
+    figure, [axes] = new_figure(1, height=1.2 + 0.28 * len(places))
+    rows = range(len(places))
+    axes.scatter([place.mean_hm_cf for place in places], rows, color="black", marker="|", s=120, label="mean")
+    for judge, own in means.items():
+        axes.scatter([own[place.system].hm_cf for place in places], rows, s=18, label=judge)
+    axes.set_yticks(rows, [f"{place.rank}. {place.name} ({place.borda})" for place in places], fontsize=7)
+    axes.invert_yaxis()
+    axes.set(xlabel="mean HM-CF", title="rank, system and Borda points")
+    axes.legend(fontsize=7)
     return save_figure(figure, path)
