@@ -13,11 +13,11 @@ from support.cuda_stand_ins import DryGpu, WatchedSession, mark, watch_sessions
 from support.gpu_bundles import SHAPES, GpuBundles, texts_of
 from support.tensorrt_stand_ins import (
     Loaded,
-    add_tensorrt,
     built_on,
     engine_runs,
     loaded_engines,
     use_nvidias_package,
+    with_tensorrt,
 )
 from vcs_export.checks.tensorrt_engines import build_engines
 from vcs_runtime.bundle.opening import open_bundle
@@ -27,7 +27,7 @@ STRONGLY_TYPED = 1 << 1
 
 @pytest.fixture(scope="module")
 def tensorrt_gpu(dry_gpu: DryGpu) -> DryGpu:
-    return add_tensorrt(dry_gpu)
+    return with_tensorrt(dry_gpu)
 
 
 def build(bundle: str, device: str = "tensorrt:0", spell_out: bool = False) -> list[str]:
@@ -75,8 +75,8 @@ def test_onnx_runtime_loads_what_nvidias_package_has_built(
     assert rows["630 x 26"] == [512, 118]
     assert rows["27 x 600"] == [27]
     if precision == "fp16":
-        row("TensorRT: network, by NVIDIA's package", "weakly typed, never built", "strongly typed")
-        row("TensorRT: rows of a batch of chunks", 32, max(rows["630 x 26"]))
+        row("2   TensorRT: network, by NVIDIA's package", "weakly typed, never built", "strongly typed")
+        row("10  TensorRT: rows of a batch of chunks", 32, max(rows["630 x 26"]))
 
 
 @pytest.mark.usefixtures("home")

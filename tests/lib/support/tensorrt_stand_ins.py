@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.cuda_stand_ins import LIBRARIES as CUDA_LIBRARIES
 from support.cuda_stand_ins import DryGpu, Log, Other
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -27,8 +28,12 @@ class Loaded:
     tensors: int
 
 
-def add_tensorrt(gpu: DryGpu) -> DryGpu:
-    """Compile TensorRT's libraries into the folder of the other stand-ins."""
+def with_tensorrt(gpu: DryGpu) -> DryGpu:
+    """Compile TensorRT's libraries into a folder of their own, with links to the other stand-ins."""
+    folder = gpu.folder / "with-tensorrt"
+    folder.mkdir()
+    for library in CUDA_LIBRARIES:
+        (folder / library).symlink_to(gpu.folder / library)
     for number, library in enumerate(LIBRARIES):
         source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
         command = [
@@ -41,8 +46,8 @@ def add_tensorrt(gpu: DryGpu) -> DryGpu:
             "-Wno-unused",
             f"-Wl,-soname,{library}",
         ]
-        subprocess.run([*command, "-o", str(gpu.folder / library), *source], check=True)
-    return gpu
+        subprocess.run([*command, "-o", str(folder / library), *source], check=True)
+    return DryGpu(folder)
 
 
 def use_nvidias_package() -> None:
