@@ -283,7 +283,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
     assert written["device"] == "cpu"
     opening = json.loads(written["opening"])
     assert opening == {
-        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256,
+        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256, "batch_invariant": False,
         "cache": str(tiny_bundle.parent / "vectors"),
     }  # fmt: skip
     scoring = json.loads(written["scoring"])

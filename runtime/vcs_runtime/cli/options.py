@@ -136,10 +136,12 @@ def _scorer_config(
     cache: Path | None,
     threads: int | None,
     gpu_mem_gb: float | None,
+    batch_invariant: bool,
 ) -> ScorerConfig:
     return ScorerConfig(
-        bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb
-    )
+        bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb,
+        batch_invariant=batch_invariant,
+    )  # fmt: skip
 
 
 def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -164,6 +166,9 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Number of CPU threads. [default: all cores]"),
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
+    click.option("--batch-invariant", is_flag=True,
+                 help="Same score for a pair on a GPU whatever else is scored with it, for 9 to 22 % more "
+                 "computing. No effect on a CPU, where that holds anyway."),
     click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
                  help="Report which device runs the models, and why."),
     section="Models",

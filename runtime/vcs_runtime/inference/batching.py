@@ -5,7 +5,7 @@ padded to a length that depends on itself alone, and a batch holds only sequence
 padding step is small, so that little padding is computed; a packed graph computes none.
 
 On a GPU a batch mixes lengths, since there the number of rows alone changes the choice of kernels. A vector
-then depends on its batch within rounding.
+then depends on its batch within rounding, unless all batches have fixed shapes (`invariant`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.bundle.layouts import PADDING_STEP, POOL_GROUP, padded_length
+from vcs_runtime.inference.invariant import ShapeOf, fixed_groups, padded_shape, token_shape
 
 IntArray = npt.NDArray[np.int64]
 Inputs = dict[str, IntArray]
@@ -50,6 +51,11 @@ def width_step(provider_name: str, max_tokens: int) -> int:
     return wide if provider_name == "ort-tensorrt" and padded_length(max_tokens) % wide == 0 else PADDING_STEP
 
 
+def fixed_shapes(layout: str, widest: int, most_rows: RowLimit) -> ShapeOf:
+    """Return the function for the fixed shapes of a layout's batches; arguments as for `padded_shape`."""
+    return token_shape if layout in _MOST_PLACES else lambda length: padded_shape(length, widest, most_rows)
+
+
 @dataclass(frozen=True)
 class Batch:
     """One run of the model.
@@ -60,10 +66,13 @@ class Batch:
         Numbers of the sequences in the batch.
     inputs
         int64 arrays by the names of the graph's inputs.
+    fillers
+        Number of rows of the inputs after those sequences. Their output is not used.
     """
 
     rows: list[int]
     inputs: Inputs
+    fillers: int = 0
 
 
 def groups(
@@ -166,6 +175,7 @@ def batches(
     mixed: bool = False,
     most_rows: RowLimit = _no_limit,
     step: int = PADDING_STEP,
+    shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:
     """Cut sequences of token ids into batches with the inputs of a graph.
 
@@ -185,6 +195,9 @@ def batches(
         Largest number of rows of a batch, by its padded length.
     step
         Padded lengths are multiples of this number, except for packed and varlen sequences.
+    shape_of
+        Returns the shape of the batches for a sequence. It takes the place of `token_budget`, `mixed`,
+        `most_rows` and `step`. None: batches have the shapes that their sequences need.
 
     Yields
     ------
@@ -198,11 +211,20 @@ def batches(
     else:
         grouped = groups(lengths, token_budget, step, most_rows)
     lay_out = _LAYOUTS[layout]
+    if shape_of is not None:
+        for rows, shape in fixed_groups(lengths, shape_of):
+            lengths_of_fillers = shape.fillers(len(rows), sum(lengths[row] for row in rows))
+            fillers = [[0] * length for length in lengths_of_fillers]
+            skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
+            texts = [sequences[row] for row in rows] + fillers
+            yield Batch(rows, lay_out(texts, shape.width, skips, True), len(fillers))
+        return
     for rows, width in grouped:
-        yield Batch(rows, lay_out([sequences[row] for row in rows], width, skip))
+        skips = np.full(len(rows), skip, np.int64)
+        yield Batch(rows, lay_out([sequences[row] for row in rows], width, skips, False))
 
 
-def _padded(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
     mask = np.zeros((len(sequences), width), np.int64)
@@ -212,15 +234,14 @@ def _padded(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _masked(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+def _masked(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return the padded inputs and `pool_mask`, the attention mask without the first `skip` places."""
-    inputs = _padded(sequences, width, skip)
-    pool = inputs["attention_mask"].copy()
-    pool[:, :skip] = 0
+    inputs = _padded(sequences, width, skip, fixed)
+    pool = np.where(np.arange(width) < skip[:, None], 0, inputs["attention_mask"])
     return {**inputs, "pool_mask": pool}
 
 
-def _packed(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
+def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     places = np.arange(width)
@@ -231,20 +252,24 @@ def _packed(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
         "gather": np.where(filled, first[:, None] + places, 0),
         "scatter": np.flatnonzero(filled),
         "lengths": lengths,
-        "skip": np.full(len(sequences), skip, np.int64),
+        "skip": skip,
     }
 
 
-def _varlen(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
-    """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie."""
+def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+    """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie.
+
+    In a batch of a fixed shape all texts have as many groups as the longest may have, some of them empty.
+    Each then has its groups at a multiple of their number, and a sum over all groups treats all texts alike.
+    """
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     filled = np.arange(width) < lengths[:, None]
     counts = lengths - skip
-    groups = -(-counts // POOL_GROUP)
+    groups = np.full(len(lengths), -(-width // POOL_GROUP)) if fixed else -(-counts // POOL_GROUP)
     owners = np.repeat(np.arange(len(sequences)), groups)
     number = np.arange(len(owners)) - np.repeat(np.cumsum(groups) - groups, groups)  # of a group in its text
-    place = skip + number[:, None] * POOL_GROUP + np.arange(POOL_GROUP)
+    place = skip[owners, None] + number[:, None] * POOL_GROUP + np.arange(POOL_GROUP)
     return {
         "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
         "positions": np.nonzero(filled)[1],
@@ -256,7 +281,7 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: int) -> Inputs:
     }
 
 
-_LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, int], Inputs]] = {
+_LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, IntArray, bool], Inputs]] = {
     "padded": _padded,
     "packed": _packed,
     "masked": _masked,

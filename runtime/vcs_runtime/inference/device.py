@@ -64,6 +64,8 @@ class Device:
         Bytes that all sessions together may take on the GPU. None: no limit.
     engines
         TensorRT engines that run the model, for a "tensorrt" device.
+    batch_invariant
+        Whether all batches have fixed shapes (`inference.invariant`). Only on a GPU.
     """
 
     provider_name: str
@@ -72,6 +74,7 @@ class Device:
     index: int = 0
     memory: int | None = None
     engines: tuple[EngineSpec, ...] = ()
+    batch_invariant: bool = False
 
     @property
     def is_gpu(self) -> bool:

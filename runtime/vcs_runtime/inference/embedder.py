@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, padded_length
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.batching import Batch, batches, width_step
+from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
 from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.invariant import ShapeOf
 from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
@@ -60,6 +61,8 @@ class Embedder:
         device: str = "auto",
         threads: int | None = None,
         gpu_mem_gb: float | None = None,
+        *,
+        batch_invariant: bool = False,
     ) -> Embedder:
         """Open the embedder of a bundle on a device; nothing is downloaded.
 
@@ -73,6 +76,9 @@ class Embedder:
             Largest number of CPU threads. None: every core.
         gpu_mem_gb
             GB (10^9 bytes) of a GPU's memory that the model may take, weights included. None: no limit.
+        batch_invariant
+            Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the other texts.
+            On a CPU it never does.
 
         Returns
         -------
@@ -89,17 +95,18 @@ class Embedder:
             `device` is not the name of a device.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        return cls(opened, choose_for(opened, "embedder", device, gpu_mem_gb), threads)
+        chosen = choose_for(opened, "embedder", device, gpu_mem_gb, batch_invariant)
+        return cls(opened, chosen, threads)
 
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
     ) -> FloatArray:
         """Embed texts (docs/reference/vcs.md, section 1).
 
-        A row depends on its text alone, not on the other texts: on a CPU to the bit, on a GPU within
-        rounding. The `long_text` of the bundle decides about texts beyond the window. They are embedded in
-        windows of nearly equal length, whose vectors are averaged by token count and normalised
-        ("window_mean"), cut at the right end ("truncate"), or refused ("error").
+        A row depends on its text alone, not on the other texts: to the bit on a CPU, within rounding on a
+        GPU unless the embedder is `batch_invariant`. The `long_text` of the bundle decides about texts beyond
+        the window. They are embedded in windows of nearly equal length, whose vectors are averaged by token
+        count and normalised ("window_mean"), cut at the right end ("truncate"), or refused ("error").
 
         Parameters
         ----------
@@ -165,7 +172,7 @@ class Embedder:
     @property
     def cache_identity(self) -> str:
         """What a cached vector depends on besides its text."""
-        return f"{self.hash}|{self.device.provider_name}"
+        return "|".join((self.hash, self.device.provider_name, *self._batching))
 
     @property
     def signature_fields(self) -> tuple[str, ...]:
@@ -177,7 +184,12 @@ class Embedder:
             f"long:{spec.long_text}/{spec.max_tokens}",
             f"prec:{spec.precision}",
             f"engine:{self.device.provider_name}",
+            *self._batching,
         )
+
+    @property
+    def _batching(self) -> tuple[str, ...]:
+        return ("batch:invariant",) if self.device.batch_invariant else ()
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[TokenisedTexts]:
         start = 0
@@ -200,18 +212,24 @@ class Embedder:
         layout, skip, mixed = self._layout, sequences.skip, self.device.is_gpu
         most_rows = row_limit(self.device)
         step = width_step(self.device.provider_name, self.spec.max_tokens)
+        shape_of: ShapeOf | None = None
+        if self.device.batch_invariant:
+            shape_of = fixed_shapes(layout, padded_length(self.spec.max_tokens, step), most_rows)
         ids = [sequences.ids[row] for row in rows]
-        for batch in batches(ids, tokens, layout, skip, mixed=mixed, most_rows=most_rows, step=step):
+        for batch in batches(
+            ids, tokens, layout, skip, mixed=mixed, most_rows=most_rows, step=step, shape_of=shape_of
+        ):
             yield [rows[row] for row in batch.rows], batch
 
     def _run_batch(self, rows: list[int], batch: Batch) -> FloatArray:
         output: FloatArray = self._session.run(batch.inputs)
-        if output.shape != (len(rows), self.spec.dimension):
+        count = len(rows) + batch.fillers
+        if output.shape != (count, self.spec.dimension):
             raise BundleError(
                 f"{self.spec.name}: the model returned an array {output.shape} for "
-                f"{len(rows)} texts of dimension {self.spec.dimension}"
+                f"{count} texts of dimension {self.spec.dimension}"
             )
-        return output
+        return output[: len(rows)]
 
     def _pool(self, sequences: Sequences, texts: int, outputs: list[_Output]) -> FloatArray:
         """Put the vectors of all batches in order, and average those of a text's windows."""

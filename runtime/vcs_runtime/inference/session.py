@@ -146,6 +146,11 @@ class Budget:
         self._recovered = False
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether batches have fixed shapes and cannot be made smaller."""
+        return self._device.batch_invariant
+
+    @property
     def tokens(self) -> int:
         """Largest number of tokens, padding included, of the next run."""
         if self._full is None:
@@ -214,7 +219,12 @@ def run_batches(
             check_stopped()
             try:
                 run(rows, batch)
-            except DeviceMemoryError:
+            except DeviceMemoryError as error:
+                if budget.is_fixed:
+                    raise DeviceMemoryError(
+                        f"{error}; batches of fixed shapes are not made smaller: allow more memory, or do "
+                        "without --batch-invariant"
+                    ) from None
                 if len(rows) == 1:
                     raise
                 budget.shorten(sum(lengths[row] for row in rows))

@@ -44,7 +44,9 @@ _WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long a
 }
 
 
-def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None) -> Device:
+def choose_for(
+    bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None, batch_invariant: bool = False
+) -> Device:
     """Choose the device for a model of a bundle.
 
     "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
@@ -60,6 +62,8 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
         "auto", "cpu", "cuda:N" or "tensorrt:N".
     gpu_mem_gb
         GB (10^9 bytes) of a GPU's memory that the models may take.
+    batch_invariant
+        Whether a GPU runs batches of fixed shapes.
 
     Returns
     -------
@@ -73,6 +77,11 @@ def choose_for(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None 
     DeviceError
         The device is not available, or no engine fits. The message names the command that helps.
     """
+    chosen = _choose(bundle, part, device, gpu_mem_gb)
+    return replace(chosen, batch_invariant=batch_invariant and chosen.is_gpu)
+
+
+def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) -> Device:
     chosen = choose_device(device, gpu_mem_gb)
     hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or _hindrance(bundle, part, chosen))
     if hindrance:

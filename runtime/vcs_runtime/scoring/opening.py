@@ -25,14 +25,16 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
         embedder = CustomEmbedder(config.embedder)
     else:
         assert bundle is not None
-        embedder = Embedder.open(bundle, *where, shares[0])
+        embedder = Embedder.open(bundle, *where, shares[0], batch_invariant=config.batch_invariant)
     if config.segmenter == PUNKT:
         segmenter = CustomSegmenter(Punkt())
     elif not isinstance(config.segmenter, str | os.PathLike | Bundle):
         segmenter = CustomSegmenter(config.segmenter)
     else:
         assert segmenter_bundle is not None
-        segmenter = Segmenter.open(segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1])
+        segmenter = Segmenter.open(
+            segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
+        )
     return embedder, segmenter
 
 

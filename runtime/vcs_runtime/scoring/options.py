@@ -107,8 +107,11 @@ class ScorerConfig:
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.
     embedder
-        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads` and `gpu_mem_gb`
-        mean nothing to models of the caller.
+        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`, `gpu_mem_gb` and
+        `batch_invariant` mean nothing to models of the caller.
+    batch_invariant
+        Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else is scored
+        with it (docs/guide/gpu.md). On a CPU it always has.
 
     Raises
     ------
@@ -126,6 +129,7 @@ class ScorerConfig:
     segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto"
     gpu_mem_gb: float | None = None
     embedder: TextEmbedder | None = None
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         if self.embedder is not None:

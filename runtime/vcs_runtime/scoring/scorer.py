@@ -66,6 +66,7 @@ class Scorer:
         segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto",
         gpu_mem_gb: float | None = None,
         embedder: TextEmbedder | None = None,
+        batch_invariant: bool = False,
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
@@ -93,6 +94,8 @@ class Scorer:
             GB (10^9 bytes) of GPU memory for all models together. None: no limit.
         embedder
             Embedder of the caller. None: the bundle's.
+        batch_invariant
+            Whether a pair has the same score on a GPU whatever else is scored with it.
 
         Returns
         -------
@@ -109,7 +112,9 @@ class Scorer:
             An object of the caller lacks a member.
         """
         return cls.from_config(
-            ScorerConfig(bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder)
+            ScorerConfig(
+                bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder, batch_invariant
+            )
         )
 
     @classmethod

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
+from vcs_runtime.bundle.layouts import padded_length
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference.batching import RowLimit, groups
 from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.invariant import ShapeOf, fixed_groups, padded_shape
 from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
 from vcs_runtime.inference.tokenizer import load_tokenizer
@@ -95,6 +97,10 @@ class BoundaryModel:
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
         self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
         self._step = 1 if alone else _STEP[device.provider_name]
+        self._shape_of: ShapeOf | None = None
+        if device.batch_invariant:
+            widest = padded_length(spec.max_tokens, self._step)
+            self._shape_of = lambda length: padded_shape(length, widest, self._most_rows)
         self._check_vocabulary(bundle)
 
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
@@ -150,13 +156,18 @@ class BoundaryModel:
         sizes = [min(size, lengths[owner]) + 2 for owner, _ in windows]
 
         # The windows of one text have equal lengths and so keep their order, which `Overlap` requires.
-        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], int]]:
-            for group, padded in groups([sizes[row] for row in rows], tokens, self._step, self._most_rows):
-                yield [rows[i] for i in group], padded
+        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
+            lengths = [sizes[row] for row in rows]
+            if self._shape_of:
+                for group, shape in fixed_groups(lengths, self._shape_of):
+                    yield [rows[i] for i in group], (shape.rows, shape.width)
+                return
+            for group, padded in groups(lengths, tokens, self._step, self._most_rows):
+                yield [rows[i] for i in group], (len(group), padded)
 
-        def run(rows: list[int], padded: int) -> None:
+        def run(rows: list[int], shape: tuple[int, int]) -> None:
             parts = [(texts[owner], start, sizes[row] - 2) for row in rows for owner, start in [windows[row]]]
-            logits = self._run(parts, padded)
+            logits = self._run(parts, *shape)
             for row, (_, start, length), values in zip(rows, parts, logits, strict=True):
                 overlaps[windows[row][0]].add(start, values[1 : 1 + length])
 
@@ -164,18 +175,19 @@ class BoundaryModel:
         for overlap in overlaps:
             yield overlap.mean()
 
-    def _run(self, parts: list[tuple[Tokens, int, int]], padded: int) -> npt.NDArray[Any]:
-        """Compute the logits (windows, padded) of label 0 for windows (text, start, length)."""
-        inputs = {name: np.zeros((len(parts), padded), kind) for name, kind in self._types.items()}
+    def _run(self, parts: list[tuple[Tokens, int, int]], rows: int, padded: int) -> npt.NDArray[Any]:
+        """Compute the logits (windows, padded) of label 0 for windows (text, start, length) of a batch."""
+        inputs = {name: np.zeros((rows, padded), kind) for name, kind in self._types.items()}
         ids = inputs["input_ids"]
         ids.fill(self._pad)
+        inputs["attention_mask"][len(parts) :, 0] = 1
         for i, (tokens, start, length) in enumerate(parts):
             for name, values in tokens.inputs.items():
                 inputs[name][i, 1 : 1 + length] = values[start : start + length]
             ids[i, 0], ids[i, 1 + length] = self.spec.special_tokens
             inputs["attention_mask"][i, : length + 2] = 1
         logits = self._session.run(inputs)
-        first: npt.NDArray[Any] = logits[:, :, 0]
+        first: npt.NDArray[Any] = logits[: len(parts), :, 0]
         if not np.isfinite(first).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return first
@@ -186,7 +198,7 @@ class BoundaryModel:
         inputs = {name: np.zeros(1, np.int64) for name in self._types if name != "attention_mask"}
         inputs["input_ids"][:] = largest
         try:
-            self._run([(Tokens(inputs, np.zeros(1, np.int64)), 0, 1)], 3)
+            self._run([(Tokens(inputs, np.zeros(1, np.int64)), 0, 1)], 1, 3)
         except (DeviceError, IndexError) as error:
             raise BundleError(
                 f"bundle {bundle.root}: {self.spec.model} does not take the token {largest} of "

@@ -38,6 +38,7 @@ class Segmenter:
         threads: int | None = None,
         use: str = "auto",
         gpu_mem_gb: float | None = None,
+        batch_invariant: bool = False,
     ) -> None:
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
         self.spec = _chosen(bundle, use)
@@ -52,7 +53,7 @@ class Segmenter:
         """Where the learned segmenter runs; None without one."""
         if model := self.spec.model:
             names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
-            self.device = choose_for(bundle, "segmenter", device, gpu_mem_gb)
+            self.device = choose_for(bundle, "segmenter", device, gpu_mem_gb, batch_invariant)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a GPU that does not start must fail here.
             if not self._rules or self.device.is_gpu:
@@ -68,6 +69,7 @@ class Segmenter:
         *,
         use: str = "auto",
         gpu_mem_gb: float | None = None,
+        batch_invariant: bool = False,
     ) -> Segmenter:
         """Open the segmenter of a bundle; nothing is downloaded.
 
@@ -87,6 +89,9 @@ class Segmenter:
             the bundle has them), "rules" or "learned".
         gpu_mem_gb
             GB (10^9 bytes) of GPU memory for the learned segmenter. None: no limit.
+        batch_invariant
+            Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other texts.
+            On a CPU it never does.
 
         Returns
         -------
@@ -103,7 +108,7 @@ class Segmenter:
             `device` or `use` is not one of the possible values.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        return cls(opened, device, threads, use, gpu_mem_gb)
+        return cls(opened, device, threads, use, gpu_mem_gb, batch_invariant)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
