@@ -21,7 +21,7 @@ import pytest
 from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.checkpoint import sources
 from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile, Wheel
+from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile, Wheel, load_recipe
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.families import default
 from vcs_export.families.default import fetch_default, installer_reason
@@ -318,6 +318,26 @@ def test_an_outdated_bundle_is_built_again(
     manifest = built / "bundle.json"
     manifest.write_text(json.dumps(json.loads(two) | {"schema": 1}), "utf-8")
     assert (build(checkpoint, boundary=second) / "bundle.json").read_bytes() == two
+
+
+def test_a_bundle_whose_segmenter_has_other_bytes_is_built_again(
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path
+) -> None:
+    """Bundles were built whose last bits depended on the processor."""
+    segmenter = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
+    opened = open_bundle(build(checkpoint, boundary=segmenter))
+    [digest] = opened.digests(["segmenter/model.onnx.data"])
+    same, other = (msgspec.structs.replace(segmenter, weights=value) for value in (digest, "0" * 64))
+    assert build(tmp_path / "not even looked at", boundary=same) == opened.root
+    with pytest.raises(ExportError, match="not even looked at"):
+        build(tmp_path / "not even looked at", boundary=other)
+
+
+def test_the_default_segmenter_has_the_same_bytes_on_every_processor() -> None:
+    """Its hash is in signatures."""
+    boundary = load_recipe("all-minilm-l6-v2", EncoderRecipe).boundary
+    assert boundary is not None
+    assert open_bundle("default").digests(["segmenter/model.onnx.data"]) == [boundary.weights]
 
 
 def test_a_faster_process_is_not_an_error(

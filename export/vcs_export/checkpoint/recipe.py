@@ -63,6 +63,8 @@ class SegmenterRecipe(_Struct, frozen=True):
         The file of its updates. In a recipe, its path is relative to the recipe's folder.
     max_tokens, stride, threshold
         How the runtime runs it (`LearnedSegmenterSpec`).
+    weights
+        The sha256 of what checkpoint and updates give together. None: not known.
     """
 
     name: str
@@ -70,6 +72,7 @@ class SegmenterRecipe(_Struct, frozen=True):
     max_tokens: int
     stride: int
     threshold: float
+    weights: Sha256 | None = None
 
 
 class EncoderRecipe(_Struct, frozen=True):

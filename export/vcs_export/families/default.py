@@ -23,7 +23,7 @@ from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.families.bert import build_bert_bundle
 from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
 
@@ -222,11 +222,18 @@ def _is_current(target: Path, recipe: EncoderRecipe, log: Callable[[str], None])
         return False
     except BundleError as error:
         raise ExportError(f"{error}; --overwrite builds it again") from None
-    if recipe.boundary and _updates_line(recipe.boundary) not in opened.path(NOTICE).read_text("utf-8"):
+    if recipe.boundary and not _has_segmenter(opened, recipe.boundary):
         log(f"{target} has another learned segmenter than this version of vcs-runtime: building it again")
         return False
     log(f"{target} exists already, and is whole")
     return True
+
+
+def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:
+    """Whether a bundle's learned segmenter is the one of the recipe."""
+    learned = bundle.manifest.segmenter and bundle.manifest.segmenter.model
+    known = segmenter.weights is None or (learned and bundle.digests(learned.weights) == [segmenter.weights])
+    return bool(known) and _updates_line(segmenter) in bundle.path(NOTICE).read_text("utf-8")
 
 
 def _updates_line(segmenter: SegmenterRecipe) -> str:

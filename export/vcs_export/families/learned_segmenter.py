@@ -252,8 +252,11 @@ class _Merged(Checkpoint[BertConfig]):
         rank = len(self._updates.tensors[f"{stem}.down"])
         up = self.update(f"{stem}.up", (base.shape[0], rank))
         down = self.update(f"{stem}.down", (rank, base.shape[1]))
-        merged: NDArray[np.float32] = base + up @ down
-        return merged
+        # Not `up @ down`, whose last bits depend on the processor. The hash of the weights is in signatures.
+        merged = base.astype(np.float64)
+        for column, row in zip(up.T.astype(np.float64), down.astype(np.float64), strict=True):
+            merged += np.outer(column, row)
+        return merged.astype(np.float32)
 
     def update(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return a tensor of the updates, after a check of its shape."""
