@@ -68,6 +68,20 @@ def test_without_rounding_both_graphs_compute_one_function(
     np.testing.assert_allclose(cuda, want, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("skip", [0, 3])
+def test_in_bf16_attention_keeps_its_places_and_the_function_stays(tmp_path: Path, skip: int) -> None:
+    _, bundle = bundle_of(tmp_path, "bf16")
+    spec = open_bundle(bundle).manifest.embedder
+    assert spec is not None
+    assert spec.cuda is not None
+    assert spec.cuda.layout == "packed"
+    exact = [compute(bundle, file, "packed", skip, exact=True) for file in (CUDA_FILE, MODEL_FILE)]
+    np.testing.assert_allclose(*exact, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        compute(bundle, CUDA_FILE, "packed", skip, exact=False), exact[1], rtol=0, atol=3e-2
+    )
+
+
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 5e-3), ("int8", 5e-3), ("int4", 5e-3)])
 def test_with_rounding_the_graph_for_cuda_is_as_near_as_the_other(
     tmp_path: Path, precision: str, tolerance: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ Embedded = Callable[[str], Run]
 Row = Callable[[str, object, object], None]
 HALF = {"fp16": "fp16", "bf16": "bf16", "int8": "fp16"}
 # The kernels of a layer beside its products and its attention, of which the provider has one each for norm and sum.
-MOST = {"fp16": 9, "bf16": 17, "int8": 9}
+MOST = {"fp16": 9, "bf16": 14, "int8": 9}
 # Where texts of one shape were padded to before; a text of 600 tokens widened 46 of 26 (measured at 2f5ab93).
 PLACES_BEFORE = {"27 x 600": 1.00, "630 x 26": 1.00, "a block": 1.94, "a pair": 12.02, "a short text": 1.00}
 precisions = pytest.mark.parametrize("precision", HALF)
@@ -85,11 +86,17 @@ def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(
     embedded: Embedded, row: Row, shape: str
 ) -> None:
     """The graph in bfloat16 keeps places: the provider's attention without them takes no bfloat16."""
-    log, tokens = embedded("bf16").log[shape], sum(SHAPES[shape])
-    turned = places(log, LAYERS)
+    run, tokens = embedded("bf16"), sum(SHAPES[shape])
+    assert places(run.log[shape], LAYERS) == tokens, "rotation keeps none"
+    before = [sum(SHAPES[name]) for name in list(SHAPES)[: list(SHAPES).index(shape)]]
+    done, padded = 0, 0
+    for inputs in run.value[0].runs:
+        if sum(before) <= done < sum(before) + tokens:
+            padded += math.prod(inputs["gather"])
+        done += math.prod(inputs["input_ids"])
     if shape == "a pair":
-        row(f"8   bf16, {shape}: places for a token", f"{PLACES_BEFORE[shape]:.2f}", f"{turned / tokens:.2f}")
-    assert tokens <= turned <= max(4096, 2 * tokens)
+        row(f"8   bf16, {shape}: places for a token", f"{PLACES_BEFORE[shape]:.2f}", f"{padded / tokens:.2f}")
+    assert tokens <= padded <= max(4096, 2 * tokens)
 
 
 def test_the_pooling_has_eight_products_of_the_models_width(embedded: Embedded) -> None:

@@ -7,7 +7,7 @@ sums, of which each runtime has its fastest.
 "packed" is for ONNX Runtime on a CPU. There is no padding except around the attention, which gets no mask,
 because a mask keeps it from the fastest kernels. "masked" is for TensorRT. Its parser needs four dimensions
 and a mask, would ignore lengths, and has failed on the operators RotaryEmbedding and RMSNormalization, which
-are therefore spelt out. "varlen" is for CUDA (`graph.varlen`).
+are therefore spelt out. "varlen" is for CUDA (`graph.cuda_layouts`).
 """
 
 from __future__ import annotations
@@ -117,21 +117,27 @@ class Packed(Layout):
         return self._ids
 
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """Pad the tokens, attend with lengths, and take the padding away."""
+        """Pad the tokens, rotate, attend with lengths, and take the padding away."""
+        heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
+        queries, keys, values = (self._padded(x) for x in (query, key, value))
+        return self._attention_of_padded(self._rotated(queries, heads), self._rotated(keys, groups), values)
+
+    def _padded(self, x: ir.Value) -> ir.Value:
+        return self.graph.op("Gather", x, self._gather)
+
+    def _attention_of_padded(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+        """Attend with lengths, and take the padding away."""
         graph = self.graph
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        queries, keys, values = (graph.op("Gather", x, self._gather) for x in (query, key, value))
-        inputs = (self._rotated(queries, heads), self._rotated(keys, groups), values)
-        padded = self._attend(
-            *inputs, None, None, None, self._lengths, q_num_heads=heads, kv_num_heads=groups
-        )
+        inputs = (query, key, value, None, None, None, self._lengths)
+        padded = self._attend(*inputs, q_num_heads=heads, kv_num_heads=groups)
         flat = graph.op("Reshape", padded, graph.ints(-1, heads * self.config.head_dim))
         return graph.op("Gather", flat, self._scatter)
 
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the tokens that `skip` leaves."""
         graph = self.graph
-        return self._weighted(self._pooled, graph.op("Gather", graph.cast(x, FLOAT, kind), self._gather))
+        return self._weighted(self._pooled, self._padded(graph.cast(x, FLOAT, kind)))
 
     def _rotated(self, x: ir.Value, heads: int) -> ir.Value:
         # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.

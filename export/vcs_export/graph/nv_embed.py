@@ -8,10 +8,10 @@ from pathlib import Path
 
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, NvEmbedCheckpoint
 from vcs_export.graph.attention_layouts import Layout, Masked, Packed
+from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.decoder import decoder
 from vcs_export.graph.latent import fold, latent_pooling
 from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
-from vcs_export.graph.varlen import Varlen
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import Progress, silent
@@ -21,9 +21,9 @@ PRECISIONS = tuple(COMPUTE)
 QUANTISED = (*BITS, fp8.PRECISION)
 """Precisions whose quantisation error is measured."""
 OUTPUT = "embedding"
-LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked, "varlen": Varlen}
+LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
 OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
-CUDA_LAYOUTS: dict[str, CudaLayout] = dict.fromkeys(("fp16", *QUANTISED), "varlen")
+CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "varlen"), "bf16": "packed"}
 """Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
 
 
@@ -116,8 +116,8 @@ def write_nv_embed(
     )
     folded = fold(opened.latent, opened.tensors)
 
-    def write(graph: StreamedGraph, layout: str, path: Path) -> None:
-        inputs = LAYOUTS[layout](graph, opened.decoder)
+    def write(graph: StreamedGraph, layout: type[Layout], path: Path) -> None:
+        inputs = layout(graph, opened.decoder)
         hidden = decoder(inputs, opened.tensors, DECODER_PREFIX)
         embedding = latent_pooling(inputs, opened.latent, opened.tensors, folded, hidden)
         graph.save(embedding, OUTPUT, ("batch", opened.decoder.hidden_size), path)
@@ -125,11 +125,11 @@ def write_nv_embed(
     scales = fp8.Scales(ranges) if ranges is not None else None
     with DataFile(model.with_name(f"{model.name}.data")) as data:
         graph = StreamedGraph(OPSETS[layout], precision, data, link, used, scales=scales, watch=watch)
-        write(graph, layout, model)
+        write(graph, LAYOUTS[layout], model)
         links = dict(graph.links)
         if cuda is not None:
             layout = CUDA_LAYOUTS[precision]
             second = StreamedGraph(OPSETS[layout], precision, data, link, scales=scales, for_cuda=True)
-            write(second, layout, cuda)
+            write(second, Varlen if layout == "varlen" else CudaPacked, cuda)
             links |= second.links
     return Written(links, data.sha256, tuple(graph.watched))

@@ -1,15 +1,18 @@
-"""The input layout "varlen" of a decoder's graph: for ONNX Runtime's CUDA provider, without any padding.
+"""Input layouts of a decoder's graph for ONNX Runtime's CUDA provider: "varlen", and "packed" for bf16.
 
-It has operators of which the provider has one fused kernel, and the CPU mostly none:
+They have operators of which the provider has one fused kernel, and the CPU mostly none:
 
-- PackedMultiHeadAttention attends within texts of any lengths. It takes fp16, and as many heads of keys and
-  values as of queries.
-- RMSNormalization reads float32 and writes fp16.
-- HyperConnectionPostMix adds an fp16 matrix to a float32 one.
+- HyperConnectionPostMix adds a matrix in half precision to a float32 one.
 - GatedRMSNorm multiplies with the SiLU of a gate, with a single rounding.
+- PackedMultiHeadAttention attends within texts of any lengths, without padding. It takes fp16, and as many
+  heads of keys and values as of queries.
+- RMSNormalization reads float32 and writes fp16.
 
-The mean of a text's tokens has two steps. Its tokens are added in groups of `POOL_GROUP`, each of which lies
-in memory on its own, so that no sum depends on the place of the text in its batch. Then groups are added.
+The last two refuse bf16, which therefore keeps padding around its attention, as in `Packed`.
+
+With "varlen", the mean of a text's tokens has two steps. Its tokens are added in groups of `POOL_GROUP`, each
+of which lies in memory on its own, so that no sum depends on the place of the text in its batch. Then groups
+are added.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
-from vcs_export.graph.attention_layouts import Layout
+from vcs_export.graph.attention_layouts import Layout, Packed
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
 from vcs_runtime.bundle.layouts import POOL_GROUP
 
@@ -30,7 +33,55 @@ _HUGE = 2.0**30
 _ROOT = 2.0**15
 
 
-class Varlen(Layout):
+class _Fused(Layout):
+    """The fused kernels that take every half precision, and rotation without padding."""
+
+    def _prepare(self, positions: ir.Value) -> None:
+        """Add what the operators need, given the place of each token in its text `(tokens,)`."""
+        graph = self.graph
+        self._token_positions = graph.op("Unsqueeze", positions, graph.ints(1))
+        self._ones = graph.op("Expand", graph.scalar(1.0), graph.op("Shape", self._token_positions))
+        self._silu_weight = graph.array(
+            "silu.weight", np.full(self.config.intermediate_size, _ROOT), graph.compute
+        )
+
+    def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
+        """Return SiLU of gate, multiplied with up, in one kernel."""
+        return self.graph.microsoft_op(
+            "GatedRMSNorm", up, self._silu_weight, gate, activation="silu", epsilon=_HUGE
+        )
+
+    def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
+        """Add in one kernel: each number of a row is a branch of its own, to which `addend * 1` is added."""
+        return self.graph.microsoft_op(
+            "HyperConnectionPostMix", x, self._ones, addend, num_branches=self.config.hidden_size
+        )
+
+    def _rotated_tokens(self, x: ir.Value, heads: int) -> ir.Value:
+        """Rotate rows `(tokens, heads * size)`."""
+        # Each token is a text of one token here: then all may have positions of their own.
+        graph = self.graph
+        rows = graph.op("Unsqueeze", x, graph.ints(1))
+        rotated = graph.op("RotaryEmbedding", rows, *self._tables, self._token_positions, num_heads=heads)
+        return graph.op("Squeeze", rotated, graph.ints(1))
+
+
+class CudaPacked(_Fused, Packed):
+    """The layout `Packed` with CUDA's fused kernels, for bf16."""
+
+    def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
+        super().__init__(graph, config)
+        flat = graph.op("Reshape", self._positions, graph.ints(-1))
+        self._prepare(graph.op("Gather", flat, self._scatter))
+
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+        """Rotate tokens, pad them, attend with lengths, and take the padding away."""
+        heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
+        rotated = self._rotated_tokens(query, heads), self._rotated_tokens(key, groups)
+        return self._attention_of_padded(*(self._padded(x) for x in (*rotated, value)))
+
+
+class Varlen(_Fused):
     """The layout with all texts' tokens one after the other.
 
     The inputs are int64:
@@ -55,13 +106,9 @@ class Varlen(Layout):
         owners = graph.input("owners", ("groups",))
         counts = graph.input("counts", ("batch",))
         super().__init__(graph, config)
-        self._positions = graph.op("Unsqueeze", positions, graph.ints(1))
+        self._prepare(positions)
         self._starts, self._places = (
             graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (starts, places)
-        )
-        self._ones = graph.op("Expand", graph.scalar(1.0), graph.op("Shape", self._positions))
-        self._silu_weight = graph.array(
-            "silu.weight", np.full(config.intermediate_size, _ROOT), graph.compute
         )
         # Padding of a group is the row -1, the last one, with the weight 0.
         real = graph.op("Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT))
@@ -81,25 +128,13 @@ class Varlen(Layout):
         """Normalise in float32, and round once, to the type of the weight."""
         return self._rms_norm(x, self.graph.stored(weight, kind))
 
-    def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
-        """Return SiLU of gate, multiplied with up, in one kernel."""
-        return self.graph.microsoft_op(
-            "GatedRMSNorm", up, self._silu_weight, gate, activation="silu", epsilon=_HUGE
-        )
-
-    def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
-        """Add in one kernel: each number of a row is a branch of its own, to which `addend * 1` is added."""
-        return self.graph.microsoft_op(
-            "HyperConnectionPostMix", x, self._ones, addend, num_branches=self.config.hidden_size
-        )
-
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         """Rotate, repeat keys and values for all heads, and attend."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         return self.graph.microsoft_op(
             "PackedMultiHeadAttention",
-            self._rotated(query, heads),
-            self._repeated(self._rotated(key, groups)),
+            self._rotated_tokens(query, heads),
+            self._repeated(self._rotated_tokens(key, groups)),
             self._repeated(value),
             None,
             self._places,
@@ -113,13 +148,6 @@ class Varlen(Layout):
         rows = graph.cast(graph.op("Gather", x, self._pool), FLOAT, kind)
         sums = graph.op("Squeeze", graph.op("MatMul", self._in_group, rows), graph.ints(1))
         return graph.op("MatMul", self._of_groups, sums)
-
-    def _rotated(self, x: ir.Value, heads: int) -> ir.Value:
-        # Each token is a text of one token here: then all may have positions of their own.
-        graph = self.graph
-        rows = graph.op("Unsqueeze", x, graph.ints(1))
-        rotated = graph.op("RotaryEmbedding", rows, *self._tables, self._positions, num_heads=heads)
-        return graph.op("Squeeze", rotated, graph.ints(1))
 
     def _repeated(self, x: ir.Value) -> ir.Value:
         graph, config = self.graph, self.config
