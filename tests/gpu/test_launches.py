@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.cuda_stand_ins import Log, Run
-from support.gpu_bundles import LAYERS, NARROW, SHAPES
-from support.gpu_runs import attention, between_products, places
+from support.cuda_stand_ins import DryGpu, Log, Run
+from support.gpu_bundles import LAYERS, NARROW, SHAPES, GpuBundles
+from support.gpu_runs import attention, between_products, embed, places
 
 Embedded = Callable[[str], Run]
 Row = Callable[[str, object, object], None]
@@ -33,6 +33,22 @@ def test_attention_is_fused(embedded: Embedded, precision: str, shape: str) -> N
     log = embedded(precision).log[shape]
     assert attention(log, LAYERS) == ["flash_fwd_kernel"] * LAYERS
     assert Counter(kernel.name for kernel in log.kernels)["flash_fwd_kernel"] == LAYERS * batches(log)
+
+
+@pytest.mark.parametrize(
+    ("capability", "kernel"),
+    [
+        ("7.5", "fmha_v2_flash_attention_fp16_64_32_S_128_sm75_kernel_nl"),
+        ("8.9", "flash_fwd_kernel"),
+        ("12.0", "flash_fwd_kernel"),
+    ],
+)
+def test_attention_is_fused_on_other_gpus(
+    dry_gpu: DryGpu, bundles: GpuBundles, capability: str, kernel: str
+) -> None:
+    pair = {"a pair": SHAPES["a pair"]}
+    log = dry_gpu.call(embed, str(bundles.nv_embed("fp16")), pair, capability=capability).log["a pair"]
+    assert attention(log, LAYERS) == [kernel] * LAYERS
 
 
 @shapes

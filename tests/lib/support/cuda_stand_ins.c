@@ -403,5 +403,14 @@ int cuDeviceGetCount(int *count) { *count = gpus(); return 0; }
 int cuDeviceGet(int *gpu, int index) { *gpu = index; return index < 0 || index >= gpus() ? NO_SUCH_GPU : 0; }
 int cuDeviceGetName(char *name, int room, int gpu) { snprintf(name, room, "stand-in of a GPU"); return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int gpu) { *value = attribute == 75 ? major() : minor(); return 0; }
+/* Kernels that the provider brings as machine code, such as those of TensorRT's attention: a function is its name. */
+int cuModuleGetFunction(const char **function, void *module, const char *name) { *function = strdup(name); return 0; }
+
+int cuLaunchKernel(const char *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **arguments, void **more) {
+    record("kernel\t%s\t%u %u %u\t%u %u %u\t%u", function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared);
+    return 0;
+}
+
 int cuDeviceTotalMem_v2(size_t *bytes, int gpu) { *bytes = memory(); return 0; }
 #endif
