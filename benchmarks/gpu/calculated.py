@@ -6,7 +6,7 @@ The time of a batch is the sum over its kernels. A matrix product takes its oper
 one (fp16: 788 TFLOP/s on one H200; FP8: twice that, which nobody here has measured), or, if longer, its weights over
 the measured rate of a copy (4.3 TB/s). Any other kernel takes the bytes that it reads and writes over the rate of a
 copy, or over half of it: kernels seldom reach a copy's rate, so a result is a range. Each kernel starts 2 us after the
-one before. Host, tokenizer and latents' small products are left out. `measure.py` replaces these figures.
+one before. Host, tokenizer, the latents' small products, and what GemmFloat8 waits at each call are left out. `measure.py` replaces these figures.
 """
 
 from __future__ import annotations
