@@ -23,6 +23,9 @@ def score(work: Work) -> Iterator[Row]:
 
     count = 6 if work.tiny else 400
     bundle = work.bundle()
+    started = time.perf_counter()
+    work.wait_for("alignment")
+    yield {"what": "waited until the alignment was compiled", "seconds": time.perf_counter() - started}
     with Scorer.open(bundle, work.device, memory_mb=0) as scorer:
         list(scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1)))  # warms up
         made = pairs(work.size, count, count, seed=2)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,17 +31,11 @@ def machine(work: Work) -> Iterator[Row]:
         yield {"what": "GPU", "name": gpu.name, "architecture": gpu.architecture, "GB": gpu.memory / 1e9}
         for library in nvidia.libraries(onnxruntime):
             yield {"what": library.name, "version": library.version}
-    # Numba compiles the alignment once for each machine, and keeps it for the other sections.
-    compiler = subprocess.Popen([sys.executable, "-m", "vcs_runtime", "warm-up"], stdout=subprocess.DEVNULL)
     started = time.perf_counter()
     work.checkpoint()
     bytes_ = sum(path.stat().st_size for path in work.checkpoint().glob("*.safetensors"))
     yield {"what": "weights written", "GB": bytes_ / 1e9, "seconds": time.perf_counter() - started}
-    if work.ahead:
-        work.build_ahead()
-    if compiler.wait():
-        raise RuntimeError("vcs-runtime warm-up failed")
-    yield {"what": "alignment compiled meanwhile", "seconds": time.perf_counter() - started}
+    work.prepare()
     need("torch", "PyTorch")
     import torch
 
@@ -162,7 +154,7 @@ def precisions(work: Work) -> Iterator[Row]:
     except Unmeasured:
         exact = None
     size = work.size.shallow()
-    work.wait_for_builder()
+    work.wait_for("bundles")
     for precision in (work.precision, *work.others):
         started = time.perf_counter()
         try:

@@ -60,10 +60,10 @@ class Work:
         self.until = 0.0
         self.torch_device = device
         self.ahead = False
-        """Whether other precisions are asked for later on, so that `build_ahead` pays."""
+        """Whether bundles of other precisions are asked for later on, so that building them ahead pays."""
         self._exact: NDArray[np.float32] | None = None
         self._folded: Any = None
-        self._builder: subprocess.Popen[bytes] | None = None
+        self._beside: dict[str, subprocess.Popen[bytes]] = {}
         self.precision = "fp16" if self.on_gpu else "fp32"
         """Precision of the whole model: the checkpoint's own, or what a CPU computes in."""
         self.others = ("bf16", "int8", "fp8") if self.on_gpu else ("int8", "fp8")
@@ -98,21 +98,29 @@ class Work:
             self._export(self.checkpoint(shallow), path, precision)
         return Bundle(path, read_manifest(path / MANIFEST))
 
-    def build_ahead(self) -> None:
-        """Build the bundles of other precisions in a process beside this one: a GPU leaves the processor idle."""
-        command = [sys.executable, __file__, str(self.folder), "tiny" if self.tiny else "whole", self.device]
-        self._builder = subprocess.Popen(["nice", "-n", "19", *command], stderr=subprocess.DEVNULL)
+    def prepare(self) -> None:
+        """Begin, in processes beside this one, what later sections need: a GPU leaves the processor idle."""
+        build = [__file__, str(self.folder), "tiny" if self.tiny else "whole", self.device]
+        commands = {
+            "alignment": ["-m", "vcs_runtime", "warm-up"],
+            **({"bundles": build} if self.ahead else {}),
+        }
+        for name, command in commands.items():
+            self._beside[name] = subprocess.Popen(
+                ["nice", "-n", "19", sys.executable, *command],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
 
-    def wait_for_builder(self) -> None:
-        """Wait for what was built ahead; a bundle that failed there is built, and fails, where it is asked for."""
-        if self._builder:
-            self._builder.wait()
+    def wait_for(self, name: str) -> None:
+        """Wait for what `prepare` began; whatever failed there fails, with words, where it is used."""
+        if process := self._beside.get(name):
+            process.wait()
 
     def stop(self) -> None:
-        """End the process that builds ahead."""
-        if self._builder:
-            self._builder.kill()
-            self._builder.wait()
+        """End the processes that `prepare` began."""
+        for process in self._beside.values():
+            process.kill()
+            process.wait()
 
     def forget(self, bundle: Any) -> None:
         """Delete a bundle, so that the next has room."""
@@ -239,7 +247,7 @@ def free_torch() -> None:
 
 
 def main() -> None:
-    """Build what `Work.build_ahead` asks for."""
+    """Build the bundles that `Work.prepare` asks for."""
     folder, model, device = sys.argv[1:]
     work = Work(Path(folder), model == "tiny", device)
     for precision in work.others:

@@ -77,8 +77,8 @@ def test_one_architecture_s_code_stays_and_every_fat_binary_keeps_its_place(tmp_
 
 
 def test_code_of_an_earlier_minor_version_or_ptx_stays_where_nothing_else_fits(tmp_path: Path) -> None:
-    first, second = fat(code(75), code(80), code(86), code(90)), fat(code(75), code(75, PTX), code(90, PTX))
-    assert thinned(tmp_path, library(first, second), 89) == library(
+    first, second = fat(code(75), code(80), code(86), code(89)), fat(code(75), code(75, PTX), code(90, PTX))
+    assert thinned(tmp_path, library(first, second), 86) == library(
         alone(first, code(80), code(86)), alone(second, code(75, PTX))
     )
 
