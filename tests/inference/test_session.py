@@ -266,6 +266,7 @@ def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Mach
     machine.free = 1 << 30
     budget = Budget(cuda, 4096)
     assert 512 < budget.tokens < 2000
+    assert Budget(cuda, 4096, layout="varlen").tokens > 2 * budget.tokens  # without places for padding
     machine.free = 0
     assert budget.tokens > 512  # asked once
     budget.forget()

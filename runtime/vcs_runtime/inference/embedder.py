@@ -52,7 +52,7 @@ class Embedder:
                 f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self._layout} graph"
             )
-        self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec))
+        self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec), self._layout)
 
     @classmethod
     def open(

@@ -33,10 +33,11 @@ T = TypeVar("T")
 # free it after each run would make the GPU wait.
 _SHRINK_EVERY = 32
 # Bytes of the arena that a token needs in a model, for each number of its vector. They were measured on the
-# real CUDA provider without a GPU, as the smallest limit under which batches of 16,384 tokens run: 48 for
-# NV-Embed in fp16, and 98 where half of the places are padding; 96 for MiniLM in fp32 at 256 tokens; 70 for
-# SaT in fp16 at 512 tokens, and 118 in fp32.
+# real CUDA provider without a GPU, as the smallest limit under which batches of 16,384 tokens run. NV-Embed
+# needs 39 in the layout varlen; packed 48, and 98 where half of the places are padding. MiniLM in fp32 needs
+# 96 at 256 tokens, SaT 70 in fp16 and 118 in fp32 at 512 tokens.
 _BYTES_PER_WIDTH = 120
+_VARLEN_BYTES_PER_WIDTH = 48
 _SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
 _FEWEST_TOKENS = 512
 # Runs without a failure after which a budget that was halved is doubled again.
@@ -133,11 +134,13 @@ class Budget:
         Length of the model's vectors, on which the memory for a token depends.
     weights
         Bytes of memory that the weights take.
+    layout
+        Input layout of the graph.
     """
 
-    def __init__(self, device: Device, width: int, weights: int = 0) -> None:
+    def __init__(self, device: Device, width: int, weights: int = 0, layout: str = "padded") -> None:
         self._device = device
-        self._width = width
+        self._bytes = width * (_VARLEN_BYTES_PER_WIDTH if layout == "varlen" else _BYTES_PER_WIDTH)
         self._weights = weights
         self._full: int | None = None
         self._tokens = 0
@@ -180,7 +183,7 @@ class Budget:
         # A TensorRT engine holds its memory from the start.
         if self._device.provider_name != "ort-cuda" or (room := self._room()) is None:
             return most
-        return max(_FEWEST_TOKENS, min(most, int(room * _SPARE) // (_BYTES_PER_WIDTH * self._width)))
+        return max(_FEWEST_TOKENS, min(most, int(room * _SPARE) // self._bytes))
 
     def _room(self) -> int | None:
         """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
