@@ -138,7 +138,7 @@ def open_scorer(bundle: Bundle, sleeping: list[SleepingGpu]) -> Scorer:
     left = iter(sleeping)
     embedder.open_part = lambda *arguments, **options: next(left)
     device = Device("ort-cuda", "CUDAExecutionProvider", "simulated")
-    models = embedder.Embedder(bundle, device)
+    models = embedder.Embedder(bundle, device, None, [device] * (len(sleeping) - 1))
     store = vector_cache.VectorStore(models, None, 256 << 20)
     return Scorer(models, Segmenter.open(bundle, "cpu", use="rules"), store, 256)
 
@@ -188,9 +188,10 @@ def main() -> None:
                             gpu.forget()
                         stages.cpu.clear()
                         stages.wall.clear()
-                        begun = time.perf_counter()
+                        begun, processor = time.perf_counter(), time.process_time()
                         digest = job(opened, folder / "pairs.jsonl", folder / "scores.jsonl")
                         seconds = time.perf_counter() - begun
+                        processor = time.process_time() - processor
                     runs = [done for gpu in sleeping for done in gpu.runs]
                     busy = sum(end - begin for _, begin, end in runs) / seconds / gpus
                     first, last = (
@@ -223,6 +224,7 @@ def main() -> None:
     for row in rows:
         table.add_row(*row)
     Console(width=110).print(table)
+    print(f"\nthe processor's part in the last run: {1e3 * processor / count:.1f} ms of one core a pair")
     print("\nlast run, ms a pair:    CPU time of the thread    wall time")
     for stage in stages.cpu:
         print(f"{stage:22} {1e3 * stages.cpu[stage] / count:14.2f} {1e3 * stages.wall[stage] / count:17.2f}")

@@ -469,7 +469,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     overlapped = scored()
     assert waited == [True]
     assert overlapped[-1]["error"]
-    one_by_one = lambda function, items: (function(item) for item in items)  # noqa: E731
+    one_by_one = lambda function, items, _: (function(item) for item in items)  # noqa: E731
     monkeypatch.setattr("vcs_runtime.scoring.scorer.in_order", one_by_one)
     assert scored() == overlapped
 

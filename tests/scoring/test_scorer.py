@@ -152,7 +152,7 @@ def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
         first = fresh.score_many([*LOOSE, *PAIRS])
         assert calls == [len({text for pair in LOOSE for text in pair})]
         assert fresh.score_many([*LOOSE, *PAIRS]) == first
-        assert calls[1:] == [0]  # what was cut is kept
+        assert not any(calls[1:])  # what was cut is kept
 
 
 @pytest.fixture

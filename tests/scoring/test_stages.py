@@ -5,15 +5,16 @@ The GPU is the stand-in at the border of ONNX Runtime. `machine.before` is calle
 
 from __future__ import annotations
 
-import _thread
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from support import stand_in
@@ -227,7 +228,7 @@ def test_an_interrupt_ends_the_threads_between_two_runs_of_a_block(
 
     def interrupt(inputs: dict[str, Any]) -> None:
         if len(machine.runs) == 3:
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         if len(machine.runs) >= 3:
             time.sleep(0.5)  # the main thread hears of it meanwhile
 
@@ -258,3 +259,50 @@ def test_what_was_written_before_the_disk_is_full_stays(
     with pytest.raises(OSError, match="disk full"):
         score_file(gpu, tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl", Options(), progress=False)
     assert (tmp_path / "scores.jsonl").read_bytes().count(b"\n") == 2 * BLOCK
+
+
+def test_all_gpus_embed_at_the_same_time_and_the_order_stays(
+    tiny_bundle: Path, machine: stand_in.Machine, cpu: Scorer
+) -> None:
+    machine.gpus = 3
+    together = threading.Barrier(3, timeout=WAIT_S)
+    met: list[int] = []
+    runs = count()
+
+    def meet(inputs: dict[str, Any]) -> None:
+        if next(runs) < 3:
+            met.append(together.wait())
+
+    with Scorer.open(tiny_bundle, "cuda:all") as gpus:
+        opened = [session.providers for session in machine.sessions[1:]]
+        assert sorted(p["CUDAExecutionProvider"].get("device_id", "0") for p in opened) == ["0", "1", "2"]
+        assert gpus.embedder.device.reason == "named: 3 GPUs"
+        machine.before = meet
+        scored = list(numbered(gpus, PAIRS * 2))
+        machine.before = lambda inputs: None
+        assert gpus.signature == cpu.signature.replace("ort-cpu", "ort-cuda")
+        texts = [text for pair in PAIRS for text in pair]
+        np.testing.assert_array_equal(gpus.embedder.embed(texts), cpu.embedder.embed(texts))  # type: ignore[attr-defined]
+        gpus.release()
+        assert machine.open_sessions == 1  # the CPU's
+    assert sorted(met) == [0, 1, 2]
+    assert list(chain.from_iterable(scored)) == list(chain.from_iterable(numbered(cpu, PAIRS * 2)))
+
+
+def test_a_gpu_that_fails_is_named_by_its_error(tiny_bundle: Path, machine: stand_in.Machine) -> None:
+    machine.gpus = 0
+    with pytest.raises(DeviceError, match="cuda:0"):
+        Scorer.open(tiny_bundle, "cuda:all")
+    machine.gpus = 2
+
+    def fail(inputs: dict[str, Any]) -> None:
+        if len(machine.runs) >= 4:
+            raise RuntimeError("a GPU has fallen off the bus")
+
+    machine.before = fail
+    with (
+        Scorer.open(tiny_bundle, "cuda:all") as gpus,
+        pytest.raises(DeviceError, match="a GPU has fallen off the bus"),
+    ):
+        list(numbered(gpus, PAIRS * 2))
+    assert stages() == []

@@ -68,6 +68,10 @@ class ScoringEmbedder(Protocol):
         """Where the embedder runs."""
 
     @property
+    def parallel(self) -> int:
+        """On how many GPUs texts are embedded at a time."""
+
+    @property
     def dimension(self) -> int | None:
         """Length of a vector; None if it is not known beforehand."""
 
@@ -110,6 +114,7 @@ class CustomEmbedder:
     def __init__(self, embedder: TextEmbedder) -> None:
         self.name = checked_identity(embedder, "embedder", "embed")
         self.device = Device("custom", "CPUExecutionProvider", "the embedder is the caller's")
+        self.parallel = 1
         self.dimension = None
         self.cache_identity = f"custom|{self.name}"
         self.signature_fields = (f"emb:{self.name}",)

@@ -112,6 +112,19 @@ def split_device(device: str) -> tuple[str, int]:
     return match[1], int(match[2] or 0)
 
 
+def each_device(device: str) -> list[str]:
+    """Return the names of the devices that "cuda:all" means, or the one name alone.
+
+    Raises DeviceError, which says what is missing, if "cuda:all" means none.
+    """
+    if device != "cuda:all":
+        return [device]
+    if not (count := nvidia.gpu_count()):
+        choose_device("cuda:0")
+        nvidia.gpu(0)
+    return [f"cuda:{index}" for index in range(count)]
+
+
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
     """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +19,9 @@ from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
-from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.invariant import ShapeOf
-from vcs_runtime.inference.session import Budget, run_batches
+from vcs_runtime.inference.session import Budget, SessionPool, run_batches
 from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
@@ -35,7 +38,10 @@ _PORTION_CHARACTERS = 2_000_000
 class Embedder:
     """The embedding model of a bundle. Open one with `Embedder.open`; close it, or use it in `with`."""
 
-    def __init__(self, bundle: Bundle, device: Device, threads: int | None = None) -> None:
+    def __init__(
+        self, bundle: Bundle, device: Device, threads: int | None = None, others: Sequence[Device] = ()
+    ) -> None:
+        """Open the model on `device`, and on `others` too. Users call `Embedder.open`."""
         if bundle.manifest.embedder is None:
             raise BundleError(f"bundle {bundle.root}: it holds no embedder")
         self.spec: EmbedderSpec = bundle.manifest.embedder
@@ -46,7 +52,16 @@ class Embedder:
         self.hash = bundle.engine_hash(self.spec, graph.model)
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
-        self._session = open_part(bundle, "embedder", device, threads, spec=spec, what="the embedder")
+
+        def opened(where: Device) -> Any:
+            return open_part(bundle, "embedder", where, threads, spec=spec, what="the embedder")
+
+        self.parallel = 1 + len(others)
+        if others:
+            with ThreadPoolExecutor(self.parallel) as pool:
+                self._session = SessionPool(list(pool.map(opened, (device, *others))))
+        else:
+            self._session = opened(device)
         if self._session.inputs != dict.fromkeys(EMBEDDER_INPUTS[self._layout], "tensor(int64)"):
             raise BundleError(
                 f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
@@ -71,11 +86,13 @@ class Embedder:
         bundle
             Folder of the bundle, or "default", or an opened bundle.
         device
-            "auto", "cpu", "cuda:N" or "tensorrt:N". A named device is used or refused.
+            "auto", "cpu", "cuda:N", "cuda:all" (every GPU) or "tensorrt:N". A named device is used or
+            refused.
         threads
             Largest number of CPU threads. None: every core.
         gpu_mem_gb
-            GB (10^9 bytes) of a GPU's memory that the model may take, weights included. None: no limit.
+            GB (10^9 bytes) of a GPU's memory that the model may take, weights included, on each GPU. None:
+            no limit.
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the other texts.
             On a CPU it never does.
@@ -95,8 +112,12 @@ class Embedder:
             `device` is not the name of a device.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        chosen = choose_for(opened, "embedder", device, gpu_mem_gb, batch_invariant)
-        return cls(opened, chosen, threads)
+        first, *others = (
+            choose_for(opened, "embedder", name, gpu_mem_gb, batch_invariant) for name in each_device(device)
+        )
+        if others:
+            first = dataclasses.replace(first, reason=f"named: {1 + len(others)} GPUs")
+        return cls(opened, first, threads, others)
 
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
@@ -147,7 +168,7 @@ class Embedder:
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
         portions = self._portions(list(distinct), prefix, limit)
-        for portion in in_order(_run, portions) if self.device.is_gpu else map(_run, portions):
+        for portion in in_order(_run, portions, self.parallel) if self.device.is_gpu else map(_run, portions):
             vectors[start : start + portion.texts] = portion.vectors()
             start += portion.texts
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]

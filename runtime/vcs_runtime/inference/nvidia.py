@@ -124,6 +124,14 @@ def gpu(index: int) -> Gpu:
     return Gpu(name.value.decode(errors="replace"), f"sm{''.join(numbers)}", memory.value)
 
 
+def gpu_count() -> int:
+    """Return how many GPUs the driver shows; 0 without a driver."""
+    cuda, count = _load("libcuda.so.1"), ctypes.c_int()
+    if cuda is None or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
 def gpu_is_there() -> bool:
     """Whether NVIDIA's driver shows a GPU, whatever the installed packages can do with it."""
     try:

@@ -7,6 +7,7 @@ the remaining sequences into batches of half the tokens.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -117,6 +118,41 @@ class Session:
     def _open(self) -> ort.InferenceSession:
         model, device, threads, half = self._arguments
         return open_session(model, device, threads, half=half)
+
+
+class SessionPool:
+    """One model on several GPUs, used like a `Session`: a batch runs on a GPU that is free.
+
+    Parameters
+    ----------
+    sessions
+        The model on each GPU.
+    """
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self.inputs = sessions[0].inputs
+        self._sessions = sessions
+        self._free: queue.SimpleQueue[Session] = queue.SimpleQueue()
+        for session in sessions:
+            self._free.put(session)
+
+    def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the first output of one batch, as `Session.run`; wait if no GPU is free."""
+        session = self._free.get()
+        try:
+            return session.run(inputs)
+        finally:
+            self._free.put(session)
+
+    def release(self) -> None:
+        """Free the memory of all sessions, as `Session.release`."""
+        for session in self._sessions:
+            session.release()
+
+    def close(self) -> None:
+        """Close all sessions, as `Session.close`."""
+        for session in self._sessions:
+            session.close()
 
 
 class Budget:

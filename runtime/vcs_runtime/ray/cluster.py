@@ -71,8 +71,10 @@ class Needs:
         DeviceError
             The cluster can never run this pool.
         ValueError
-            `device` is "cuda:1": Ray chooses the GPU, and an actor sees no other.
+            `device` is "cuda:1" or "cuda:all": Ray chooses the GPU, and an actor sees no other.
         """
+        if device == "cuda:all":
+            raise ValueError("device: each Ray actor has a GPU of its own: 'cuda:0', not 'cuda:all'")
         match = re.fullmatch(r"(\w+):(\d+)", device)
         if match and int(match[2]):
             raise ValueError(f"device: Ray chooses the GPU of an actor: '{match[1]}:0', not {device!r}")

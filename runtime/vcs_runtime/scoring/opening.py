@@ -6,6 +6,7 @@ import os
 
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
+from vcs_runtime.inference.device import each_device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
@@ -32,8 +33,10 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
         segmenter = CustomSegmenter(config.segmenter)
     else:
         assert segmenter_bundle is not None
+        # Of all GPUs one is enough for the learned segmenter, whose work is small.
+        first = each_device(config.device)[0], config.threads
         segmenter = Segmenter.open(
-            segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
+            segmenter_bundle, *first, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
         )
     return embedder, segmenter
 

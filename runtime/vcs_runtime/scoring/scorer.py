@@ -81,7 +81,7 @@ class Scorer:
         bundle
             Folder of the bundle, or "default".
         device
-            "auto", "cpu", "cuda:N" or "tensorrt:N".
+            "auto", "cpu", "cuda:N", "cuda:all" or "tensorrt:N".
         cache
             Folder of a vector cache, which runs and processes share. None: no folder.
         threads
@@ -289,9 +289,9 @@ class Scorer:
         """
         requested = self._requested(items, key, options)
         if self.embedder.device.is_gpu:
-            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, the
-            # GPU embeds this one, and the caller's thread aligns and writes the one before.
-            with closing(in_order(_embed, requested)) as embedded:
+            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
+            # GPU embeds each, and the caller's thread aligns and writes the one before.
+            with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
                     yield self._scored(one, options)
         else:
