@@ -34,7 +34,9 @@ def test_numbers_are_those_of_the_definition(seed: int) -> None:
     ("similarity", "coarse", "f1", "expected"),
     [
         ([[0.5]], -0.5, 0.5, 0.0),  # a negative cosine of the whole texts
+        ([[0.5]], -0.2, 0.5, 0.0),  # a smaller one
         ([[-0.5]], 0.5, 0.0, 0.0),  # nothing is found
+        ([[0.9], [-0.95]], 0.5, 0.0, 0.0),  # the recall alone is negative
         ([[0.4, -0.9], [-0.3, -0.7]], 0.5, 0.0, 0.0),  # precision and recall differ in sign
         ([[0.0]], 0.0, 0.0, 0.0),
         ([[1.0]], 1.0, 1.0, 1.0),
