@@ -49,7 +49,7 @@ def build(
     spell_out_attention: bool,
     ignore_needs: bool,
 ) -> None:
-    """Build engines of a bundle's models and list them in it. Experimental.
+    """Build engines of a bundle's models. Experimental.
 
     Memory, disk and minutes are calculated first, and the command refuses to start where they do not suffice.
     Engines for the same GPU are replaced. The bundle must be writable; on read-only media, copy it first.
@@ -108,7 +108,7 @@ def trust_(bundle: str) -> None:
 @_BUNDLE
 @_DEVICE
 def list_(bundle: str, device: str) -> None:
-    """List a bundle's engines, which fit this machine, and how fast they are."""
+    """List a bundle's engines, which fit, and their speed."""
     try:
         kind, index = split_device(device)
     except ValueError as error:

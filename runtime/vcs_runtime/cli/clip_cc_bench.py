@@ -63,7 +63,7 @@ def clip_cc_bench(
     output: Path | None, resume: bool, overwrite: bool, as_json: bool, drawn: bool, correction: str,
     resamples: int | None, seed: int, config: ScorerConfig,
 ) -> None:  # fmt: skip
-    """Rank systems as CLIP-CC-Bench does, with judges of your own.
+    """Rank systems as CLIP-CC-Bench does, with your judges.
 
     DATA is a checkout of the benchmark, or a folder with references.json and predictions/SYSTEM.json. Every
     system is scored by every judge; systems are ranked by Borda count. --output receives all tables, the
