@@ -74,7 +74,7 @@ def default_bundle() -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["varlen fp16", "varlen int8", "packed bf16", "masked fp16", "padded", "SaT fp16"]
+    "kind", ["varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "masked fp16", "padded", "SaT fp16"]
 )
 def test_a_text_meets_the_same_launches_alone_and_among_others(
     dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path, kind: str
