@@ -271,6 +271,12 @@ def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Mach
     assert budget.tokens > 512  # asked once
     budget.forget()
     assert budget.tokens == 512
+    # The weights were freed with the session, and take their place again before the run.
+    machine.free = 2_000_000_000
+    budget = Budget(cuda, 4096, weights=1_000_000_000)
+    machine.free, before = 3_000_000_000, budget.tokens
+    budget.forget()
+    assert budget.tokens == before
     machine.libraries.discard("cudart")
     budget.forget()
     assert budget.tokens == 16384  # nobody knows

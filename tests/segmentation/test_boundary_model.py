@@ -24,7 +24,7 @@ from vcs_export.write import BundleInfo
 from vcs_runtime import Scorer, Segmenter
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference.device import choose_device, describe
 from vcs_runtime.inference.tensorrt import open_part
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
@@ -280,3 +280,22 @@ def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) ->
     short, long = peak_mib(100_000), peak_mib(1_000_000)
     print(f"{short:.0f} MiB for 100,000 characters, {long:.0f} MiB for a million")
     assert long - short < 300
+
+
+def test_of_all_gpus_the_first_one_splits(sat_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = stand_in.put_in(monkeypatch, gpus=2)
+    with Segmenter.open(sat_bundle, "cuda:all") as segmenter:
+        assert segmenter.device is not None
+        assert segmenter.device.index == 0
+    assert len(machine.sessions) == 1
+
+
+def test_a_gpu_without_memory_is_not_the_fault_of_the_bundle(
+    sat_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(inputs: dict[str, Any]) -> None:
+        raise RuntimeError("Failed to allocate memory for requested buffer of size 9")
+
+    stand_in.put_in(monkeypatch, before=fail)
+    with pytest.raises(DeviceMemoryError, match="Failed to allocate"):
+        Segmenter.open(sat_bundle, "cuda:0")

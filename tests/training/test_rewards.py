@@ -203,8 +203,9 @@ def test_so_are_wrong_values_of_a_config(config: ScorerConfig, wrong: Any, named
 def test_so_are_a_bundle_and_a_device_that_are_not_there(config: ScorerConfig, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no such folder"):
         TrainingScorer(tmp_path / "gone")
-    with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
-        TrainingScorer(replace(config, device="cuda:0"))
+    for device in ("cuda:0", "cuda:all"):
+        with pytest.raises(DeviceError, match="CUDAExecutionProvider"):
+            TrainingScorer(replace(config, device=device))
 
 
 def test_the_functions_of_the_module_use_the_default_bundle() -> None:

@@ -19,7 +19,7 @@ from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_log_fn, vcs_pa
 from vcs_runtime.capi.failures import Refusal, failed, last_message, returns_status, status_of
 from vcs_runtime.capi.handles import Handles, Model, ScorerState
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair
 from vcs_runtime.scoring.scorer import Scorer
@@ -61,7 +61,7 @@ def vcs_model_open(bundle: Any, device: Any, out: Any) -> None:
     except BundleError as error:
         raise Refusal(Status.VCS_NOT_FOUND, str(error)) from None
     try:
-        choose_device(device_name)
+        check_device(device_name)
     except ValueError as error:
         raise Refusal(Status.VCS_DEVICE, str(error)) from None
     scorer = Scorer.from_config(ScorerConfig(folder, device_name))

@@ -125,6 +125,11 @@ def each_device(device: str) -> list[str]:
     return [f"cuda:{index}" for index in range(count)]
 
 
+def check_device(device: str, gpu_mem_gb: float | None = None) -> None:
+    """Raise what a scorer on this device would raise before it looks at a GPU; errors as `choose_device`."""
+    choose_device("cuda:0" if device == "cuda:all" else device, gpu_mem_gb)
+
+
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
     """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
 

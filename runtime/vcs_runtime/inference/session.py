@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
-from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.errors import DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.device import (
@@ -137,10 +137,12 @@ class SessionPool:
             self._free.put(session)
 
     def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the first output of one batch, as `Session.run`; wait if no GPU is free."""
+        """Return the first output of one batch, as `Session.run`, on a free GPU, which errors name."""
         session = self._free.get()
         try:
             return session.run(inputs)
+        except DeviceError as error:
+            raise type(error)(f"cuda:{session.device.index}: {error}") from None
         finally:
             self._free.put(session)
 
@@ -178,6 +180,7 @@ class Budget:
         self._device = device
         self._bytes = width * (_VARLEN_BYTES_PER_WIDTH if layout == "varlen" else _BYTES_PER_WIDTH)
         self._weights = weights
+        self._missing = 0  # bytes of weights that are still to be loaded
         self._full: int | None = None
         self._tokens = 0
         self._runs_to_recover = _RUNS_TO_RECOVER
@@ -211,8 +214,9 @@ class Budget:
             self._tokens, self._runs, self._recovered = min(self._full, 2 * self._tokens), 0, True
 
     def forget(self) -> None:
-        """Read the free memory again before the next run."""
+        """Read the free memory again before the next run, for which the weights are loaded again."""
         self._full = None
+        self._missing = self._weights
 
     def _fitting(self) -> int:
         most = TOKEN_BUDGET[self._device.provider_name]
@@ -224,9 +228,12 @@ class Budget:
     def _room(self) -> int | None:
         """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
         free = nvidia.free_memory(self._device.index, nvidia.cuda_major(import_onnxruntime()))
-        if free is None or self._device.memory is None:
-            return free
-        return max(0, min(free, self._device.memory - self._weights))
+        if free is None:
+            return None
+        rooms = [free - self._missing]
+        if self._device.memory is not None:
+            rooms.append(self._device.memory - self._weights)
+        return max(0, min(rooms))
 
 
 def run_batches(

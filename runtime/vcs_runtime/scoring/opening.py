@@ -6,7 +6,6 @@ import os
 
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
-from vcs_runtime.inference.device import each_device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
@@ -19,6 +18,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     bundle, segmenter_bundle = open_bundles(config)
     use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
     shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
+    # Of "cuda:all" the embedder takes every GPU, and the segmenter the first one.
     where = config.device, config.threads
     embedder: ScoringEmbedder
     segmenter: ScoringSegmenter
@@ -33,10 +33,8 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
         segmenter = CustomSegmenter(config.segmenter)
     else:
         assert segmenter_bundle is not None
-        # Of all GPUs one is enough for the learned segmenter, whose work is small.
-        first = each_device(config.device)[0], config.threads
         segmenter = Segmenter.open(
-            segmenter_bundle, *first, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
+            segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
         )
     return embedder, segmenter
 

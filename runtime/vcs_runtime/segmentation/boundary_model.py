@@ -13,7 +13,7 @@ from tokenizers import Encoding, Tokenizer
 from vcs_runtime.bundle.layouts import padded_length
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference.batching import RowLimit, groups
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.invariant import ShapeOf, fixed_groups, padded_shape
@@ -199,6 +199,8 @@ class BoundaryModel:
         inputs["input_ids"][:] = largest
         try:
             self._run([(Tokens(inputs, np.zeros(1, np.int64)), 0, 1)], 1, 3)
+        except DeviceMemoryError:  # says nothing about the bundle
+            raise
         except (DeviceError, IndexError) as error:
             raise BundleError(
                 f"bundle {bundle.root}: {self.spec.model} does not take the token {largest} of "

@@ -13,7 +13,7 @@ import numpy as np
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
-from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.tensorrt import choose_for
 from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
@@ -53,7 +53,8 @@ class Segmenter:
         """Where the learned segmenter runs; None without one."""
         if model := self.spec.model:
             names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
-            self.device = choose_for(bundle, "segmenter", device, gpu_mem_gb, batch_invariant)
+            first = each_device(device)[0]  # of all GPUs one is enough for its work, which is small
+            self.device = choose_for(bundle, "segmenter", first, gpu_mem_gb, batch_invariant)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a GPU that does not start must fail here.
             if not self._rules or self.device.is_gpu:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from vcs_numba import Params
-from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.columns import plain
 from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -79,7 +79,7 @@ class TrainingScorer:
         self._config = ScorerConfig.of(config).absolute()
         open_bundles(self._config)
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
-            choose_device(self._config.device, self._config.gpu_mem_gb)
+            check_device(self._config.device, self._config.gpu_mem_gb)
 
     def submit(
         self, reference: Reference, generated: str, *, deadline_s: float | None = None
