@@ -175,7 +175,7 @@ def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> 
     machines = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}, {"CPU": 64.0}]
     nodes = [{"Alive": True, "Resources": machine} for machine in machines]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
-    assert Needs.of("cuda:0") == Needs.of("auto") == Needs(4, 1, 1)
+    assert Needs.of("cuda:0") == Needs.of("cuda") == Needs.of("auto") == Needs(4, 1, 1)
     assert Needs.of("cuda:0", threads=16) == Needs(2, 16, 1)
     assert Needs.of("cpu", threads=16) == Needs(5, 16, 0)
     with pytest.raises(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 
 # Ray reads these settings when it is imported. With the first one, named after the systems where it is the
@@ -71,15 +72,17 @@ class Needs:
         DeviceError
             The cluster can never run this pool.
         ValueError
-            `device` is "cuda:1" or "cuda:all": Ray chooses the GPU, and an actor sees no other.
+            `device` is "cuda:1" or "cuda:all": Ray chooses the GPU, and an actor sees no other. Or it is not
+            the name of a device.
         """
         if device == "cuda:all":
             raise ValueError("device: each Ray actor has a GPU of its own: 'cuda:0', not 'cuda:all'")
-        match = re.fullmatch(r"(\w+):(\d+)", device)
-        if match and int(match[2]):
-            raise ValueError(f"device: Ray chooses the GPU of an actor: '{match[1]}:0', not {device!r}")
+        kind, index = split_device(device)
+        if index:
+            raise ValueError(f"device: Ray chooses the GPU of an actor: '{kind}:0', not {device!r}")
         nodes = _nodes()
-        gpu = bool(match) or (device == "auto" and any(node.get("GPU", 0) >= 1 for node in nodes))
+        in_cluster = any(node.get("GPU", 0) >= 1 for node in nodes)
+        gpu = kind in ("cuda", "tensorrt") or (kind == "auto" and in_cluster)
         needs = cls(actors or 1, threads or 1, int(gpu))
         needs.check()
         return needs if actors else replace(needs, actors=needs._room(nodes))
