@@ -39,6 +39,7 @@ def test_attention_is_fused(embedded: Embedded, precision: str, shape: str) -> N
     ("capability", "kernel"),
     [
         ("7.5", "fmha_v2_flash_attention_fp16_64_32_S_128_sm75_kernel_nl"),
+        ("8.0", "flash_fwd_kernel"),
         ("8.9", "flash_fwd_kernel"),
         ("12.0", "flash_fwd_kernel"),
     ],
