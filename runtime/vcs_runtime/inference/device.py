@@ -1,9 +1,9 @@
 """Devices and ONNX Runtime sessions: which execution provider runs a model, and never silently another.
 
-`device` is "auto", "cpu", "cuda:N" or "tensorrt:N"; `each_device` says which of them "cuda:all" means. A device
-asked for by name is used or refused (DeviceError). Only "auto" chooses, and `Device.reason` says what it chose
-and why. The module
-`vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle.
+`device` is "auto", "cpu", "cuda:N" or "tensorrt:N", and `each_device` says which of them "cuda:all" means.
+A device asked for by name is used or refused (DeviceError). Only "auto" chooses, and `Device.reason` says
+what it chose and why. The module `vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a
+bundle.
 """
 
 from __future__ import annotations

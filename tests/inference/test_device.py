@@ -1,0 +1,86 @@
+"""Which execution provider runs a model, over the stand-in of ONNX Runtime on a GPU: used, or refused with a reason."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import stand_in
+from vcs_runtime import DeviceError, Embedder
+from vcs_runtime.inference.device import choose_device, provider_options
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> stand_in.Machine:
+    return stand_in.put_in(monkeypatch)
+
+
+def test_a_gpu_is_named_by_its_number_unless_it_is_the_first(machine: stand_in.Machine) -> None:
+    """ONNX Runtime warns on standard error of each session that names its GPU."""
+    machine.gpus = 2
+    for device, number in (("cuda:0", None), ("cuda:1", "1"), ("tensorrt:0", None), ("tensorrt:1", "1")):
+        assert {options.get("device_id") for _, options in provider_options(choose_device(device))} == {
+            number
+        }
+
+
+def test_what_onnx_runtimes_loader_prints_does_not_reach_the_output(
+    tiny_bundle: Path, machine: stand_in.Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Embedder.open(tiny_bundle, "cuda:0").close()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in.put_in(monkeypatch, starts=False)
+    with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider"):
+        Embedder.open(tiny_bundle, "cuda:0")
+
+
+def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ONNX Runtime before 1.31 needs cuDNN too: it starts without, and fails in its first run."""
+    machine = stand_in.put_in(monkeypatch)
+    machine.libraries.discard("cudnn")
+    assert choose_device("cuda:0").provider_name == "ort-cuda"
+    for version, gone, told in (
+        ("1.31.1", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas)"),
+        ("1.30.0", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
+        ("1.30.0", {"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
+    ):
+        monkeypatch.setattr(sys.modules["onnxruntime"], "__version__", version)
+        machine.libraries = {*stand_in.LIBRARIES} - gone
+        with pytest.raises(DeviceError) as error:
+            choose_device("cuda:0")
+        assert str(error.value) == f"cuda:0: the CUDAExecutionProvider of ONNX Runtime lacks {told}"
+        assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
+
+
+def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = stand_in.put_in(monkeypatch)
+    assert choose_device("auto").provider_name == "ort-cuda"
+    machine.libraries.discard("curand")
+    device = choose_device("auto")
+    assert device.provider_name == "ort-cpu"
+    assert device.reason == "auto: CUDA cannot start: missing: libcurand.so.10 (nvidia-curand)"
+    machine.libraries.add("curand")
+    machine.gpus = 0
+    assert "there is no such GPU, the driver shows 0" in choose_device("auto").reason
+    machine.available = ["CPUExecutionProvider"]
+    assert choose_device("auto").reason == "auto: the installed ONNX Runtime has no CUDAExecutionProvider"
+    with pytest.raises(DeviceError, match=r"tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
+        choose_device("tensorrt:0")
+
+
+def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = stand_in.put_in(monkeypatch)
+    machine.libraries -= {"nvinfer", "cudnn"}
+    with pytest.raises(DeviceError, match=r"libnvinfer\.so\.10 \(tensorrt-cu13>=10,<11") as error:
+        choose_device("tensorrt:0")
+    assert "libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
+
+
+def test_inputs_of_an_engine_lie_in_cudas_memory(machine: stand_in.Machine) -> None:
+    names = [name for name, _ in provider_options(choose_device("tensorrt:1", 3))]
+    assert names == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
