@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages
+from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages, same
 
 # Run by `make test`; the other pages by `make test-all`.
 FIRST_PAGES = {"README.md", "docs/quickstart.md"}
@@ -80,3 +80,19 @@ def test_marks_and_hidden_commands(tmp_path: Path) -> None:
     assert (hidden.hidden, marked.not_run, marked.body) == ("touch made", "needs a GPU", "false\n")
     assert is_run(hidden)
     assert not is_run(marked)
+
+
+@pytest.mark.parametrize(
+    ("printed", "equal"),
+    [
+        ("vcs 0.5929 0.3513", True),
+        ("vcs 0.5929 0.3514", True),
+        ("vcs 0.5930 0.3512", True),
+        ("vcs 0.5929 0.3515", False),
+        ("vcs 0.3513 0.5929", False),
+        ("vcs 0.5929", False),
+    ],
+)
+def test_the_last_of_four_decimals_may_be_one_more_or_less(printed: str, equal: bool) -> None:
+    """Processors round differently."""
+    assert same("vcs 0.5929 0.3513", printed) == equal
