@@ -165,3 +165,13 @@ def test_every_path_is_listed(tmp_path: Path, place: tuple[Any, ...], says: str)
     reason = parse(tmp_path, document)
     assert reason is not None
     assert says in reason
+
+
+def test_the_graph_for_cuda_lies_beside_the_other_one(tmp_path: Path) -> None:
+    document = everything()
+    document["files"].append({**document["files"][0], "path": "elsewhere/c.onnx"})
+    document["embedder"]["cuda"]["model"] = "elsewhere/c.onnx"
+    says = f"embedder.cuda: elsewhere/c.onnx is not in the folder of {document['embedder']['model']}"
+    reason = parse(tmp_path, document)
+    assert reason is not None
+    assert says in reason

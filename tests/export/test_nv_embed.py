@@ -438,3 +438,19 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
     assert "cosine of int8 to unquantised vectors" in run.stderr
     with Embedder.open(target, device="cpu") as embedder:
         assert embedder.embed(TEXTS).shape == (3, 32)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["export", "nv-embed-v2", "--from", "checkpoint", "-o", "bundle"],
+        ["export", "verify", "bundle"],
+        ["engine", "build", "bundle"],
+        ["engine", "check", "bundle"],
+        ["engine", "list", "bundle"],
+    ],
+)
+def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None:
+    run = CliRunner().invoke(cli, [*command, "--device", "gpu"])
+    assert run.exit_code == 2
+    assert "device must be 'auto', 'cpu', 'cuda:N' or 'tensorrt:N', not 'gpu'" in run.stderr

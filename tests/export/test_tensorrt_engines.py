@@ -170,6 +170,13 @@ def test_a_missing_or_other_python_package_is_named(
         built(bundle)
 
 
+def test_older_versions_of_the_python_package_have_three_numbers(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.16.1")
+    assert built(bundle)
+
+
 def test_tensorrts_own_words_end_a_build_that_fails(bundle: Path, tensorrt: Built) -> None:
     before = (bundle / MANIFEST).read_bytes()
     tensorrt.fails = "Error Code 10: Could not find any implementation for node"

@@ -313,6 +313,15 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
         assert "in FP8" in embedder.device.reason
 
 
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_bf16_is_refused_on_a_cpu(bundle: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    data = json.loads((bundle / MANIFEST).read_text())
+    data["embedder"]["precision"] = "bf16"
+    (bundle / MANIFEST).write_text(json.dumps(data))
+    with pytest.raises(DeviceError, match=f"^{device}: .* is in bf16, .* on a GPU only: .*--precision fp16"):
+        Embedder.open(bundle, device)
+
+
 @pytest.mark.parametrize("architecture", [(8, 9), (9, 0), (10, 0), (12, 0)])
 def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]) -> None:
     machine.architecture = architecture

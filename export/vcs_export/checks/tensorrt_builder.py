@@ -42,7 +42,7 @@ def import_tensorrt() -> Any:
             f"tensorrt is {version}: {wanted}"
         )
     library = nvidia.tensorrt_version()
-    if library and not version.startswith(f"{library}."):
+    if library and not f"{version}.".startswith(f"{library}."):
         raise DeviceError(
             f"the Python package tensorrt is {version}, and libnvinfer.so.{nvidia.TENSORRT_MAJOR} is "
             f"{library}: install both in one version, and take other copies off LD_LIBRARY_PATH"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vcs_export.cli.options import require_builders
+from vcs_export.cli.options import device_name, require_builders
 from vcs_export.cli.reporting import log, print_checks
 from vcs_runtime.bundle.manifest import PARTS
 from vcs_runtime.bundle.opening import open_bundle
@@ -16,7 +16,7 @@ from vcs_runtime.util.extras import require
 
 _BUNDLE = click.argument("bundle", metavar="BUNDLE")
 _DEVICE = click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N",
-                       help="The GPU.")  # fmt: skip
+                       callback=device_name, help="The GPU.")  # fmt: skip
 _IGNORE = click.option("--ignore-needs", is_flag=True,
                        help="Start although the calculated memory or disk is not there.")  # fmt: skip
 
@@ -109,10 +109,7 @@ def trust_(bundle: str) -> None:
 @_DEVICE
 def list_(bundle: str, device: str) -> None:
     """List a bundle's engines, which fit, and their speed."""
-    try:
-        kind, index = split_device(device)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--device") from None
+    kind, index = split_device(device)
     if kind != "tensorrt":
         raise click.BadParameter(f"{device!r} is not tensorrt:N", param_hint="--device")
     opened = open_bundle(bundle)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from vcs_export.cli.options import PATH, checkpoint, output, overwrite, require_builders
+from vcs_export.cli.options import (
+    PATH,
+    checkpoint,
+    device_name,
+    output,
+    overwrite,
+    require_builders,
+)
 from vcs_export.cli.reporting import log, print_checks, step_bars
 from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, MANIFEST, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
@@ -151,7 +158,7 @@ def encoder(
 @click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
               help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"
               )  # fmt: skip
-@click.option("--device", default="auto", show_default=True, metavar="DEVICE",
+@click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
               help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N.")  # fmt: skip
 @click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones.")
 @overwrite
@@ -216,7 +223,7 @@ def nv_embed_v2(
 
 @export.command()
 @click.argument("bundle", type=PATH)
-@click.option("--device", default="cpu", show_default=True, metavar="DEVICE",
+@click.option("--device", default="cpu", show_default=True, metavar="DEVICE", callback=device_name,
               help="Where the model runs: auto, cpu, cuda:N, or tensorrt:N.")  # fmt: skip
 @click.option("--card", type=PATH, metavar="README.md",
               help="NV-Embed-v2's model card, whose scores are compared. [default: none]")  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 
 PATH = click.Path(path_type=Path)
@@ -17,6 +18,15 @@ output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
+
+
+def device_name(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Take the name of a device, as the callback of an option; raises BadParameter for another name."""
+    try:
+        split_device(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
 
 
 def require_builders(extra: str, purpose: str) -> None:

@@ -325,6 +325,11 @@ def _check_paths(manifest: Manifest) -> None:
     for place, path in used:
         if path not in listed:
             raise ValueError(f"{place}: {path} is not in files")
+    if manifest.embedder and manifest.embedder.cuda:
+        # A graph names files in its own folder only: elsewhere it would have other weights.
+        graphs = manifest.embedder.model, manifest.embedder.cuda.model
+        if len({path.rpartition("/")[0] for path in graphs}) > 1:
+            raise ValueError(f"embedder.cuda: {graphs[1]} is not in the folder of {graphs[0]}")
 
 
 def _explain(error: ValueError) -> str:
