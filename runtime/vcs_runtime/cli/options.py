@@ -167,8 +167,9 @@ scorer_options = combined("config", _scorer_config, together(
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
     click.option("--batch-invariant", is_flag=True,
-                 help="Same score for a pair on a GPU whatever else is scored with it, for 9 to 22 % more "
-                 "computing. No effect on a CPU, where that holds anyway."),
+                 help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
+                 "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "
+                 "that holds anyway."),
     click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
                  help="Report which device runs the models, and why."),
     section="Models",
