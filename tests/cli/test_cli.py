@@ -226,8 +226,13 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path) -> None:
+def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
+    assert done.code == 2
+    assert "device must be" in done.stderr
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles/default").symlink_to(tiny_bundle)
+    done = vcs("demo", "--device", "gpu", VCS_RUNTIME_HOME=str(tmp_path))
     assert done.code == 2
     assert "device must be" in done.stderr
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "cuda:0")

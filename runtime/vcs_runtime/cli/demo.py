@@ -11,8 +11,9 @@ from rich.table import Table
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
-from vcs_runtime.cli.options import device
+from vcs_runtime.cli.options import device, usage_errors
 from vcs_runtime.cli.tables import console, prose, warn
+from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer
 
@@ -32,6 +33,8 @@ def demo(device: str) -> None:
     Example:
       vcs-runtime demo
     """
+    with usage_errors():
+        check_device(device)  # before anything is fetched
     if not (default_bundle_path() / MANIFEST).is_file():
         warn("the default bundle does not exist yet: fetching its weights once (83 MB)")
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
