@@ -27,11 +27,12 @@ LENGTHS = st.lists(
 )
 
 
-@given(LENGTHS, st.sampled_from(sorted(EMBEDDER_INPUTS)), st.integers(1, 200))
+@given(LENGTHS, st.sampled_from(sorted(EMBEDDER_INPUTS)), st.integers(1, 200), st.integers(1, 9000))
 def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
-    lengths: list[int], layout: str, most: int
+    lengths: list[int], layout: str, most: int, longest: int
 ) -> None:
-    shape_of = fixed_shapes(layout, 9000, lambda width: most)
+    lengths = [min(length, longest) for length in lengths]
+    shape_of = fixed_shapes(layout, longest, lambda width: most)
     seen: list[int] = []
     for texts, shape in fixed_groups(lengths, shape_of):
         tokens = sum(lengths[text] for text in texts)
@@ -44,6 +45,7 @@ def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
             assert shape.rows <= most
         else:
             assert tokens + sum(fillers) == shape.tokens
+            assert shape.width <= longest, "a filler would have places beyond the model's"
         seen += texts
     assert sorted(seen) == list(range(len(lengths)))
 

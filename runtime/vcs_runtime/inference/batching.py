@@ -51,9 +51,12 @@ def width_step(provider_name: str, max_tokens: int) -> int:
     return wide if provider_name == "ort-tensorrt" and padded_length(max_tokens) % wide == 0 else PADDING_STEP
 
 
-def fixed_shapes(layout: str, widest: int, most_rows: RowLimit) -> ShapeOf:
-    """Return the function for the fixed shapes of a layout's batches; arguments as for `padded_shape`."""
-    return token_shape if layout in _MOST_PLACES else lambda length: padded_shape(length, widest, most_rows)
+def fixed_shapes(layout: str, max_tokens: int, most_rows: RowLimit, step: int = PADDING_STEP) -> ShapeOf:
+    """Return the function for the fixed shapes of a layout's batches; `max_tokens` is the model's window."""
+    if layout in _MOST_PLACES:
+        return lambda length: token_shape(length, max_tokens)
+    widest = padded_length(max_tokens, step)
+    return lambda length: padded_shape(length, widest, most_rows)
 
 
 @dataclass(frozen=True)

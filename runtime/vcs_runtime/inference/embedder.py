@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, padded_length
+from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError
@@ -235,7 +235,7 @@ class Embedder:
         step = width_step(self.device.provider_name, self.spec.max_tokens)
         shape_of: ShapeOf | None = None
         if self.device.batch_invariant:
-            shape_of = fixed_shapes(layout, padded_length(self.spec.max_tokens, step), most_rows)
+            shape_of = fixed_shapes(layout, self.spec.max_tokens, most_rows, step)
         ids = [sequences.ids[row] for row in rows]
         for batch in batches(
             ids, tokens, layout, skip, mixed=mixed, most_rows=most_rows, step=step, shape_of=shape_of

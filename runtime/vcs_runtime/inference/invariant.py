@@ -62,12 +62,17 @@ ShapeOf = Callable[[int], Shape]
 """Returns the shape of the runs for a text, given its number of tokens."""
 
 
-def token_shape(length: int) -> Shape:
-    """Return the shape for a text of `length` tokens in a layout that computes no padding."""
-    for width, rows in _TOKEN_CLASSES.items():
-        if length <= width:
-            return Shape(width, rows, RUN_TOKENS)
-    width = -(-length // _LONG_STEP) * _LONG_STEP
+def token_shape(length: int, widest: int) -> Shape:
+    """Return the shape for a text of `length` tokens in a layout that computes no padding.
+
+    No text or filler is longer than `widest`: the model has no positions beyond it.
+    """
+    for most, rows in _TOKEN_CLASSES.items():
+        if length <= most:
+            width = min(most, widest)
+            # Even the shortest text alone can be filled up.
+            return Shape(width, rows, min(RUN_TOKENS, 1 + (rows - 1) * width))
+    width = min(-(-length // _LONG_STEP) * _LONG_STEP, widest)
     return Shape(width, 2, width + _LEAST_FILLER)
 
 
