@@ -20,6 +20,7 @@ from support.stories import story, stripped
 from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, choose_device
 from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.util.stages import ahead
@@ -267,6 +268,16 @@ def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Mach
     machine.libraries.add("cudart")
     machine.free = 100 << 30
     assert 512 < Budget(choose_device("cuda:0", 3.0), 4096, weights=2_000_000_000).tokens < 2000
+
+
+def test_of_several_gpus_the_fullest_one_limits_the_tokens_of_a_run(
+    tiny_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.gpus = 2
+    monkeypatch.setattr(nvidia, "free_memory", lambda index, major: (100 << 30, 4_000_000)[index])
+    with Embedder.open(tiny_bundle, "cuda:all") as embedder:
+        embedder.embed([f"{i} {text}" for i in range(20) for text in TEXTS])
+    assert max(rows * width for (rows, width), _ in machine.runs) < 2048
 
 
 def test_a_budget_that_was_halved_recovers_and_waits_longer_after_each_failure(

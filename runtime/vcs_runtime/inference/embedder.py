@@ -67,7 +67,8 @@ class Embedder:
                 f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self._layout} graph"
             )
-        self._budget = Budget(device, self.spec.dimension, bundle.weights_size(self.spec), self._layout)
+        weights = bundle.weights_size(self.spec)
+        self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
 
     @classmethod
     def open(

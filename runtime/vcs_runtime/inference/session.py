@@ -174,10 +174,20 @@ class Budget:
         Bytes of memory that the weights take.
     layout
         Input layout of the graph.
+    others
+        Other GPUs that run batches of the same size: the one with the least memory decides.
     """
 
-    def __init__(self, device: Device, width: int, weights: int = 0, layout: str = "padded") -> None:
+    def __init__(
+        self,
+        device: Device,
+        width: int,
+        weights: int = 0,
+        layout: str = "padded",
+        others: Sequence[Device] = (),
+    ) -> None:
         self._device = device
+        self._others = others
         self._bytes = width * (_VARLEN_BYTES_PER_WIDTH if layout == "varlen" else _BYTES_PER_WIDTH)
         self._weights = weights
         self._missing = 0  # bytes of weights that are still to be loaded
@@ -221,18 +231,19 @@ class Budget:
     def _fitting(self) -> int:
         most = TOKEN_BUDGET[self._device.provider_name]
         # A TensorRT engine holds its memory from the start.
-        if self._device.provider_name != "ort-cuda" or (room := self._room()) is None:
+        if self._device.provider_name != "ort-cuda":
             return most
-        return max(_FEWEST_TOKENS, min(most, int(room * _SPARE) // self._bytes))
+        rooms = [room for gpu in (self._device, *self._others) if (room := self._room(gpu)) is not None]
+        return max(_FEWEST_TOKENS, min([most, *(int(room * _SPARE) // self._bytes for room in rooms)]))
 
-    def _room(self) -> int | None:
+    def _room(self, gpu: Device) -> int | None:
         """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
-        free = nvidia.free_memory(self._device.index, nvidia.cuda_major(import_onnxruntime()))
+        free = nvidia.free_memory(gpu.index, nvidia.cuda_major(import_onnxruntime()))
         if free is None:
             return None
         rooms = [free - self._missing]
-        if self._device.memory is not None:
-            rooms.append(self._device.memory - self._weights)
+        if gpu.memory is not None:
+            rooms.append(gpu.memory - self._weights)
         return max(0, min(rooms))
 
 
