@@ -130,6 +130,26 @@ def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Bu
     assert line.endswith("about 1 min")
 
 
+def test_files_that_a_container_has_read_do_not_count_as_its_memory(
+    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = {
+        "meminfo": "MemAvailable: 90000000 kB\n",
+        "memory.max": "9000000000\n",
+        "memory.current": "8000000000\n",
+        "memory.stat": "anon 1000000000\nfile 7000000000\ninactive_file 5000000000\nactive_file 1000000000\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("vcs_export.checks.tensorrt_needs._MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr("vcs_export.checks.tensorrt_needs._GROUP", tmp_path)
+    done = run("engine", "build", bundle)
+    assert done.exit_code == 0, done.output
+    assert "of memory (7.0 GB here)" in done.stderr
+    (tmp_path / "memory.current").write_text("15000000000\n")
+    assert "too little memory" in str(run("engine", "build", bundle).exception)
+
+
 @pytest.mark.parametrize("short", ["memory", "disk beside", "memory of NVIDIA H200"])
 def test_too_little_memory_or_disk_is_refused_before_anything_is_built(
     bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, short: str, tmp_path: Path

@@ -134,7 +134,10 @@ def free_host_memory() -> int | None:
         return None
     try:  # the limit of a container
         limit, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-    except (OSError, ValueError):
+        numbers = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        # What was read of files counts as used, and makes room: a bundle just exported fills many GB with it.
+        used -= int(numbers["inactive_file"]) + int(numbers["active_file"])
+    except (OSError, KeyError, ValueError):
         return free
     return min(free, max(0, limit - used))
 
