@@ -100,18 +100,18 @@ def test_numbers_of_16_bits_become_what_they_become_in_float32(kind: ir.DataType
 
 def test_a_layer_multiplies_rounded_numbers(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((24, 40), (24,)))
+    weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 48), (32,)))
     tensors = {"w.weight": weight, "w.bias": bias}
     write_safetensors(tmp_path / "model.safetensors", tensors)
     stored = open_shards(tmp_path, {name: tensor.shape for name, tensor in tensors.items()})
     with DataFile(tmp_path / "m.onnx.data") as data:
         scales = fp8.Scales({"w.weight": fp8.Range(6.0, 1.0)})
         graph = StreamedGraph(24, "fp8", data, False, scales=scales)
-        ids = graph.input("ids", ("rows", 40))
+        ids = graph.input("ids", ("rows", 48))
         x = graph.computed(graph.op("Mul", graph.op("Cast", ids, to=int(FLOAT)), graph.scalar(0.125)))
         y = graph.exact(graph.linear(x, stored["w.weight"], stored["w.bias"]))
-        graph.save(y, "y", ("rows", 24), tmp_path / "m.onnx")
-    given = rng.integers(-900, 900, (7, 40))  # up to 112: beyond the range of 12, which is where it stops
+        graph.save(y, "y", ("rows", 32), tmp_path / "m.onnx")
+    given = rng.integers(-900, 900, (7, 48))  # up to 112: beyond the range of 12, which is where it stops
     [got] = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"ids": given})
     kind = fp8.TYPE.numpy()
     scale = fp8.scale(12.0)
@@ -151,6 +151,16 @@ def test_a_matrix_whose_inputs_have_outliers_stays_in_half_precision(tmp_path: P
     half = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16}
     assert half == {"embedding_model.layers.1.mlp.down_proj.weight"}
     assert sum(kind == onnx.TensorProto.FLOAT8E4M3FN for kind in types.values()) == 3 * 7 - 1
+
+
+def test_a_matrix_whose_rows_are_no_multiple_of_16_bytes_stays_in_half_precision(tmp_path: Path) -> None:
+    """cuBLASLt refuses others in FP8, in the first run on a GPU."""
+    uneven = write_tiny_nv_embed(tmp_path / "checkpoint", hidden=64, intermediate=40, layers=1)
+    graph = onnx.load(build(uneven, tmp_path) / MODEL_FILE, load_external_data=False).graph
+    types = {item.name: item.data_type for item in graph.initializer if ".layers." in item.name}
+    half = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16}
+    assert half == {f"embedding_model.layers.0.mlp.{name}_proj.weight" for name in ("gate", "up", "down")}
+    assert sum(kind == onnx.TensorProto.FLOAT8E4M3FN for kind in types.values()) == 4
 
 
 @pytest.mark.parametrize("ratio", [100, 2048, 16384, 65536])

@@ -215,7 +215,9 @@ class StreamedGraph(Graph):
         kind = FLOAT if exact else self.compute
         if self._watch and not exact:
             self.watched[weight.name] = x
-        if self._scales is not None and not exact and self._scales.fits(weight.name):
+        # cuBLASLt multiplies fp8 only in rows of 16 bytes, and would fail in the first run.
+        aligned = not any(size % 16 for size in weight.shape)
+        if self._scales is not None and not exact and aligned and self._scales.fits(weight.name):
             if self._for_cuda:
                 product = self._fp8_product(x, weight, self._scales)
                 return self.op("Add", product, self.stored(bias, kind)) if bias else product
