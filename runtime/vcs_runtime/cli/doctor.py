@@ -20,13 +20,13 @@ from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import (
-    available_cores,
     available_providers,
     choose_device,
     import_onnxruntime,
 )
 from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.tensorrt import fitting
+from vcs_runtime.util.process import available_cores
 
 # Distributions, and the extras that install them (None: the base install).
 _PACKAGES = {

@@ -100,11 +100,6 @@ def available_providers() -> list[str]:
     return list(import_onnxruntime().get_available_providers())
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use, within the limits of a container or taskset."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def split_device(device: str) -> tuple[str, int]:
     """Split the name of a device into its kind and its number; raises ValueError for another name."""
     match = re.fullmatch(r"(auto|cpu|cuda|tensorrt)(?::(\d+))?", device) if isinstance(device, str) else None
@@ -289,7 +284,7 @@ def open_session(
     ort = import_onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS
-    options.intra_op_num_threads = threads or available_cores()
+    options.intra_op_num_threads = threads or process.available_cores()
     # Batches change shape all the time: a memory plan per shape would never be used again.
     options.enable_mem_pattern = False
     if device.is_gpu:
