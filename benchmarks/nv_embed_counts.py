@@ -19,6 +19,7 @@ import json
 import math
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,19 @@ def table(lengths: list[int]) -> None:
     print(f"{'saved':26}" + "".join(f"{1 - after / before:24.1%}" for before, after in sums))
 
 
+def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes:
+    """What a safetensors file begins with, before its tensors in this order; kind is "F16" or "F32"."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, shape in shapes.items():
+        size = int(kind[1:]) // 8 * math.prod(shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    start = json.dumps(header).encode()
+    start += b" " * (-len(start) % 8)
+    return len(start).to_bytes(8, "little") + start
+
+
 def write_checkpoint(folder: Path, layers: int) -> NvEmbedCheckpoint:
     """Random weights of full width; one block of numbers, repeated: speed does not depend on the values."""
     config, latent = settings()
@@ -89,17 +103,9 @@ def write_checkpoint(folder: Path, layers: int) -> NvEmbedCheckpoint:
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
     shapes = decoder_shapes(decoder_config(folder / "config.json", text, False), "embedding_model.")
     shapes |= latent_shapes(latent)
-    header: dict[str, Any] = {}
-    end = 0
-    for name, shape in shapes.items():
-        size = 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    start = json.dumps(header).encode()
-    start += b" " * (-len(start) % 8)
     block = np.random.default_rng(0).standard_normal((1 << 22) + 1).astype(np.float32)
     with (folder / "model.safetensors").open("wb") as file:
-        file.write(len(start).to_bytes(8, "little") + start)
+        file.write(safetensors_start(shapes, "F32"))
         for name, shape in shapes.items():
             spread = 1.0 if name.endswith("latents") else 0.02
             values = block * np.float32(spread) + np.float32(len(shape) == 1 and name.endswith("weight"))

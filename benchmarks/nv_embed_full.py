@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nv_embed_counts import settings
+from nv_embed_counts import safetensors_start, settings
 from sides import measure, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
@@ -74,16 +74,8 @@ def write_checkpoint(folder: Path, layers: int) -> None:
 def _write_shard(
     path: Path, shapes: dict[str, tuple[int, ...]], block: Any, rng: np.random.Generator
 ) -> None:
-    header: dict[str, Any] = {}
-    end = 0
-    for name, shape in shapes.items():
-        size = 2 * math.prod(shape)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    start = json.dumps(header).encode()
-    start += b" " * (-len(start) % 8)
     with path.open("wb") as file:
-        file.write(len(start).to_bytes(8, "little") + start)
+        file.write(safetensors_start(shapes, "F16"))
         for name, shape in shapes.items():
             is_norm = len(shape) == 1 and name.endswith("weight")
             spread = 1.0 if name.endswith(("latents", "embed_tokens.weight")) else 0.02

@@ -1,7 +1,7 @@
 """Packs this runtime for a GPU machine that has no network: a few files of limited size, and a script that unpacks them.
 
     python benchmarks/gpu/kit.py --architecture 90 --output kit/
-    python3 kit/unpack.py /tmp/vcs && PYTHONPATH=/tmp/vcs/site python3 /tmp/vcs/benchmarks/gpu/measure.py   # over there
+    python3 kit/unpack.py ~/vcs && PYTHONPATH=$HOME/vcs/site python3 $HOME/vcs/benchmarks/gpu/measure.py   # over there
 
 The machine needs an x86-64 Linux, Python (3.12, or what `--python` says), NVIDIA's driver, and the CUDA 13 libraries
 that PyTorch's packages bring. Into the kit go this package, its dependencies, onnxruntime-gpu and the scripts of

@@ -29,7 +29,7 @@ from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
 from vcs_export.checkpoint.nv_embed import LatentConfig, latent_shapes
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # other sections take scripts from there too
-from nv_embed_counts import counts, settings
+from nv_embed_counts import counts, safetensors_start, settings
 
 SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}
 DECODER = "embedding_model."
@@ -115,17 +115,10 @@ def _write_index(folder: Path, files: dict[str, dict[str, tuple[int, ...]]]) -> 
 
 
 def _write_file(path: Path, shapes: dict[str, tuple[int, ...]], size: Size, block: NDArray[Any]) -> None:
-    header: dict[str, Any] = {}
-    end = 0
-    for name, shape in shapes.items():
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [end, end + 2 * math.prod(shape)]}
-        end += 2 * math.prod(shape)
-    start = json.dumps(header).encode()
-    start += b" " * (-len(start) % 8)
     scaled: dict[float, Half] = {}
     place = 0
     with path.open("wb") as file:
-        file.write(len(start).to_bytes(8, "little") + start)
+        file.write(safetensors_start(shapes, "F16"))
         for name, shape in shapes.items():
             # Deep stacks of Gaussian matrices stay near unit scale, as trained ones do.
             spread = 1.0 if "embed_tokens" in name or "latents" in name else 0.7 * shape[-1] ** -0.5
