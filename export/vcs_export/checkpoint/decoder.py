@@ -4,21 +4,92 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vcs_export.checkpoint.settings import above_zero, only, positive
 from vcs_export.checkpoint.transformer import head_size
 from vcs_export.errors import CheckpointError
 
+Activation = Literal["silu", "gelu_tanh"]
+
 
 @dataclass(frozen=True)
-class DecoderConfig:
-    """The settings that determine a decoder's graph, with the names that `config.json` uses.
+class Llama3Scaling:
+    """Llama 3.1's change of the frequencies of rotation, with the names that `rope_scaling` uses.
+
+    Frequencies with more than `high_freq_factor` turns in the original window stay, those with fewer than
+    `low_freq_factor` are divided by `factor`, and between them is a straight line.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How queries and keys are rotated by position.
 
     Attributes
     ----------
+    theta
+        Base of the frequencies.
+    scaling
+        None; a number by which all frequencies are divided ("linear"); or Llama 3.1's scaling.
+    """
+
+    theta: float
+    scaling: float | Llama3Scaling | None = None
+
+
+@dataclass(frozen=True)
+class LocalAttention:
+    """The layers in which a token sees only near tokens.
+
+    Attributes
+    ----------
+    layers
+        For each layer, whether it is one of them.
+    reach
+        The largest distance at which a token sees another: on both sides, or before it in a causal model.
+    rotation
+        Rotation in these layers.
+    """
+
+    layers: tuple[bool, ...]
+    reach: int
+    rotation: Rotation
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The settings that determine a decoder's graph: the first ones with the names that `config.json` uses.
+
+    Attributes
+    ----------
+    rope_theta
+        Base of the frequencies of rotation.
     causal
         Whether a token sees only the tokens before it. In embedding models it mostly sees all tokens.
+    rope_scaling
+        How these frequencies are changed, as in `Rotation`.
+    local
+        The layers with a window. None: in every layer a token sees the whole text.
+    qkv_bias
+        Whether queries, keys and values have biases.
+    qk_norm
+        Whether each head of queries and keys is normalised before rotation.
+    activation
+        Of the gate in the feed-forward layer.
+    sandwich
+        Whether there is a norm behind attention and behind the feed-forward layer too, before the sum.
+    norm_offset
+        What is added to the weights of all norms.
+    embedding_scale
+        What embeddings are multiplied with.
+    attention_scale
+        What scores of attention are multiplied with. None stands for `1 / sqrt(head_dim)`.
     """
 
     hidden_size: int
@@ -32,6 +103,20 @@ class DecoderConfig:
     rms_norm_eps: float
     rope_theta: float
     causal: bool
+    rope_scaling: float | Llama3Scaling | None = None
+    local: LocalAttention | None = None
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    activation: Activation = "silu"
+    sandwich: bool = False
+    norm_offset: float = 0.0
+    embedding_scale: float = 1.0
+    attention_scale: float | None = None
+
+    @property
+    def rotation(self) -> Rotation:
+        """Rotation in the layers without a window."""
+        return Rotation(self.rope_theta, self.rope_scaling)
 
 
 def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
@@ -65,7 +150,7 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
         ("rope_scaling", None, None),
     ):
         only(path, data, key, supported, default)
-    counts = {
+    counts: dict[str, Any] = {
         key: positive(path, data, key)
         for key in (
             "hidden_size",
@@ -96,23 +181,30 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
 
 
 def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a decoder, by its name after `prefix`. There are no biases."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    queries = config.num_attention_heads * config.head_dim
-    keys = config.num_key_value_heads * config.head_dim
+    """Return the shape of each tensor of a decoder, by its name after `prefix`."""
+    hidden, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
+    queries = config.num_attention_heads * head
+    keys = config.num_key_value_heads * head
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+    }
+    if config.qkv_bias:
+        layer |= {f"self_attn.{name}_proj.bias": layer[f"self_attn.{name}_proj.weight"][:1] for name in "qkv"}
+    if config.qk_norm:
+        layer |= {f"self_attn.{name}_norm.weight": (head,) for name in "qk"}
+    if config.sandwich:
+        # Then `post_attention_layernorm` is the one behind attention, before the sum.
+        layer |= {f"{name}_feedforward_layernorm.weight": (hidden,) for name in ("pre", "post")}
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (config.vocab_size, hidden)}
-    for layer in range(config.num_hidden_layers):
-        for name, shape in (
-            ("input_layernorm", (hidden,)),
-            ("self_attn.q_proj", (queries, hidden)),
-            ("self_attn.k_proj", (keys, hidden)),
-            ("self_attn.v_proj", (keys, hidden)),
-            ("self_attn.o_proj", (hidden, queries)),
-            ("post_attention_layernorm", (hidden,)),
-            ("mlp.gate_proj", (inner, hidden)),
-            ("mlp.up_proj", (inner, hidden)),
-            ("mlp.down_proj", (hidden, inner)),
-        ):
-            shapes[f"layers.{layer}.{name}.weight"] = shape
+    for number in range(config.num_hidden_layers):
+        shapes |= {f"layers.{number}.{name}": shape for name, shape in layer.items()}
     shapes["norm.weight"] = (hidden,)
     return {prefix + name: shape for name, shape in shapes.items()}
