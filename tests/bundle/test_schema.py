@@ -139,7 +139,9 @@ def test_schema_and_parser_agree_on_any_one_change(tmp_path: Path, place: tuple[
 
 def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
     for layout, long_text, masked in product(
-        ("padded", "packed", "masked", None), ("window_mean", "truncate", "error"), (True, False, None)
+        ("padded", "packed", "masked", None),
+        ("window_mean", "truncate_text", "truncate", "error"),
+        (True, False, None),
     ):
         document = everything()
         settings = {"layout": layout, "long_text": long_text, "mask_instruction": masked}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from support.numpy_bert import encode, load, transform
-from support.tiny_bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
+from support.tiny_bert import VOCABULARY, WORDS, tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import verify_embedder
@@ -116,6 +116,19 @@ def test_a_bias_for_distances_changes_vectors(tmp_path: Path) -> None:
     )
     save_file(tensors, folder / "model.safetensors")
     assert np.abs(embed(build(folder, tmp_path / "b")) - before).max() > 1e-2
+
+
+def test_a_long_text_is_cut_as_the_tokenizer_cuts_it(checkpoint: Path, tmp_path: Path) -> None:
+    bundle = build(checkpoint, tmp_path / "bundle", long_text="truncate_text")
+    text = " ".join(WORDS[:60])
+    tokenizer = tiny_tokenizer()
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(spec_of(bundle).max_tokens)
+    ids = list(tokenizer.encode(text).ids)
+    assert (len(ids), ids[-1]) == (32, VOCABULARY["[SEP]"])
+    np.testing.assert_allclose(embed(bundle, [text])[0], encode(checkpoint, ids), rtol=0, atol=2e-6)
+    with pytest.raises(ExportError, match="long_text must be one of window_mean, truncate_text, error"):
+        build(checkpoint, tmp_path / "other", long_text="truncate")
 
 
 def test_the_longest_text_may_be_padded_beyond_the_last_position(tmp_path: Path) -> None:
@@ -410,10 +423,13 @@ def test_operators_of_others_are_not_absorbed() -> None:
 def test_the_command(checkpoint: Path, tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     command = ["export", "encoder", "--from", str(checkpoint), "-o", str(target)]
-    first = CliRunner().invoke(cli, [*command, "--long-text", "truncate"])
+    other = CliRunner().invoke(cli, [*command, "--long-text", "truncate"])  # it would lose [SEP]
+    assert other.exit_code == 2
+    assert "'window_mean', 'truncate_text', 'error'" in other.stderr
+    first = CliRunner().invoke(cli, [*command, "--long-text", "truncate_text"])
     assert first.exit_code == 0, first.output
     assert first.stdout.strip() == str(target)
-    assert (spec_of(target).name, spec_of(target).long_text) == ("checkpoint", "truncate")
+    assert (spec_of(target).name, spec_of(target).long_text) == ("checkpoint", "truncate_text")
     assert CliRunner().invoke(cli, command).exit_code != 0  # it is there
     assert CliRunner().invoke(cli, [*command, "--overwrite"]).exit_code == 0
     assert spec_of(target).long_text == "window_mean"

@@ -128,6 +128,22 @@ def test_truncation_cuts_the_right_end_and_the_end_of_the_frame(build: Opener, l
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_truncation_of_the_text_keeps_the_end_of_the_frame(build: Opener, layout: str) -> None:
+    embedder = build(layout, long_text="truncate_text")
+    ids = ids_of("man walks into the garden")
+    for length, kept in ((3, [*ids[:2], SEP]), (6, [*ids[:5], SEP]), (7, ids), (32, ids)):
+        vector = embedder.embed(["man walks into the garden"], max_length=length)[0]
+        np.testing.assert_allclose(vector, oracle(kept), atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", ["packed", "masked"])
+def test_truncation_of_the_text_leaves_the_instruction(build: Opener, layout: str) -> None:
+    embedder = build(layout, long_text="truncate_text", mask_instruction=True)
+    vector = embedder.embed(["man walks"], "the red ", max_length=5)[0]
+    np.testing.assert_allclose(vector, oracle([*ids_of("the red man")[:4], SEP], skip=2), atol=2e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, layout: str) -> None:
     embedder = build(layout, special_tokens=((SEP, SEP), ()))
     np.testing.assert_allclose(embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6)

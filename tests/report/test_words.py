@@ -51,6 +51,20 @@ def test_a_signature_is_described_field_by_field() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("window_mean", "longer texts: the mean of windows of 9 tokens"),
+        ("truncate_text", "longer texts: the first 9 tokens"),
+        ("truncate", "longer texts: the first 9 tokens"),
+        ("error", "at most 9 tokens"),
+    ],
+)
+def test_every_treatment_of_long_texts_is_described(policy: str, words: str) -> None:
+    line = signature_of(Options(), (), ("emb:mine", f"long:{policy}/9"))
+    assert dict(settings_of(line))["Embedding model"] == f"mine; {words}"
+
+
 def test_words_and_unknown_fields_are_described_too() -> None:
     short = dict(settings_of(signature_of(Options(short=True), (), ("emb:mine", "new:7"))))
     assert short["Chunks"] == "words, as short captions are compared"

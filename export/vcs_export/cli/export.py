@@ -15,7 +15,7 @@ from vcs_export.cli.options import (
     require_builders,
 )
 from vcs_export.cli.reporting import log, print_checks, step_bars
-from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, MANIFEST, read_manifest
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 
@@ -108,9 +108,9 @@ def sat(
 @export.command()
 @checkpoint
 @output
-@click.option("--long-text", type=click.Choice(LONG_TEXT_POLICIES), default="window_mean", show_default=True,
-              help="Treatment of texts longer than the model's window: mean over windows, cut, or error."
-              )  # fmt: skip
+@click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="window_mean", show_default=True,
+              help="Treatment of texts longer than the model's window: mean over windows, cut as "
+              "sentence-transformers does (special tokens stay), or error.")  # fmt: skip
 @click.option("--optimum-python", type=PATH, metavar="PATH",
               help="Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
               "[default: export without PyTorch]")  # fmt: skip

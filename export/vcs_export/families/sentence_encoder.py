@@ -16,7 +16,7 @@ from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
-from vcs_runtime.bundle.manifest import LONG_TEXT_POLICIES, EmbedderSpec
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, EmbedderSpec
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 _FEWEST_TOKENS = 3
@@ -41,7 +41,7 @@ def build_sentence_bundle(
     info
         Name, licence, source and extra files of the bundle.
     long_text
-        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
+        What the runtime does with texts beyond the model's window: one of `EXPORTED_POLICIES`.
     optimum_python
         Interpreter of an environment whose optimum exports the model. None builds the models of
         `checkpoint.encoders.FAMILIES` without PyTorch, and others by this interpreter's optimum.
@@ -60,8 +60,8 @@ def build_sentence_bundle(
     ExportError
         An argument is out of range, optimum failed, or the disk cannot be written.
     """
-    if long_text not in LONG_TEXT_POLICIES:
-        raise ExportError(f"long_text must be one of {', '.join(LONG_TEXT_POLICIES)}, not {long_text!r}")
+    if long_text not in EXPORTED_POLICIES:
+        raise ExportError(f"long_text must be one of {', '.join(EXPORTED_POLICIES)}, not {long_text!r}")
     kind = model_type(checkpoint)
     settings = read_json(checkpoint / CONFIG)
     sentence = read_sentence_folder(checkpoint)

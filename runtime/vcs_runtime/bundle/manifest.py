@@ -23,9 +23,11 @@ MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 
 InputLayout = Literal["padded", "packed", "masked"]
 CudaLayout = Literal["varlen", "packed"]
-LongTextPolicy = Literal["window_mean", "truncate", "error"]
+LongTextPolicy = Literal["window_mean", "truncate_text", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
 LONG_TEXT_POLICIES: tuple[LongTextPolicy, ...] = get_args(LongTextPolicy)
+# What a model may be exported with. Only the code of NV-Embed-v2 loses closing special tokens (truncate).
+EXPORTED_POLICIES = tuple(policy for policy in LONG_TEXT_POLICIES if policy != "truncate")
 PARTS: tuple[Part, ...] = get_args(Part)
 
 _END = r"(?![\s\S])"  # in some dialects, Python's for one, $ also matches before a last line break
@@ -108,8 +110,8 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         LongTextPolicy,
         Meta(
             description="Longer texts are embedded in windows, whose vectors are averaged by token count "
-            "(window_mean), cut at the right end, closing special tokens included (truncate), or refused "
-            "(error)."
+            "(window_mean), cut at the right end, closing special tokens kept (truncate_text) or lost "
+            "(truncate), or refused (error)."
         ),
     ]
     precision: Annotated[str, Meta(description="Of weights and arithmetic, as the signature prints it.")]
@@ -234,7 +236,7 @@ _EMBEDDER_RULE = {
         "required": ["layout"],
         "properties": {
             "layout": {"enum": ["packed", "masked"]},
-            "long_text": {"enum": ["truncate", "error"]},
+            "long_text": {"enum": ["truncate_text", "truncate", "error"]},
         },
     },
 }

@@ -128,7 +128,8 @@ class Embedder:
         A row depends on its text alone, not on the other texts: to the bit on a CPU, within rounding on a
         GPU unless the embedder is `batch_invariant`. The `long_text` of the bundle decides about texts beyond
         the window. They are embedded in windows of nearly equal length, whose vectors are averaged by token
-        count and normalised ("window_mean"), cut at the right end ("truncate"), or refused ("error").
+        count and normalised ("window_mean"), cut at the right end, closing special tokens kept
+        ("truncate_text") or lost ("truncate"), or refused ("error").
 
         Parameters
         ----------

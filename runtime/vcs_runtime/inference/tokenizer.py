@@ -120,6 +120,8 @@ class TextTokenizer:
             if self._spec.long_text == "truncate":
                 # The closing special tokens are lost first, as if the text had been cut with them.
                 return [[*self._before, *ids, *self._after][:max_tokens]]
+            if self._spec.long_text == "truncate_text":
+                return [[*self._before, *ids[:limit], *self._after]]
         return [[*self._before, *window, *self._after] for window in cut_windows(ids, limit)]
 
     def _instruction_tokens(self, instruction: str) -> int:

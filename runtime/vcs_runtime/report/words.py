@@ -11,6 +11,7 @@ from typing import Final
 NAMED: Final = 6
 _LONG_TEXTS: Final = {
     "window_mean": "longer texts: the mean of windows of {} tokens",
+    "truncate_text": "longer texts: the first {} tokens",
     "truncate": "longer texts: the first {} tokens",
     "error": "at most {} tokens",
 }
