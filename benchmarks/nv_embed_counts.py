@@ -38,7 +38,8 @@ from vcs_export.checkpoint.nv_embed import (
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 from vcs_export.graph.attention_layouts import Packed
 from vcs_export.graph.decoder import decoder, layer_norm
-from vcs_export.graph.nv_embed import OPSETS, OUTPUT, write_nv_embed
+from vcs_export.graph.decoder_model import OPSETS, OUTPUT, write_decoder_model
+from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_runtime.inference.batching import batches
@@ -168,7 +169,7 @@ def measure(lengths: list[int], layers: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="nv-embed-counts-") as work:
         folder = Path(work)
         opened = write_checkpoint(folder, layers)
-        write_nv_embed(opened, folder / "ours.onnx", "fp32", "packed", link=True)
+        write_decoder_model(nv_embed_model(opened), folder / "ours.onnx", "fp32", "packed", link=True)
         write_as_published(opened, folder / "published.onnx")
         found: dict[str, list[tuple[float, Any]]] = {}
         for name in ("published", "ours"):

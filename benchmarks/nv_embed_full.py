@@ -91,7 +91,8 @@ def _write_shard(
 def export(checkpoint: Path, bundle: Path, mode: str) -> dict[str, float]:
     """Seconds of writing and of the rest (hashing, loss), peak memory, new disk."""
     from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-    from vcs_export.families.nv_embed import Quantization, build_from_recipe
+    from vcs_export.families.nv_embed import build_from_recipe
+    from vcs_export.families.streamed_bundle import Quantization
 
     started = time.perf_counter()
     written = started

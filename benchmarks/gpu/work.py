@@ -128,7 +128,8 @@ class Work:
 
     def _export(self, checkpoint: Path, path: Path, precision: str) -> None:
         from vcs_export import write
-        from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+        from vcs_export.families.nv_embed import build_nv_embed_bundle
+        from vcs_export.families.streamed_bundle import Quantization, TextSettings
         from vcs_export.graph import latent
         from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 

@@ -20,13 +20,9 @@ from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.calibration import calibrate, calibration_texts
 from vcs_export.checks.quantization_error import outputs, tokens
 from vcs_export.errors import ExportError
-from vcs_export.families.nv_embed import (
-    CUDA_FILE,
-    MODEL_FILE,
-    TOKENIZER_FILE,
-    WEIGHTS_FILE,
-)
-from vcs_export.graph.nv_embed import write_nv_embed
+from vcs_export.families.streamed_bundle import CUDA_FILE, MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.graph.decoder_model import write_decoder_model
+from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_runtime import Embedder
@@ -125,7 +121,7 @@ def test_a_layer_multiplies_rounded_numbers(tmp_path: Path) -> None:
 def test_ranges_are_those_of_the_published_formula(checkpoint: Path, bundle: Path, tmp_path: Path) -> None:
     opened = open_nv_embed(checkpoint)
     exact = tmp_path / "model.onnx"
-    written = write_nv_embed(opened, exact, "fp32", "packed", link=False, watch=True)
+    written = write_decoder_model(nv_embed_model(opened), exact, "fp32", "packed", link=False, watch=True)
     # The layer in the pooling is eight times as wide as the model, and is written in as many parts.
     assert len(written.watched) == 7 * opened.decoder.num_hidden_layers + 8
     spec = spec_of(bundle)

@@ -24,13 +24,13 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe, recipes_folder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.nv_embed import (
+from vcs_export.families.nv_embed import build_from_recipe
+from vcs_export.families.streamed_bundle import (
     MODEL_FILE,
     TARGETS,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     Quantization,
-    build_from_recipe,
 )
 from vcs_export.write import BundleExistsError
 from vcs_runtime import Embedder

@@ -13,7 +13,7 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import ExportError
-from vcs_export.families.nv_embed import TARGETS
+from vcs_export.families.streamed_bundle import TARGETS
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

@@ -24,8 +24,9 @@ with warnings.catch_warnings():
     import wtpsplit
 
 from support.stories import story
-from vcs_export.families.nv_embed import Quantization, build_nv_embed_bundle
+from vcs_export.families.nv_embed import build_nv_embed_bundle
 from vcs_export.families.sat import build_sat_bundle
+from vcs_export.families.streamed_bundle import Quantization
 from vcs_export.write import BundleInfo
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer

@@ -16,7 +16,8 @@ import pytest
 
 from support.golden import GOLDEN
 from support.numpy_onnx import run
-from vcs_export.families.nv_embed import TARGETS, Quantization, build_nv_embed_bundle
+from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.streamed_bundle import TARGETS, Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

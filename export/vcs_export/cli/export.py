@@ -185,7 +185,8 @@ def nv_embed_v2(
     """
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-    from vcs_export.families.nv_embed import Quantization, build_from_recipe
+    from vcs_export.families.nv_embed import build_from_recipe
+    from vcs_export.families.streamed_bundle import Quantization
     from vcs_export.write import check_target
 
     check_target(output, overwrite, checkpoint, text, calibration)

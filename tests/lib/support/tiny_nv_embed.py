@@ -18,7 +18,8 @@ from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.processors import TemplateProcessing
 
 from support.outliers import plant
-from vcs_export.families.nv_embed import Quantization, TextSettings, build_nv_embed_bundle
+from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.streamed_bundle import Quantization, TextSettings
 from vcs_export.write import BundleInfo
 
 T = TypeVar("T")

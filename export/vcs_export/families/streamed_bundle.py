@@ -1,0 +1,303 @@
+"""From an opened decoder to a bundle that holds its embedder; no PyTorch, no weights in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from vcs_export.checkpoint.transformer import TOKENIZER
+from vcs_export.checks.calibration import calibrate, calibration_texts
+from vcs_export.checks.measuring import Measuring, Report, unreported
+from vcs_export.checks.quantization_error import (
+    check_quantization_error,
+    demo_texts,
+    embedder_quantization_error,
+)
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.graph.decoder_model import (
+    CUDA_LAYOUTS,
+    PRECISIONS,
+    QUANTISED,
+    DecoderModel,
+    Written,
+    write_decoder_model,
+)
+from vcs_export.graph.streamed import COMPUTE
+from vcs_export.quantization import fp8
+from vcs_export.write import BundleInfo, BundleWriter, Progress, hash_files, silent
+from vcs_runtime.bundle.manifest import (
+    CudaGraph,
+    EmbedderSpec,
+    InputLayout,
+    LongTextPolicy,
+    QuantizationErrorStats,
+    SegmenterSpec,
+)
+from vcs_runtime.bundle.records import link, unlink
+
+TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
+"""Input layout of the graph, by the runtime that it is written for."""
+WEIGHTS_MODES = ("link", "copy")
+
+MODEL_FILE = "embedder/model.onnx"
+CUDA_FILE = "embedder/model.cuda.onnx"
+WEIGHTS_FILE = "embedder/model.onnx.data"
+TOKENIZER_FILE = "embedder/tokenizer.json"
+
+
+def _check_choice(argument: str, value: str, choices: Sequence[str] | Mapping[str, str]) -> None:
+    if value not in choices:
+        raise ExportError(f"{argument} must be one of {', '.join(choices)}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Precision of the matrices, and how the quantisation error is measured and limited.
+
+    Attributes
+    ----------
+    precision
+        One of `PRECISIONS`. Norms, sums of layers and pooling are float32 in each of them. int8 takes 8 bits
+        a weight and a scale for each 128 weights; int4 is alike, and experimental. fp8 rounds matrices and
+        their inputs, and multiplies in FP8 on GPUs of compute capability 8.9 and later.
+    texts
+        Texts on which the quantisation error of int8, int4 and fp8 is measured. By default those of
+        `vcs-runtime demo`. The error is written into the bundle.
+    calibration
+        Texts on which the ranges of a matrix's inputs are measured for fp8. By default `calibration_texts`.
+    least_cosine
+        The lowest mean cosine to unquantised vectors with which a bundle is built, -1 to 1. None stands for
+        `checks.quantization_error.LEAST_COSINES`.
+    device
+        Where the error and fp8's ranges are measured: "auto", "cpu" or "cuda:N". A GPU gives other ranges
+        than a CPU, by rounding.
+    """
+
+    precision: str = "fp16"
+    texts: Sequence[str] = ()
+    calibration: Sequence[str] = ()
+    least_cosine: float | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_choice("precision", self.precision, PRECISIONS)
+        if self.least_cosine is not None and not -1 <= self.least_cosine <= 1:
+            raise ExportError(f"least_cosine must be -1 to 1, not {self.least_cosine}")
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How texts are fed to an embedder.
+
+    Attributes
+    ----------
+    instruction
+        Prefix of a text where the caller names none.
+    max_tokens
+        The longest input in tokens, special tokens included. None stands for all positions of the model.
+    long_text
+        What the runtime does with longer texts: `window_mean`, `truncate` or `error` (`EmbedderSpec`).
+    """
+
+    instruction: str = ""
+    max_tokens: int | None = None
+    long_text: LongTextPolicy = "truncate"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How a model's texts become tokens.
+
+    Attributes
+    ----------
+    tokenizer
+        Content of the bundle's `tokenizer.json`.
+    special
+        Token ids before and after a text. None: the tokenizer's own special tokens.
+    mask_instruction
+        Whether the tokens of an instruction are left out of the pooling.
+    """
+
+    tokenizer: bytes
+    special: tuple[tuple[int, ...], tuple[int, ...]] | None
+    mask_instruction: bool = False
+
+
+def build_streamed_bundle(
+    model: DecoderModel,
+    tokens: Tokens,
+    target: Path,
+    info: BundleInfo,
+    quantization: Quantization = Quantization(),
+    *,
+    text: TextSettings = TextSettings(),
+    target_runtime: str = "ort",
+    weights: str = "link",
+    segmenter: SegmenterSpec | None = None,
+    sha256: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+    report: Report = unreported,
+) -> Path:
+    """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint.
+
+    Parameters
+    ----------
+    model
+        The model.
+    tokens
+        Its tokenizer and special tokens.
+    target
+        The folder to write.
+    info
+        Name, licence, source and extra files of the bundle.
+    quantization
+        Precision of the matrices, and limits on the quantisation error.
+    text
+        Instruction, longest input and treatment of longer texts.
+    target_runtime
+        "ort" for ONNX Runtime on CUDA and CPU; "tensorrt" for TensorRT, which also runs on a CPU.
+    weights
+        "link" leaves tensors that are used as they are in the checkpoint's files, of which the bundle gets
+        hard links. "copy" gives the bundle bytes of its own.
+    segmenter
+        Rules that split texts.
+    sha256
+        Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
+    progress
+        Called with the bytes written and hashed so far.
+    report
+        Takes a line about the device on which a quantised model is measured.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is damaged, or not the expected one.
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        An argument is out of range, the quantisation error is too large, or the disk cannot be written.
+    """
+    precision = quantization.precision
+    _check_choice("target_runtime", target_runtime, TARGETS)
+    _check_choice("weights", weights, WEIGHTS_MODES)
+    if precision in QUANTISED and target_runtime != "ort":
+        raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
+    positions = model.config.max_position_embeddings
+    max_tokens = text.max_tokens or positions
+    if not 3 <= max_tokens <= positions:
+        raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
+    with_cuda = precision in CUDA_LAYOUTS
+    with BundleWriter(target, info) as bundle:
+        cuda = bundle.file(CUDA_FILE) if with_cuda else None
+        known = _compared(model, sha256, info.source, progress) if sha256 is not None else {}
+        bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
+        spec = partial(
+            EmbedderSpec,
+            name=info.name,
+            model=MODEL_FILE,
+            tokenizer=TOKENIZER_FILE,
+            dimension=model.dimension,
+            max_tokens=max_tokens,
+            long_text=text.long_text,
+            precision=precision,
+            layout=TARGETS[target_runtime],
+            cuda=CudaGraph(CUDA_FILE, CUDA_LAYOUTS[precision]) if with_cuda else None,
+            instruction=text.instruction,
+            mask_instruction=tokens.mask_instruction,
+            special_tokens=tokens.special,
+        )
+        if precision in QUANTISED:
+            quantised = spec(weights=(WEIGHTS_FILE,))
+            written, error = _write_quantised(model, bundle, quantised, quantization, cuda, progress, report)
+            embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
+        else:
+            path = bundle.file(MODEL_FILE)
+            layout = TARGETS[target_runtime]
+            link = weights == "link"
+            written = write_decoder_model(model, path, precision, layout, link, progress, cuda=cuda)
+            for file, real in written.links.items():
+                bundle.link(real, f"embedder/{file}")
+            links = (f"embedder/{file}" for file in sorted(written.links))
+            embedder = spec(weights=(*links, WEIGHTS_FILE))
+        # The tokenizer is rewritten, so its hash is another now.
+        hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
+        return bundle.commit(
+            embedder=embedder,
+            segmenter=segmenter,
+            known=hashed | {WEIGHTS_FILE: written.sha256},
+            progress=progress,
+        )
+
+
+def _write_quantised(
+    opened: DecoderModel,
+    bundle: BundleWriter,
+    spec: EmbedderSpec,
+    quantization: Quantization,
+    cuda: Path | None,
+    progress: Progress,
+    report: Report,
+) -> tuple[Written, QuantizationErrorStats]:
+    """Write the quantised graph and measure its error against an unquantised one."""
+    precision, model = spec.precision, bundle.file(MODEL_FILE)
+    measuring = Measuring(quantization.device, precision, report)
+    is_fp8 = precision == fp8.PRECISION
+    with _unquantised(opened, bundle, spec.layout, watch=is_fp8) as (exact, watched):
+        ranges = None
+        if is_fp8:
+            texts = quantization.calibration or calibration_texts()
+            ranges = measuring.run(
+                partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
+            )
+        written = write_decoder_model(
+            opened, model, precision, spec.layout, False, progress, cuda=cuda, ranges=ranges
+        )
+        texts = quantization.texts or demo_texts()
+        error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
+    check_quantization_error(error, precision, quantization.least_cosine)
+    return written, error
+
+
+def _compared(
+    opened: DecoderModel, sha256: Mapping[str, str], source: str, progress: Progress
+) -> dict[str, str]:
+    """Hash the checkpoint's files, by name, and refuse any that differs from the published one."""
+    names = sorted({tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER})
+    known = hash_files({name: opened.folder / name for name in names}, progress)
+    for name, digest in known.items():
+        if sha256.get(name) != digest:
+            raise CheckpointError(
+                f"{opened.folder / name}: is not the published file of {source}: damaged, or else "
+                "weights of your own (--own-weights)"
+            )
+    return known
+
+
+@contextmanager
+def _unquantised(
+    opened: DecoderModel, bundle: BundleWriter, layout: str, watch: bool
+) -> Iterator[tuple[Path, Sequence[str]]]:
+    """Yield a graph of the checkpoint's own precision, and its watched weights."""
+    precision = "fp16" if opened.types == {COMPUTE["fp16"]} else "fp32"
+    folder = bundle.target.parent
+    with tempfile.TemporaryDirectory(prefix=f".{bundle.target.name}.exact-", dir=folder) as work:
+        exact = Path(work, "model.onnx")
+        written = write_decoder_model(opened, exact, precision, layout, link=True, watch=watch)
+        try:
+            for name, real in written.links.items():
+                link(real, exact.with_name(name))
+        except OSError:  # another file system: the tensors must be copied
+            exact = Path(work, "copy.onnx")
+            written = write_decoder_model(opened, exact, precision, layout, link=False, watch=watch)
+        yield exact, written.watched
+        for name in written.links:
+            unlink(exact.with_name(name))

@@ -1,0 +1,170 @@
+"""The ONNX graphs of a whole embedding model: a decoder, and the head that makes a text's vector.
+
+Their weights are streamed, or linked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.graph.attention_layouts import Layout, Masked, Packed
+from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
+from vcs_export.graph.decoder import decoder
+from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
+from vcs_export.quantization import fp8
+from vcs_export.quantization.nbits import BITS
+from vcs_export.write import Progress, silent
+from vcs_runtime.bundle.manifest import CudaLayout
+
+PRECISIONS = tuple(COMPUTE)
+QUANTISED = (*BITS, fp8.PRECISION)
+"""Precisions whose quantisation error is measured."""
+OUTPUT = "embedding"
+LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
+OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
+CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "varlen"), "bf16": "packed"}
+"""Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
+
+Head = Callable[[Layout, ir.Value], ir.Value]
+"""Adds what makes a text's vector, float32 `(batch, dimension)`, of hidden states `(tokens, hidden)`."""
+
+
+@dataclass(frozen=True)
+class DecoderModel:
+    """An embedding model whose checkpoint has been opened and checked.
+
+    Attributes
+    ----------
+    folder
+        The folder of the checkpoint.
+    config
+        Settings of the decoder.
+    tensors
+        All tensors by their names in the checkpoint, those of the head included.
+    prefix
+        Prefix of the decoder's names.
+    dimension
+        Length of a text's vector.
+    head
+        What follows the decoder.
+    """
+
+    folder: Path
+    config: DecoderConfig
+    tensors: Mapping[str, StoredTensor]
+    prefix: str
+    dimension: int
+    head: Head
+
+    @property
+    def types(self) -> set[ir.DataType]:
+        """The element types of the tensors."""
+        return {tensor.type for tensor in self.tensors.values()}
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that written graphs refer to.
+
+    Attributes
+    ----------
+    links
+        Files of the checkpoint by name.
+    sha256
+        Hash of the data file beside the graphs.
+    watched
+        Weights whose inputs' ranges are further outputs of the graph, in their order.
+    """
+
+    links: Mapping[str, Path]
+    sha256: str
+    watched: Sequence[str] = ()
+
+
+def write_decoder_model(
+    opened: DecoderModel,
+    model: Path,
+    precision: str,
+    layout: str,
+    link: bool,
+    progress: Progress = silent,
+    *,
+    cuda: Path | None = None,
+    ranges: fp8.Ranges | None = None,
+    watch: bool = False,
+) -> Written:
+    """Write the graph, and the tensors that it does not link to into `model` + ".data".
+
+    A second graph, for CUDA, refers to the same files. It has its own operators and input layout, and may
+    need few further tensors.
+
+    The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is meaningless for a
+    text of which no token is pooled; callers refuse such texts.
+
+    Parameters
+    ----------
+    opened
+        The model.
+    model
+        The file to write.
+    precision
+        One of `PRECISIONS`.
+    layout
+        Input layout: "packed" or "masked" (`graph.attention_layouts`).
+    link
+        Whether tensors that are used as they are stay in the checkpoint's files.
+    progress
+        Called with the bytes of the checkpoint's tensors used so far.
+    cuda
+        The file for the graph for CUDA, beside `model`; its precision must be one of `CUDA_LAYOUTS`. None:
+        only the first graph is written.
+    ranges
+        For fp8: the range of each weight's inputs, by the weight's name.
+    watch
+        For fp8, as in `StreamedGraph`.
+
+    Returns
+    -------
+    written
+        The files that the graphs refer to.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor cannot be read.
+    OSError
+        A file cannot be written.
+    """
+    total = sum(tensor.nbytes for tensor in opened.tensors.values())
+    done = 0
+
+    def used(count: int) -> None:
+        nonlocal done
+        done += count
+        progress("writing", done, total)
+
+    # If matrices are converted, the tensors left to share are not worth a link to whole files.
+    link = link and precision not in QUANTISED and opened.types == {COMPUTE[precision]}
+
+    def write(graph: StreamedGraph, layout: type[Layout], path: Path) -> None:
+        inputs = layout(graph, opened.config)
+        hidden = decoder(inputs, opened.tensors, opened.prefix)
+        graph.save(opened.head(inputs, hidden), OUTPUT, ("batch", opened.dimension), path)
+
+    scales = fp8.Scales(ranges) if ranges is not None else None
+    with DataFile(model.with_name(f"{model.name}.data")) as data:
+        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, scales=scales, watch=watch)
+        write(graph, LAYOUTS[layout], model)
+        links = dict(graph.links)
+        if cuda is not None:
+            layout = CUDA_LAYOUTS[precision]
+            second = StreamedGraph(OPSETS[layout], precision, data, link, scales=scales, for_cuda=True)
+            write(second, Varlen if layout == "varlen" else CudaPacked, cuda)
+            links |= second.links
+    return Written(links, data.sha256, tuple(graph.watched))
