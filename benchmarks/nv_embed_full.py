@@ -43,7 +43,7 @@ _BLOCK = (1 << 24) + 1
 
 def write_checkpoint(folder: Path, layers: int) -> None:
     """Random fp16 weights in the published names, shapes, order and files."""
-    from support.tiny_nv_embed import tiny_nv_embed_tokenizer
+    from support.tiny_tokenizers import mistral_tokenizer
     from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
     from vcs_export.checkpoint.nv_embed import latent_shapes
 
@@ -51,7 +51,7 @@ def write_checkpoint(folder: Path, layers: int) -> None:
     text = {key: getattr(config, key) for key in config.__dataclass_fields__ if key != "causal"}
     text |= {"model_type": "bidir_mistral", "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": layers}
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
-    tokenizer = tiny_nv_embed_tokenizer()
+    tokenizer = mistral_tokenizer()
     tokenizer.add_tokens([f"<unused{i}>" for i in range(config.vocab_size - tokenizer.get_vocab_size())])
     tokenizer.save(str(folder / "tokenizer.json"))
     shapes = decoder_shapes(decoder_config(folder / "config.json", text, False), "embedding_model.")

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors, write_tiny_nv_embed
+from support.safetensors_files import write_safetensors
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.calibration import calibrate, calibration_texts

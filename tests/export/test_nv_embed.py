@@ -19,7 +19,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from support.numpy_nv_embed import embed
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_safetensors, write_tiny_nv_embed
+from support.safetensors_files import write_safetensors
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe, recipes_folder

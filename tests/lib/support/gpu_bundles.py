@@ -15,10 +15,10 @@ import numpy as np
 from support.tiny_nv_embed import (
     build_tiny_nv_embed_bundle,
     tiny_nv_embed_config,
-    tiny_nv_embed_tokenizer,
     write_tiny_nv_embed,
 )
 from support.tiny_sat import build_tiny_sat_bundle
+from support.tiny_tokenizers import mistral_tokenizer
 from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, LatentConfig, latent_shapes
 
@@ -116,7 +116,7 @@ def _write_wide(folder: Path) -> None:
     folder.mkdir()
     config = tiny_nv_embed_config(**WIDE)
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    tiny_nv_embed_tokenizer().save(str(folder / "tokenizer.json"))
+    mistral_tokenizer().save(str(folder / "tokenizer.json"))
     latent = config["latent_attention_config"]
     decoder = decoder_config(folder / "config.json", config["text_config"], causal=False)
     shapes = decoder_shapes(decoder, DECODER_PREFIX)

@@ -8,60 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer
-from tokenizers.decoders import ByteFallback, Fuse
-from tokenizers.decoders import Sequence as DecoderSequence
-from tokenizers.models import BPE
-from tokenizers.normalizers import Prepend, Replace, Sequence
-from tokenizers.processors import TemplateProcessing
 
 from support.outliers import plant
+from support.safetensors_files import write_shards
+from support.tiny_tokenizers import mistral_tokenizer
 from vcs_export.families.nv_embed import build_nv_embed_bundle
 from vcs_export.families.streamed_bundle import Quantization, TextSettings
 from vcs_export.write import BundleInfo
 
 T = TypeVar("T")
-SPECIAL = ("<unk>", "<s>", "</s>")  # with Mistral's ids, 0 to 2
-WORDS = (
-    "the a an and then while with on in at into over near of to from by is are was he she they it his her "
-    "man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife bread "
-    "door window car red blue green white small large young old slowly quickly two three walks runs sits "
-    "stands holds opens closes cuts pours throws looks smiles turns camera scene first next finally "
-    "Instruct: Query: Describe question retrieve text"
-).split()
-_SPACE = "\u2581"
-_LETTERS = "etaoinshrdlcumwfgypbvkjxqzETAOINSHRDLCUMWFGYPBVKJXQZ0123456789.,;:!?'\"-()\n"
-_SAFETENSORS = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataType.BFLOAT16}
-
-
-def _vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Pieces and merges as BPE learns them: bytes, characters, then each word from its front to its end."""
-    pieces = dict.fromkeys([*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), _SPACE, *_LETTERS])
-    merges = {}
-    for word in WORDS:
-        whole = _SPACE
-        for letter in word:
-            merges[whole, letter] = None
-            whole += letter
-            pieces[whole] = None
-    return {piece: i for i, piece in enumerate(pieces)}, list(merges)
-
-
-VOCABULARY, _MERGES = _vocabulary()
-
-
-def tiny_nv_embed_tokenizer() -> Tokenizer:
-    """A tokenizer of Mistral's kind: BPE with bytes for what it does not know; puts `<s>` before, no `</s>`."""
-    tokenizer = Tokenizer(BPE(VOCABULARY, _MERGES, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
-    tokenizer.normalizer = Sequence([Prepend(_SPACE), Replace(" ", _SPACE)])
-    tokenizer.decoder = DecoderSequence([ByteFallback(), Fuse()])
-    tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
-    )
-    return tokenizer
+VOCABULARY = mistral_tokenizer().get_vocab()
 
 
 def tiny_nv_embed_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, NDArray[np.float32]]:
@@ -181,36 +138,10 @@ def write_tiny_nv_embed(
     tensors = tiny_nv_embed_tensors(config, seed)
     if outliers:
         plant(tensors, *outliers)
-    names = sorted(tensors)
-    parts = [names[i::shards] for i in range(shards)]
-    files = ["model.safetensors"]
-    if shards > 1:
-        files = [f"model-{i + 1:05}-of-{shards:05}.safetensors" for i in range(shards)]
-        places = {name: file for file, part in zip(files, parts, strict=True) for name in part}
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), "utf-8")
-    for file, part in zip(files, parts, strict=True):
-        write_safetensors(folder / file, {name: tensors[name] for name in part}, dtype)
-    tiny_nv_embed_tokenizer().save(str(folder / "tokenizer.json"))
+    write_shards(folder, tensors, dtype, shards)
+    mistral_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
     return folder
-
-
-def write_safetensors(path: Path, tensors: dict[str, NDArray[np.float32]], dtype: str = "F32") -> None:
-    """A safetensors file of any float type: the library's own writer for NumPy has no bfloat16."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    contents, end = [], 0
-    for name, tensor in tensors.items():
-        content = tensor.astype(_SAFETENSORS[dtype].numpy()).tobytes()
-        header[name] = {
-            "dtype": dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [end, end + len(content)],
-        }
-        contents.append(content)
-        end += len(content)
-    start = json.dumps(header).encode()
-    start += b" " * (-len(start) % 8)
-    path.write_bytes(len(start).to_bytes(8, "little") + start + b"".join(contents))
 
 
 def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, **options: Any) -> Path:

@@ -49,18 +49,7 @@ def write_sentence_files(
     """
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
     chain = ["Transformer", "Pooling", *modules]
-    write_json(
-        folder / "modules.json",
-        [
-            {
-                "idx": i,
-                "name": str(i),
-                "path": f"{i}_{kind}" if i else "",
-                "type": f"sentence_transformers.models.{kind}",
-            }
-            for i, kind in enumerate(chain)
-        ],
-    )
+    write_modules(folder, chain)
     write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": hidden, pooling: True})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
     if prompt is not None:
@@ -121,6 +110,20 @@ def write_tiny_family(folder: Path, kind: str, **options: Any) -> Path:
     write_json(target / "config.json", config)
     write_sentence_files(target, 32, **options)
     return target
+
+
+def write_modules(folder: Path, kinds: Sequence[str]) -> None:
+    """Write `modules.json`: the steps from a text to its vector, each with its folder."""
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": f"{i}_{kind}" if i else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for i, kind in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
 
 
 def write_json(path: Path, data: Any) -> None:
