@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from support import clip_cc
 from support.command_line import Finished, vcs
 from support.experiments import write_json
 from support.stories import read_lines, story
+from support.terminal import on_terminal
 from vcs_runtime.experiments.datasets.clip_cc import read_published
 from vcs_runtime.jobs.bootstrap import mean_interval
 
@@ -218,6 +220,46 @@ def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
     assert "mine: place 1 of 5." in done.stdout
     write_json(tmp_path / "Own.json", {})
     assert "there is a system Own already" in bench("--resume", "--add", tmp_path / "Own.json").stderr
+
+
+def test_a_wrong_bundle_is_found_before_any_judge_begins(bench: Any, tmp_path: Path) -> None:
+    done = bench("--judge", f"third={tmp_path}")
+    assert done.code == 2
+    assert "bundle.json" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_scores_of_earlier_judges_stay_if_one_fails(
+    bench: Any, data: Path, tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
+) -> None:
+    done = bench("--judge", f"third={sat_bundle}")
+    assert done.code == 2
+    assert re.search("judge third: .*no embedder.*; what was scored before is kept, continue with --resume",
+                     done.stderr), done.stderr  # fmt: skip
+    scores = tmp_path / "out/scores"
+    whole = {path: path.read_bytes() for path in scores.rglob("*.jsonl")}
+    assert len(whole) == 8
+    assert bench("--resume").code == 0
+    assert {path: path.read_bytes() for path in scores.rglob("*.jsonl")} == whole
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_one_bar_shows_the_whole_job_and_what_is_scored(
+    bench: Any, data: Path, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    bench()
+    scores = tmp_path / "out/scores"
+    (scores / "second/longva.jsonl").unlink()
+    shown = on_terminal(
+        "experiment", "clip-cc-bench", data, "--judge", f"first={tiny_bundle}", "--judge",
+        f"second={tiny_bundle}", "--device", "cpu", "-o", tmp_path / "out", "--resamples", 200, "--resume",
+    )  # fmt: skip
+    counts = [int(count) for count in re.findall(r"(\d+)/64", shown)]
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 64)
+    assert {32, 56} < set(counts)  # the first judge, and all but the file that is missing, are there already
+    assert "opening second" in shown
+    assert "second, longva" in shown
 
 
 def test_clips_that_lack_a_score_are_left_out_of_all_means_and_named(

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import rich.table
 
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.options import (
@@ -108,18 +109,24 @@ def clip_cc_bench(
 def _judges(
     values: tuple[str, ...], config: ScorerConfig
 ) -> dict[str, Callable[[], AbstractContextManager[Scorer]]]:
-    """Return what opens each judge, by its name: the given one, or the last part of its folder."""
-    opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
+    """Return what opens each judge, by its name: the given one, or the last part of its folder.
+
+    All bundles are verified here: a wrong one would otherwise be found when the judges before it are done.
+    """
+    bundles: dict[str, str] = {}
     for value in values or (str(config.bundle),):
         name, equals, bundle = value.partition("=")
         if not equals:
             name, bundle = Path(value).name, value
         if not name or not bundle or Path(name).name != name:
             raise click.UsageError(f"--judge: {value!r} is not NAME=BUNDLE")
-        if name in opened:
+        if name in bundles:
             raise click.UsageError(f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE")
-        opened[name] = partial(open_scorer, replace(config, bundle=bundle))
-    return opened
+        bundles[name] = bundle
+    return {
+        name: partial(open_scorer, replace(config, bundle=open_bundle(bundle)))
+        for name, bundle in bundles.items()
+    }
 
 
 def _print_published(folder: Path | None, as_json: bool) -> None:

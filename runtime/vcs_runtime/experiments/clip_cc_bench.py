@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.comparison_tables import describe_correction, test_cells
 from vcs_runtime.experiments.datasets.clip_cc import JUDGES, read_published, rounded, write_submission
@@ -29,6 +29,7 @@ from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.score_table import HM_CF_NAMES, LABELS
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.progress import name_step, progress_bar
 
 #: The scores whose means are compared with the published means of HM-CF.
 COMPARED: Final = ("hm_cf", "coarse", "fine_f1", "las", "margin", "vcs")
@@ -130,30 +131,50 @@ def score_all(
     -------
     dict
         The lines by judge, then by system.
+
+    Raises
+    ------
+    InputError
+        The output cannot be used, as for `jobs.run.score_file`.
+    BundleError, CacheError, DeviceError
+        A judge cannot be used. What was scored before stays.
     """
-    options = Options(also=(HM_CF,))
+    pairs = {
+        system: tuple(
+            InputPair(clip, clip, text, own[clip]) for clip, text in references.items() if clip in own
+        )
+        for system, own in systems.items()
+    }
     lines: dict[str, dict[str, list[Record]]] = {}
-    for judge, opened in judges.items():
-        folder = out.folder / "scores" / judge
-        folder.mkdir(parents=True, exist_ok=True)
-        with opened() as scorer:
-            for system, own in systems.items():
-                path = folder / f"{system}.jsonl"
-                pairs = _Pairs(
-                    f"{judge}, {system}",
-                    tuple(
-                        InputPair(clip, clip, text, own[clip])
-                        for clip, text in references.items()
-                        if clip in own
-                    ),
-                    sources,
-                )
-                jobs.score_file(
-                    scorer, pairs, path, options, resume=out.resume, overwrite=out.overwrite,
-                    report_failure=problems.add,
-                )  # fmt: skip
-                lines.setdefault(judge, {})[system] = [row for _, row in read_scores(path, _SCORES)]
+    with progress_bar(len(judges) * sum(map(len, pairs.values()))):
+        for judge, opened in judges.items():
+            name_step(f"opening {judge}")
+            folder = out.folder / "scores" / judge
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with opened() as scorer:
+                    lines[judge] = {
+                        system: _score(
+                            scorer, _Pairs(f"{judge}, {system}", own, sources), folder / f"{system}.jsonl",
+                            out, problems,
+                        )
+                        for system, own in pairs.items()
+                    }  # fmt: skip
+            except (BundleError, CacheError, DeviceError) as error:
+                raise type(error)(
+                    f"judge {judge}: {error}; what was scored before is kept, continue with --resume"
+                ) from error
     return lines
+
+
+def _score(scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Problems) -> list[Record]:
+    """Score one system by one judge, and return the lines of its score file."""
+    name_step(str(pairs))
+    jobs.score_file(
+        scorer, pairs, path, Options(also=(HM_CF,)), resume=out.resume, overwrite=out.overwrite,
+        report_failure=problems.add,
+    )  # fmt: skip
+    return [row for _, row in read_scores(path, _SCORES)]
 
 
 def run(
@@ -258,7 +279,14 @@ def _common(lines: Mapping[str, Mapping[str, Sequence[Record]]], problems: Probl
     known = list(dict.fromkeys(clip for rows in every for clip in rows))
     common = [clip for clip in known if all(clip in rows for rows in every)]
     if not common:
-        raise InputError("no clip that all judges have scored for all systems: nothing to rank by")
+        none = [
+            f"{system} by {judge}"
+            for judge, own in by_clip.items()
+            for system, rows in own.items()
+            if not rows
+        ]
+        without = f" (none of {', '.join(none)})" if none else ""
+        raise InputError(f"no clip that all judges have scored for all systems{without}: nothing to rank by")
     if left_out := [clip for clip in known if clip not in common]:
         problems.add(
             f"{len(left_out)} clips lack a score, and are left out of all means: {', '.join(left_out)}"

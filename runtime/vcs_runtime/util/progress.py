@@ -1,7 +1,7 @@
 """Progress bars on standard error: rate and remaining time on a terminal, nothing when piped.
 
 A bar counts finished units. Work that finishes many units at a time reports its parts with `report_part`, so
-that the bar moves meanwhile.
+that the bar moves meanwhile. A bar within the block of another moves that one, so that a job has one bar.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import Final
 class _Bar:
     """The bar that is open: several threads may move it."""
 
-    def __init__(self, done: int, show: Callable[[float], None]) -> None:
+    def __init__(
+        self, done: int, show: Callable[[float], None], restart: Callable[[float], None],
+        rename: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self.finished = self._shown = float(done)
-        self._show = show
+        self._show, self._restart, self.rename = show, restart, rename
         self._lock = threading.Lock()
 
     def move(self, position: float) -> None:
@@ -29,6 +32,13 @@ class _Bar:
     def advance(self, count: int) -> None:
         self.finished += count
         self.move(self.finished)
+
+    def skip(self, count: int) -> None:
+        """Advance by units that were finished before, which say nothing about the rate."""
+        with self._lock:
+            self.finished += count
+            self._shown = max(self._shown, self.finished)
+            self._restart(self._shown)
 
 
 _BAR: Final[ContextVar[_Bar | None]] = ContextVar("bar", default=None)
@@ -58,11 +68,17 @@ def report_part(done: float) -> None:
         bar.move(first + done * count)
 
 
+def name_step(what: str) -> None:
+    """Show this name before the open bar. Without a bar nothing happens."""
+    if bar := _BAR.get():
+        bar.rename(what)
+
+
 @contextmanager
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs.
+    """Show a progress bar while the block runs. Within the block of another bar, that one moves instead.
 
     Parameters
     ----------
@@ -85,6 +101,11 @@ def progress_bar(
     if not enabled:
         yield lambda count: None
         return
+    if outer := _BAR.get():
+        if done:
+            outer.skip(done)
+        yield outer.advance
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -102,10 +123,16 @@ def progress_bar(
             return Text(f"{task.speed:.1f} {unit}/s" if task.speed else "", style="progress.data.speed")
 
     console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total, completed=done)
-        bar = _Bar(done, lambda position: progress.update(task, completed=position))
+        bar = _Bar(
+            done,
+            lambda position: progress.update(task, completed=position),
+            lambda position: progress.reset(task, completed=int(position)),
+            lambda name: progress.update(task, description=name),
+        )
         token = _BAR.set(bar)
         try:
             yield bar.advance
