@@ -1,4 +1,4 @@
-"""CLIP-CC-Bench: the published table, rank agreement with its judges, and what the segmenter changes.
+"""CLIP-CC-Bench: the published table, rank agreement of its judges and with them, and what the segmenter changes.
 
     vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default -o BOARD
     vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default --segmenter punkt -o PUNKT
@@ -42,23 +42,55 @@ def equal_cells(checkout: Path) -> str:
     return f"cells equal: {counts[0]} from the package, {counts[1]} from the checkout"
 
 
+def among_published() -> list[str]:
+    """Give Kendall's tau of each two published judges, and of each with the ranking by the other four."""
+    published, _, _ = read_published(None)
+    means = {judge: {system: m.hm_cf for system, m in own.items()} for judge, own in published.items()}
+    lines = ["published judge | " + " | ".join((*means, "ranking by the others"))]
+    taus = []
+    for judge, own in means.items():
+        systems = list(own)
+        cells = []
+        for other in means:
+            tau = kendalltau([own[s] for s in systems], [means[other][s] for s in systems]).statistic
+            taus += [tau] if other < judge else []
+            cells.append("" if other == judge else f"{tau:.2f}")
+        others = leaderboard({other: published[other] for other in means if other != judge}, {})
+        tau = kendalltau([own[place.system] for place in others], [-place.rank for place in others]).statistic
+        lines.append(f"{judge} | " + " | ".join((*cells, f"{tau:.2f}")))
+    return [*lines, f"of two published judges: {min(taus):.2f} to {max(taus):.2f}, mean {np.mean(taus):.2f}"]
+
+
 def agreement(board: Path) -> list[str]:
-    """Give Kendall's tau with each published judge and with their ranking, by score."""
-    published, names, _ = read_published(None)
-    own = {place.system: -place.rank for place in leaderboard(published, names)}
-    [judge] = (board / "scores").iterdir()
-    rows = json.loads((board / "results.json").read_text())["tables"]["published"]
-    lines = ["score | " + " | ".join((*published, "their ranking"))]
-    means = {path.stem: _lines(path) for path in judge.glob("*.jsonl")}
-    for score, name in (("HM-CF", "hm_cf"), ("coarse", "coarse"), ("fine F1", "fine_f1"), ("LAS", "las"),
-                        ("margin", "margin"), ("VCS", "vcs")):  # fmt: skip
-        by_judge = {row["published judge"]: row["Kendall tau-b"] for row in rows if row["score"] == score}
-        systems = [system for system in means if system in own]
-        values = [np.mean([row[name] for row in means[system].values()]) for system in systems]
-        ranking = kendalltau(values, [own[system] for system in systems]).statistic
-        taus = [*(by_judge[other] for other in published), ranking]
-        lines.append(f"{score} | " + " | ".join(f"{tau:.2f}" for tau in taus))
+    """Give Kendall's tau with each published judge and with their ranking, by score; with its interval."""
+    rows = _tables(board)["published"]
+    others = list(dict.fromkeys(row["published judge"] for row in rows))
+    lines = ["score | " + " | ".join(others)]
+    for score in dict.fromkeys(row["score"] for row in rows):
+        own = {row["published judge"]: row for row in rows if row["score"] == score}
+        cells = (
+            f"{own[o]['Kendall tau-b']:.2f} [{own[o]['low']:.2f}, {own[o]['high']:.2f}] rho {own[o]['Spearman rho']:.2f}"
+            for o in others
+        )
+        lines.append(f"{score} | " + " | ".join(cells))
     return lines
+
+
+def places(board: Path) -> str:
+    """Say how the ranking differs from the published one."""
+    published, names, _ = read_published(None)
+    theirs = {place.name: place.rank for place in leaderboard(published, names)}
+    rows = _tables(board)["leaderboard"]
+    moved = {row["system"]: (row["rank"], theirs[row["system"]]) for row in rows}
+    far = sorted(moved.items(), key=lambda item: -abs(item[1][0] - item[1][1]))[:4]
+    close = sum(row["p permutation"] is not None and row["p permutation"] > 0.05 for row in rows)
+    return (
+        f"places: {sum(a == b for a, b in moved.values())} of {len(moved)} equal, "
+        f"{sum(abs(a - b) <= 1 for a, b in moved.values())} within one; furthest "
+        + ", ".join(f"{name} {a} (paper {b})" for name, (a, b) in far)
+        + f"; {close} of {len(rows) - 1} neighbours without a significant difference\n"
+        + ", ".join(f"{row['rank']} {row['system']}" for row in rows)
+    )
 
 
 def difference(board: Path, other: Path) -> str:
@@ -79,6 +111,11 @@ def difference(board: Path, other: Path) -> str:
     )
 
 
+def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
+    tables: dict[str, list[dict[str, Any]]] = json.loads((board / "results.json").read_text())["tables"]
+    return tables
+
+
 def _lines(path: Path) -> dict[str, dict[str, Any]]:
     rows = map(json.loads, path.read_text().splitlines())
     return {row["id"]: row for row in rows if "error" not in row}
@@ -87,6 +124,10 @@ def _lines(path: Path) -> dict[str, dict[str, Any]]:
 if __name__ == "__main__":
     folders = [Path(argument) for argument in sys.argv[1:]]
     print(equal_cells(folders[0]))
-    print("\n".join(agreement(folders[1])))
+    print("\n".join(among_published()))
+    for folder in folders[1:]:
+        print(f"\n{folder}")
+        print("\n".join(agreement(folder)))
+        print(places(folder))
     if len(folders) > 2:
         print(difference(*folders[1:]))

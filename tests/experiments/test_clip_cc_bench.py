@@ -163,7 +163,7 @@ def test_every_system_is_scored_by_every_judge_and_ranked(bench: Any, tmp_path: 
     assert [board[0]["low"], board[0]["high"]] == pytest.approx(mean_interval(values).tolist())
     assert board[0]["to the next"] > 0
     assert len(tables["judges"]) == 8
-    assert tables["agreement"][0]["Kendall tau-b"] == 1.0
+    assert [tables["agreement"][0][name] for name in ("Kendall tau-b", "low", "high")] == [1.0] * 3
     known = [system for system in points if system != "own"]
     theirs = read_published(None)[0]["kalm"]
     [row] = [
@@ -174,6 +174,14 @@ def test_every_system_is_scored_by_every_judge_and_ranked(bench: Any, tmp_path: 
     expected = stats.kendalltau(las, [theirs[system].hm_cf for system in known]).statistic
     assert row["Kendall tau-b"] == pytest.approx(expected)
     assert row["systems"] == 3
+    assert -1 <= row["low"] <= row["high"] <= 1
+    [row] = [
+        row for row in tables["published"]
+        if (row["judge"], row["score"], row["published judge"]) == ("first", "HM-CF", "all, by Borda")
+    ]  # fmt: skip
+    ranking = {"mplug": 2, "oryx": 16, "longva": 17}
+    own = [-means["first"][system] for system in ranking]
+    assert row["Kendall tau-b"] == pytest.approx(stats.kendalltau(own, list(ranking.values())).statistic)
 
 
 def test_files_for_the_benchmark_have_its_schema_and_its_numbers(bench: Any, tmp_path: Path) -> None:

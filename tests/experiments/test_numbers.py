@@ -245,6 +245,23 @@ def test_kendall_and_spearman_by_hand() -> None:
     assert math.isnan(statistics.kendall(first, np.ones(4)))
 
 
+def test_the_interval_of_kendalls_tau_is_of_means_over_drawn_items() -> None:
+    draw = np.random.default_rng(4)
+    first, second = draw.normal(size=(2, 5, 20)) + np.arange(5)[:, None] / 4
+    for other in (second, second.mean(axis=1)):
+        draws = np.random.default_rng(11)
+        taus = []
+        for _ in range(200):
+            items = draws.integers(20, size=20)
+            b = other[:, items].mean(axis=1) if other.ndim > 1 else other
+            taus.append(scipy.stats.kendalltau(first[:, items].mean(axis=1), b).statistic)
+        expected = tuple(np.percentile(taus, [2.5, 97.5]))
+        assert expected[0] < expected[1]
+        found = statistics.kendall_interval(first, other, resamples=200, seed=11)
+        assert found == pytest.approx(expected)
+    assert all(math.isnan(end) for end in statistics.kendall_interval(np.ones((3, 4)), second[:3, :4]))
+
+
 def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
     scores_ = np.arange(12.0)
     ratings = np.stack([scores_, -scores_, np.r_[scores_[:6], scores_[:6]]], axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import combinations, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.comparison_tables import describe_correction, test_cells
 from vcs_runtime.experiments.datasets.clip_cc import JUDGES, read_published, rounded, write_submission
 from vcs_runtime.experiments.datasets.texts import Problems, read_descriptions
+from vcs_runtime.experiments.judge_agreement import Scores, agreement_tables
 from vcs_runtime.experiments.leaderboard import RULE, Means, Place, leaderboard
 from vcs_runtime.experiments.rank import Texts, read_models
 from vcs_runtime.experiments.results import Cell, Results, Table
@@ -31,14 +32,10 @@ from vcs_runtime.scoring.score_table import HM_CF_NAMES, LABELS
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import name_step, progress_bar
 
-#: The scores whose means are compared with the published means of HM-CF.
-COMPARED: Final = ("hm_cf", "coarse", "fine_f1", "las", "margin", "vcs")
 _SCORES: Final = (*HM_CF_NAMES, "las", "vcs", "margin")
 
 Systems = Mapping[str, Mapping[str, str]]
 """Generated texts by system, then by clip."""
-Scores = Mapping[str, Mapping[str, Mapping[str, statistics.Values]]]
-"""Values of the clips that are compared: by judge, by score, by system."""
 
 
 def read_texts(
@@ -235,9 +232,7 @@ def run(
         {"HM-CF": over_judges}, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed
     )
     tables = [_board(places, over_judges, tests, correction, seed), _by_judge(places, scores, means, seed)]
-    tables += _agreement(
-        scores, {judge: {s: m.hm_cf for s, m in own.items()} for judge, own in published.items()}
-    )
+    tables += agreement_tables(scores, published, seed=seed)
     _write_submissions(lines, out.folder)
     signatures = {judge: str(next(iter(own.values()))[0]["signature"]) for judge, own in lines.items()}
     notes = [
@@ -336,39 +331,6 @@ def _by_judge(
     labels = (LABELS[name] for name in _SCORES if name != "hm_cf")
     columns = ("judge", "system", "points", LABELS["hm_cf"], "low", "high", *labels)
     return Table("judges", "By judge", columns, rows, "HM-CF with its 95 % bootstrap interval over clips.")
-
-
-def _agreement(scores: Scores, published: Mapping[str, Mapping[str, float]]) -> list[Table]:
-    """Compare rankings of systems: of own judges with each other, and with the published ones."""
-    tables = []
-    rows: list[tuple[Cell, ...]] = []
-    for first, second in combinations(scores, 2):
-        a, b = (_means(scores[judge]["hm_cf"]) for judge in (first, second))
-        rows.append((first, second, len(a), *_correlations(a, b)))
-    columns = ("judge", "judge 2", "systems", "Kendall tau-b", "Spearman rho")
-    if rows:
-        tables.append(Table("agreement", "Agreement of judges by mean HM-CF", columns, rows))
-    rows = []
-    for judge, own in scores.items():
-        for other, theirs in published.items():
-            for name in COMPARED:
-                ours = {system: mean for system, mean in _means(own[name]).items() if system in theirs}
-                if len(ours) > 1:
-                    rows.append((judge, LABELS[name], other, len(ours), *_correlations(ours, theirs)))
-    heads = ("judge", "score", "published judge", "systems", "Kendall tau-b", "Spearman rho")
-    if rows:
-        title = "Agreement with the published means of HM-CF"
-        tables.append(Table("published", title, heads, rows))
-    return tables
-
-
-def _means(values: Mapping[str, statistics.Values]) -> dict[str, float]:
-    return {system: float(own.mean()) for system, own in values.items()}
-
-
-def _correlations(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[float, float]:
-    a, b = (np.array([side[system] for system in ours]) for side in (ours, theirs))
-    return statistics.kendall(a, b), statistics.spearman(a, b)
 
 
 def _write_submissions(lines: Mapping[str, Mapping[str, Sequence[Record]]], folder: Path) -> None:

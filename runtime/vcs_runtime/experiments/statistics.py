@@ -142,6 +142,41 @@ def kendall(first: Values, second: Values) -> float:
     return float(kendalltau(first, second).statistic) if _vary(first, second) else float("nan")
 
 
+def kendall_interval(
+    first: Values, second: Values, *, resamples: int = 1000, seed: int = SEED
+) -> tuple[float, float]:
+    """Compute the 95 % percentile-bootstrap interval of Kendall's tau-b of the means of systems.
+
+    Items are drawn, the same ones for all systems.
+
+    Parameters
+    ----------
+    first
+        Scores, `(systems, items)`.
+    second
+        Scores of the same items, `(systems, items)`; or means, `(systems,)`, which stay as they are.
+    resamples
+        Number of resamples.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    low, high
+        The interval, without resamples in which all means of a side are equal.
+    """
+    one, other = np.triu_indices(len(first), 1)
+    draw = np.random.default_rng(seed)
+    taus = np.full(resamples, np.nan)
+    for i in range(resamples):
+        items = draw.integers(first.shape[1], size=first.shape[1])
+        a, b = (side[:, items].mean(axis=1) if side.ndim > 1 else side for side in (first, second))
+        a, b = np.sign(a[one] - a[other]), np.sign(b[one] - b[other])
+        if untied := float((a @ a) * (b @ b)):
+            taus[i] = a @ b / np.sqrt(untied)
+    return _interval(taus)
+
+
 def spearman(first: Values, second: Values) -> float:
     """Compute Spearman's rho of two samples `(n,)`; NaN if one does not vary."""
     from scipy.stats import spearmanr
