@@ -140,7 +140,7 @@ def open_scorer(bundle: Bundle, sleeping: list[SleepingGpu]) -> Scorer:
     device = Device("ort-cuda", "CUDAExecutionProvider", "simulated")
     models = embedder.Embedder(bundle, device, None, [device] * (len(sleeping) - 1))
     store = vector_cache.VectorStore(models, None, 256 << 20)
-    return Scorer(models, Segmenter.open(bundle, "cpu", use="rules"), store, 256)
+    return Scorer(models, Segmenter.open(bundle, "cpu", use="rules"), store, 256, 1.0)
 
 
 def job(opened: Scorer, pairs: Path, scores: Path) -> str:

@@ -284,6 +284,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
     opening = json.loads(written["opening"])
     assert opening == {
         "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256, "batch_invariant": False,
+        "pair_mem_gb": 1.0,
         "cache": str(tiny_bundle.parent / "vectors"),
     }  # fmt: skip
     scoring = json.loads(written["scoring"])

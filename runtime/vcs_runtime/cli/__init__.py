@@ -128,6 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader of the output has gone (`| head`). Python would report it again at exit.
         sys.stderr.close()
         code = 1
+    except MemoryError as error:
+        why = f": {error}" if str(error) else ""
+        click.echo(f"vcs-runtime: out of memory{why}; finished output is kept", err=True)
+        code = 2
     except OSError as error:
         click.echo(f"vcs-runtime: {error.filename or 'error'}: {error.strerror or error}", err=True)
         code = 2

@@ -137,10 +137,11 @@ def _scorer_config(
     threads: int | None,
     gpu_mem_gb: float | None,
     batch_invariant: bool,
+    pair_mem_gb: float,
 ) -> ScorerConfig:
     return ScorerConfig(
         bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb,
-        batch_invariant=batch_invariant,
+        batch_invariant=batch_invariant, pair_mem_gb=pair_mem_gb,
     )  # fmt: skip
 
 
@@ -166,6 +167,10 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Number of CPU threads. [default: all cores]"),
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
+    click.option("--pair-mem-gb", type=click.FloatRange(min=0, min_open=True),
+                 default=ScorerConfig.pair_mem_gb, show_default=True, metavar="GB",
+                 help="Most memory for the similarities of one pair, 8 bytes for each two chunks. A pair "
+                 "that needs more cannot be scored."),
     click.option("--batch-invariant", is_flag=True,
                  help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
                  "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,20 +13,23 @@ from vcs_runtime.inference.vector_cache import Vector
 from vcs_runtime.scoring.cosines import cosines
 from vcs_runtime.scoring.hm_cf import hm_cf_of
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.preparation import Block, PreparedPair
+from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
 
 T = TypeVar("T")
 
+# Similarities of one call, 128 MiB: one pair may have more, several together may not.
+GROUP = 1 << 24
 
-def score_block(
+
+def score_in_groups(
     block: Block[T],
     vectors: dict[str, Vector],
     refused: dict[str, TextError],
     options: Options,
     signature: str,
-) -> list[tuple[T, Result, Evidence | None]]:
-    """Score the pairs of a block.
+) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
+    """Score the pairs of a block, in groups whose similarities fit into memory together.
 
     Parameters
     ----------
@@ -40,11 +44,31 @@ def score_block(
     signature
         The signature of the scores.
 
-    Returns
-    -------
+    Yields
+    ------
     list of (item, Result, Evidence or None)
-        The items in order, each with its result. The evidence is None if the result has an `error`.
+        The items of a group in order, each with its result. The evidence is None if the result has an
+        `error`. A block of usual texts is one group.
     """
+    group: Block[T] = []
+    total = 0
+    for item, pair in block:
+        size = 0 if isinstance(pair, TextError) else similarities_of(pair.chunks)
+        if group and total + size > GROUP:
+            yield _score_group(group, vectors, refused, options, signature)
+            group, total = [], 0
+        group.append((item, pair))
+        total += size
+    yield _score_group(group, vectors, refused, options, signature)
+
+
+def _score_group(
+    block: Block[T],
+    vectors: dict[str, Vector],
+    refused: dict[str, TextError],
+    options: Options,
+    signature: str,
+) -> list[tuple[T, Result, Evidence | None]]:
     checked = [(item, _refused(pair, refused) or pair) for item, pair in block]
     compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
     every = [evidence for _, _, candidates in compared for evidence in candidates]

@@ -20,4 +20,5 @@ def cosines(
     1.
     """
     left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
-    return np.clip(cosine_similarity(left, right), -1.0, 1.0)
+    similarity = cosine_similarity(left, right)
+    return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: that of a long text is large

@@ -113,13 +113,16 @@ class ScorerConfig:
     batch_invariant
         Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else is scored
         with it (docs/guide/gpu.md). On a CPU it always has.
+    pair_mem_gb
+        GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and generated
+        chunk. A pair that needs more has an error in place of scores, on every machine alike.
 
     Raises
     ------
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot stand in a signature.
+        Its `identity` cannot stand in a signature, or `pair_mem_gb` is not above 0.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"
@@ -131,8 +134,11 @@ class ScorerConfig:
     gpu_mem_gb: float | None = None
     embedder: TextEmbedder | None = None
     batch_invariant: bool = False
+    pair_mem_gb: float = 1.0
 
     def __post_init__(self) -> None:
+        if not self.pair_mem_gb > 0:
+            raise ValueError(f"pair_mem_gb must be a number of GB above 0, not {self.pair_mem_gb!r}")
         if self.embedder is not None:
             checked_identity(self.embedder, "embedder", "embed")
         if not isinstance(self.segmenter, str | os.PathLike | Bundle):

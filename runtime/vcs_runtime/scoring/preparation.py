@@ -71,6 +71,12 @@ class PreparedPair:
 Block = list[tuple[T, PreparedPair | TextError]]
 
 
+def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
+    """Count the similarities of a pair, from the pieces of its references, then of its generated text."""
+    *references, generated = pieces or [[]]
+    return sum(map(len, references)) * len(generated)
+
+
 @dataclass(frozen=True)
 class _RuleSplit:
     """What the learned segmenter sees of a text, and the text's segments by rules if they split it."""
@@ -94,6 +100,8 @@ class Preparation:
         many for those of HM-CF.
     blocks
         How many times BLOCK_CHARACTERS and BLOCK_PAIRS a block has.
+    pair_mem_gb
+        GB for the similarities of one pair, or of its sentences for HM-CF. A pair with more is an error.
 
     Attributes
     ----------
@@ -101,7 +109,10 @@ class Preparation:
         The scripts of the texts so far. A text that is remembered counts once.
     """
 
-    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1) -> None:
+    def __init__(
+        self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, pair_mem_gb: float = 1.0
+    ) -> None:
+        self._pair_mem_gb = pair_mem_gb
         self.scripts = ScriptCounts()
         self._segmenter = segmenter
         self._blocks = blocks
@@ -213,6 +224,22 @@ class Preparation:
                     pair.pending = []
         if HM_CF in options.also:
             self._add_sentences(block)
+        for i, (item, pair) in enumerate(block):
+            if isinstance(pair, PreparedPair):
+                block[i] = item, self._checked_size(pair)
+
+    def _checked_size(self, pair: PreparedPair) -> PreparedPair | TextError:
+        """Return a pair that may be embedded, or an error if its similarities take too much memory."""
+        for name, pieces in (("chunks", pair.chunks), ("sentences", pair.sentences)):
+            size = similarities_of(pieces) * 8 / 1e9
+            if size > self._pair_mem_gb:
+                counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
+                return TextError(
+                    f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
+                    f"{self._pair_mem_gb:g}: join more sentences to a chunk, or raise pair_mem_gb "
+                    "(--pair-mem-gb)"
+                )
+        return pair
 
     def _add_sentences(self, block: Block[T]) -> None:
         """Split all texts of a block as they stand, for HM-CF."""

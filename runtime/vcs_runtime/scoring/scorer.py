@@ -14,7 +14,7 @@ from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
 from vcs_runtime.inference.vector_cache import VectorCache, VectorRequest, VectorStore
-from vcs_runtime.scoring.block_scores import score_block
+from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -44,14 +44,19 @@ class Scorer:
     """
 
     def __init__(
-        self, embedder: ScoringEmbedder, segmenter: ScoringSegmenter, store: VectorStore, memory_mb: int
+        self,
+        embedder: ScoringEmbedder,
+        segmenter: ScoringSegmenter,
+        store: VectorStore,
+        memory_mb: int,
+        pair_mem_gb: float,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
         self.segmenter = segmenter
         self._store = store
         self._preparation = Preparation(
-            segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1
+            segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, pair_mem_gb
         )
 
     @classmethod
@@ -67,6 +72,7 @@ class Scorer:
         gpu_mem_gb: float | None = None,
         embedder: TextEmbedder | None = None,
         batch_invariant: bool = False,
+        pair_mem_gb: float = 1.0,
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
@@ -96,6 +102,8 @@ class Scorer:
             Embedder of the caller. None: the bundle's.
         batch_invariant
             Whether a pair has the same score on a GPU whatever else is scored with it.
+        pair_mem_gb
+            GB (10^9 bytes) for the similarities of one pair. A pair that needs more is refused.
 
         Returns
         -------
@@ -107,13 +115,22 @@ class Scorer:
         BundleError, DeviceError, CacheError
             The bundle, the device or the cache folder cannot be used.
         ValueError
-            `device` is not the name of a device, or an `identity` is not a name.
+            `device` is not the name of a device, an `identity` is not a name, or a number is out of range.
         TypeError
             An object of the caller lacks a member.
         """
         return cls.from_config(
             ScorerConfig(
-                bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder, batch_invariant
+                bundle,
+                device,
+                cache,
+                threads,
+                memory_mb,
+                segmenter,
+                gpu_mem_gb,
+                embedder,
+                batch_invariant,
+                pair_mem_gb,
             )
         )
 
@@ -124,9 +141,8 @@ class Scorer:
         cache = None
         if config.cache is not None:
             cache = VectorCache(Path(config.cache), embedder.cache_identity, embedder.dimension)
-        return cls(
-            embedder, segmenter, VectorStore(embedder, cache, config.memory_mb << 20), config.memory_mb
-        )
+        store = VectorStore(embedder, cache, config.memory_mb << 20)
+        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb)
 
     @property
     def signature(self) -> str:
@@ -293,10 +309,10 @@ class Scorer:
             # GPU embeds each, and the caller's thread aligns and writes the one before.
             with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
-                    yield self._scored(one, options)
+                    yield from self._scored(one, options)
         else:
             for one in map(_embed, requested):
-                yield self._scored(one, options)
+                yield from self._scored(one, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
         """Score a stream of pairs: yield one Result for each pair, in order."""
@@ -331,7 +347,7 @@ class Scorer:
 
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
         [requested] = self._requested([(reference, generated)], _itself, options)
-        [(_, result, evidence)] = self._scored(_embed(requested), options)
+        [[(_, result, evidence)]] = self._scored(_embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
@@ -350,9 +366,11 @@ class Scorer:
             yield _Requested(block, request, first)
             first += len(block)
 
-    def _scored(self, embedded: _Requested[T], options: Options) -> list[tuple[T, Result, Evidence | None]]:
+    def _scored(
+        self, embedded: _Requested[T], options: Options
+    ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
         vectors, errors = embedded.request.vectors(), embedded.request.errors
-        return score_block(embedded.block, vectors, errors, options, self.signature_for(options))
+        return score_in_groups(embedded.block, vectors, errors, options, self.signature_for(options))
 
 
 def _itself(pair: Pair) -> Pair:
