@@ -1,13 +1,16 @@
 """Input layouts of a decoder's graph: without padding ("packed"), or padded and with a mask ("masked").
 
 Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position, attention and
-the mean of a text, which bring tokens together, depend on the layout; and the operators of norms, gates and
-sums, of which each runtime has its fastest.
+the pooling of a text, which bring tokens together, depend on the layout; and the operators of norms, gates
+and sums, of which each runtime has its fastest.
 
 "packed" is for ONNX Runtime on a CPU. There is no padding except around the attention, which gets no mask,
-because a mask keeps it from the fastest kernels. "masked" is for TensorRT. Its parser needs four dimensions
-and a mask, would ignore lengths, and has failed on the operators RotaryEmbedding and RMSNormalization, which
-are therefore spelt out. "varlen" is for CUDA (`graph.cuda_layouts`).
+because a mask keeps it from the fastest kernels; only layers with a window have one. In a causal model no
+token sees padding, which comes after all tokens, so that lengths are not needed either.
+
+"masked" is for TensorRT. Its parser needs four dimensions and a mask, would ignore lengths, and has failed on
+the operators RotaryEmbedding and RMSNormalization, which are therefore spelt out. "varlen" is for CUDA
+(`graph.cuda_layouts`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.decoder import DecoderConfig, Llama3Scaling, Rotation
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
+
+# Added to the score of a token that is not seen: its weight is 0, and no type overflows.
+_HIDDEN = -30000.0
 
 
 class Layout(ABC):
@@ -29,11 +35,9 @@ class Layout(ABC):
     def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
         self.graph = graph
         self.config = config
-        cosines, sines = rotation_tables(config)
-        self._tables = [
-            graph.array(f"rotation.{name}", table, graph.compute)
-            for name, table in (("cosines", cosines), ("sines", sines))
-        ]
+        self._tables = {config.rotation: self._table_pair("rotation", config.rotation)}
+        if config.local is not None and config.local.rotation not in self._tables:
+            self._tables[config.local.rotation] = self._table_pair("rotation.local", config.local.rotation)
 
     @property
     @abstractmethod
@@ -42,12 +46,20 @@ class Layout(ABC):
 
     def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
         """Divide rows of x, float32, by their root mean square, and multiply with weight; of type kind."""
-        stored = self.graph.stored(weight, FLOAT)
-        return self.graph.cast(self._rms_norm(x, stored), kind, FLOAT)
+        return self.graph.cast(self._rms_norm(x, self._norm_weight(weight, FLOAT)), kind, FLOAT)
+
+    def head_norm(self, x: ir.Value, weight: StoredTensor, heads: int) -> ir.Value:
+        """Normalise each head of x `(tokens, heads * size)`, of the type in which matrices are multiplied."""
+        graph, size = self.graph, self.config.head_dim
+        split = graph.op("Reshape", x, graph.ints(-1, heads, size))
+        normed = self.rms_norm(graph.exact(split), weight, graph.compute)
+        return graph.op("Reshape", normed, graph.ints(-1, heads * size))
 
     def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
-        """Return SiLU of gate, multiplied with up."""
+        """Return the activation of gate, multiplied with up."""
         graph = self.graph
+        if self.config.activation == "gelu_tanh":
+            return graph.op("Mul", graph.op("Gelu", gate, approximate="tanh"), up)
         return graph.op("Mul", graph.op("Mul", gate, graph.op("Sigmoid", gate)), up)
 
     def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
@@ -55,8 +67,11 @@ class Layout(ABC):
         return self.graph.op("Add", x, self.graph.exact(addend))
 
     @abstractmethod
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """Attend within each text, with query and key rotated by position: `(tokens, heads * size)`."""
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+        """Attend within each text, with query and key rotated by position: `(tokens, heads * size)`.
+
+        If `local` is true, a token sees only near tokens, and the rotation is that of such layers.
+        """
 
     @abstractmethod
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
@@ -65,12 +80,50 @@ class Layout(ABC):
         The type of x is `kind`.
         """
 
+    @abstractmethod
+    def last(self, x: ir.Value) -> ir.Value:
+        """Return the rows `(batch, width)` of x `(tokens, width)` that belong to each text's last token."""
+
+    def _table_pair(self, prefix: str, rotation: Rotation) -> list[ir.Value]:
+        tables = rotation_tables(rotation, self.config.head_dim, self.config.max_position_embeddings)
+        return [
+            self.graph.array(f"{prefix}.{name}", table, self.graph.compute)
+            for name, table in zip(("cosines", "sines"), tables, strict=True)
+        ]
+
+    def _rotation(self, local: bool) -> Rotation:
+        """Return the rotation of layers with or without a window."""
+        window = self.config.local if local else None
+        return window.rotation if window else self.config.rotation
+
+    def _norm_weight(self, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
+        """Add the weight of a norm, with its offset."""
+        if not self.config.norm_offset:
+            return self.graph.stored(weight, kind)
+        self.graph.used(weight.nbytes)
+        return self.graph.array(f"{weight.name}.offset", weight.rows() + self.config.norm_offset, kind)
+
     def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
         """Return the norm in float32."""
         return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.config.rms_norm_eps)
 
-    def _attend(self, *inputs: ir.Value | None, **attributes: int) -> ir.Value:
-        return self.graph.op("Attention", *inputs, is_causal=int(self.config.causal), **attributes)
+    def _scale(self) -> dict[str, float]:
+        """Return the attribute for the scale of scores, if it is not the operators' own."""
+        scale = self.config.attention_scale
+        return {} if scale is None else {"scale": scale}
+
+    def _seen(self, places: ir.Value, reach: int | None) -> ir.Value:
+        """Return which keys each query may see by their places, bool `(places, places)`."""
+        graph, causal = self.graph, self.config.causal
+        rows, columns = (graph.op("Unsqueeze", places, graph.ints(axis)) for axis in (1, 0))
+        before = graph.op("Sub", rows, columns)
+        conditions = []
+        if causal:
+            conditions.append(graph.op("GreaterOrEqual", before, graph.int_scalar(0)))
+        if reach is not None:
+            distance = before if causal else graph.op("Abs", before)
+            conditions.append(graph.op("LessOrEqual", distance, graph.int_scalar(reach)))
+        return conditions[0] if len(conditions) == 1 else graph.op("And", *conditions)
 
     def _weighted(self, pooled: ir.Value, padded: ir.Value) -> ir.Value:
         """Return the mean of `padded` `(batch, places, width)` where `pooled` `(batch, places)` is true."""
@@ -104,6 +157,7 @@ class Packed(Layout):
         super().__init__(graph, config)
         width = graph.op("Squeeze", graph.op("Shape", self._gather, start=1, end=2))
         places = graph.op("Range", graph.int_scalar(0), width, graph.int_scalar(1))
+        self._bias = self._window_bias(places, config.local.reach) if config.local is not None else None
         self._positions = graph.op("Expand", places, graph.op("Shape", self._gather))
         self._pooled = graph.op(
             "And",
@@ -116,22 +170,44 @@ class Packed(Layout):
         """The token ids `(tokens,)`."""
         return self._ids
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """Pad the tokens, rotate, attend with lengths, and take the padding away."""
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+        """Pad the tokens, rotate, attend, and take the padding away."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         queries, keys, values = (self._padded(x) for x in (query, key, value))
-        return self._attention_of_padded(self._rotated(queries, heads), self._rotated(keys, groups), values)
+        rotated = self._rotated(queries, heads, local), self._rotated(keys, groups, local)
+        return self._attention_of_padded(*rotated, values, local)
+
+    def last(self, x: ir.Value) -> ir.Value:
+        """Return the rows of last tokens."""
+        graph = self.graph
+        ends = graph.op("CumSum", self._lengths, graph.int_scalar(0))
+        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
 
     def _padded(self, x: ir.Value) -> ir.Value:
         return self.graph.op("Gather", x, self._gather)
 
-    def _attention_of_padded(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """Attend with lengths, and take the padding away."""
+    def _window_bias(self, places: ir.Value, reach: int) -> ir.Value:
+        """Return what is added to scores in layers with a window, `(width, width)`."""
         graph = self.graph
-        heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        inputs = (query, key, value, None, None, None, self._lengths)
-        padded = self._attend(*inputs, q_num_heads=heads, kv_num_heads=groups)
-        flat = graph.op("Reshape", padded, graph.ints(-1, heads * self.config.head_dim))
+        seen = self._seen(places, reach)
+        return graph.computed(graph.op("Where", seen, graph.scalar(0.0), graph.scalar(_HIDDEN)))
+
+    def _attention_of_padded(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool) -> ir.Value:
+        """Attend, and take the padding away."""
+        graph, config = self.graph, self.config
+        heads = config.num_attention_heads
+        bias = self._bias if local else None
+        padded = graph.op(
+            "Attention",
+            *(query, key, value, bias),
+            *(() if config.causal else (None, None, self._lengths)),
+            # The kernel for a CPU would copy the bias in each layer to make it causal.
+            is_causal=int(config.causal and not local),
+            q_num_heads=heads,
+            kv_num_heads=config.num_key_value_heads,
+            **self._scale(),
+        )
+        flat = graph.op("Reshape", padded, graph.ints(-1, heads * config.head_dim))
         return graph.op("Gather", flat, self._scatter)
 
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
@@ -139,9 +215,11 @@ class Packed(Layout):
         graph = self.graph
         return self._weighted(self._pooled, self._padded(graph.cast(x, FLOAT, kind)))
 
-    def _rotated(self, x: ir.Value, heads: int) -> ir.Value:
+    def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
         # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.
-        return self.graph.op("RotaryEmbedding", x, *self._tables, self._positions, num_heads=heads)
+        return self.graph.op(
+            "RotaryEmbedding", x, *self._tables[self._rotation(local)], self._positions, num_heads=heads
+        )
 
 
 class Masked(Layout):
@@ -159,29 +237,32 @@ class Masked(Layout):
         self._ids = graph.op("Reshape", ids, graph.ints(-1))
         self._batch = graph.op("Shape", ids, start=0, end=1)
         self._tokens = graph.op("Shape", ids, start=1, end=2)
-        visible = graph.op("Cast", mask, to=int(ir.DataType.BOOL))
-        # All tokens of a text see the same tokens, but ONNX Runtime needs a row for each.
-        square = graph.op("Concat", graph.ints(1, 1), self._tokens, graph.ints(1), axis=0)
-        self._visible = graph.op("Expand", graph.op("Unsqueeze", visible, graph.ints(1, 2)), square)
+        self._mask = mask
+        self._visible = self._visible_keys(None)
+        self._near = self._visible_keys(config.local.reach) if config.local is not None else None
         self._pooled = graph.op("Cast", pooled, to=int(ir.DataType.BOOL))
-        self._rows = [
-            graph.op("Slice", table, graph.ints(0), self._tokens, graph.ints(0)) for table in self._tables
-        ]
+        self._rows = {
+            rotation: [graph.op("Slice", table, graph.ints(0), self._tokens, graph.ints(0)) for table in pair]
+            for rotation, pair in self._tables.items()
+        }
 
     @property
     def ids(self) -> ir.Value:
         """The token ids `(tokens,)`."""
         return self._ids
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
         """Attend with a mask."""
         graph = self.graph
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        out = self._attend(
-            self._rotated(self._split(query, heads)),
-            self._rotated(self._split(key, groups)),
+        out = graph.op(
+            "Attention",
+            self._rotated(self._split(query, heads), local),
+            self._rotated(self._split(key, groups), local),
             self._split(value, groups),
-            self._visible,
+            self._near if local else self._visible,
+            is_causal=0,  # the mask is causal
+            **self._scale(),
         )
         joined = graph.op("Transpose", out, perm=[0, 2, 1, 3])
         return graph.op("Reshape", joined, graph.ints(-1, heads * self.config.head_dim))
@@ -191,6 +272,31 @@ class Masked(Layout):
         graph = self.graph
         shape = graph.op("Concat", self._batch, self._tokens, graph.ints(-1), axis=0)
         return self._weighted(self._pooled, graph.op("Reshape", graph.cast(x, FLOAT, kind), shape))
+
+    def last(self, x: ir.Value) -> ir.Value:
+        """Return the rows of last tokens."""
+        graph = self.graph
+        lengths = graph.op("ReduceSum", self._mask, graph.ints(1), keepdims=0)
+        batch, width = (graph.op("Squeeze", size) for size in (self._batch, self._tokens))
+        texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
+        ends = graph.op("Add", graph.op("Mul", texts, width), lengths)
+        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
+
+    def _visible_keys(self, reach: int | None) -> ir.Value:
+        """Return which keys each query may see, bool `(batch, 1, tokens, tokens)`."""
+        graph = self.graph
+        real = graph.op("Cast", self._mask, to=int(ir.DataType.BOOL))
+        keys = graph.op("Unsqueeze", real, graph.ints(1, 2))
+        if reach is None and not self.config.causal:
+            # All tokens of a text see the same tokens, but ONNX Runtime needs a row for each.
+            square = graph.op("Concat", graph.ints(1, 1), self._tokens, graph.ints(1), axis=0)
+            return graph.op("Expand", keys, square)
+        # Padding sees padding, or it might be out of reach of all keys and become NaN. A weight of 0 would
+        # not keep that from the tokens.
+        padding = graph.op("Not", graph.op("Unsqueeze", real, graph.ints(1, 3)))
+        width = graph.op("Squeeze", self._tokens)
+        places = graph.op("Range", graph.int_scalar(0), width, graph.int_scalar(1))
+        return graph.op("And", graph.op("Or", keys, padding), self._seen(places, reach))
 
     def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
         """Normalise by elementary operators."""
@@ -204,9 +310,9 @@ class Masked(Layout):
         shape = graph.op("Concat", self._batch, self._tokens, graph.ints(heads, self.config.head_dim), axis=0)
         return graph.op("Transpose", graph.op("Reshape", x, shape), perm=[0, 2, 1, 3])
 
-    def _rotated(self, x: ir.Value) -> ir.Value:
+    def _rotated(self, x: ir.Value, local: bool) -> ir.Value:
         graph, half = self.graph, self.config.head_dim // 2
-        cosines, sines = self._rows
+        cosines, sines = self._rows[self._rotation(local)]
         left = graph.op("Slice", x, graph.ints(0), graph.ints(half), graph.ints(-1))
         right = graph.op("Slice", x, graph.ints(half), graph.ints(2 * half), graph.ints(-1))
         return graph.op(
@@ -217,14 +323,36 @@ class Masked(Layout):
         )
 
 
-def rotation_tables(config: DecoderConfig) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def rotation_tables(
+    rotation: Rotation, size: int, positions: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return cosine and sine of each position's angles, `(positions, size / 2)`, float32.
 
     The angles are rounded to float32, with which models are trained. At position 30,000 the rounding is 1e-3
     of a turn of the fastest pair, so exact angles would be different ones.
     """
-    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
-    frequencies = np.float32(1) / np.power(np.float32(config.rope_theta), exponents)
-    positions = np.arange(config.max_position_embeddings, dtype=np.float32)
-    angles = (positions[:, None] * frequencies).astype(np.float64)
+    exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
+    # Powers in single precision differ from one machine to the next. These equal those of PyTorch on a CPU,
+    # but for about one frequency in a hundred.
+    powers = np.power(np.float64(rotation.theta), exponents.astype(np.float64)).astype(np.float32)
+    frequencies = np.float32(1) / powers
+    if isinstance(rotation.scaling, Llama3Scaling):
+        frequencies = _llama3(frequencies, rotation.scaling)
+    elif rotation.scaling is not None:
+        frequencies = frequencies / np.float32(rotation.scaling)
+    angles = (np.arange(positions, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def _llama3(frequencies: NDArray[np.float32], scaling: Llama3Scaling) -> NDArray[np.float32]:
+    """Scale frequencies as Llama 3.1 does, each step rounded to float32."""
+    low, high, window = (
+        scaling.low_freq_factor,
+        scaling.high_freq_factor,
+        scaling.original_max_position_embeddings,
+    )
+    wavelengths = 2 * np.pi / frequencies
+    share = (window / wavelengths - low) / (high - low)
+    between = (1 - share) * frequencies / scaling.factor + share * frequencies
+    few, many = wavelengths > window / low, wavelengths < window / high
+    return np.where(few, frequencies / scaling.factor, np.where(many, frequencies, between))

@@ -53,7 +53,9 @@ class Graph:
         self._inputs.append(value)
         return value
 
-    def op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | Sequence[int]) -> ir.Value:
+    def op(
+        self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str | Sequence[int]
+    ) -> ir.Value:
         """Add a standard operator with one output. None stands for an omitted input."""
         return self._node("", kind, inputs, attributes)
 

@@ -41,12 +41,15 @@ class _Fused(Layout):
         graph = self.graph
         self._token_positions = graph.op("Unsqueeze", positions, graph.ints(1))
         self._ones = graph.op("Expand", graph.scalar(1.0), graph.op("Shape", self._token_positions))
-        self._silu_weight = graph.array(
-            "silu.weight", np.full(self.config.intermediate_size, _ROOT), graph.compute
-        )
+        if self.config.activation == "silu":
+            self._silu_weight = graph.array(
+                "silu.weight", np.full(self.config.intermediate_size, _ROOT), graph.compute
+            )
 
     def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
-        """Return SiLU of gate, multiplied with up, in one kernel."""
+        """Return SiLU of gate, multiplied with up, in one kernel; other activations in two."""
+        if self.config.activation != "silu":
+            return super().gated(gate, up)
         return self.graph.microsoft_op(
             "GatedRMSNorm", up, self._silu_weight, gate, activation="silu", epsilon=_HUGE
         )
@@ -57,12 +60,13 @@ class _Fused(Layout):
             "HyperConnectionPostMix", x, self._ones, addend, num_branches=self.config.hidden_size
         )
 
-    def _rotated_tokens(self, x: ir.Value, heads: int) -> ir.Value:
+    def _rotated_tokens(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
         """Rotate rows `(tokens, heads * size)`."""
         # Each token is a text of one token here: then all may have positions of their own.
         graph = self.graph
         rows = graph.op("Unsqueeze", x, graph.ints(1))
-        rotated = graph.op("RotaryEmbedding", rows, *self._tables, self._token_positions, num_heads=heads)
+        tables = self._tables[self._rotation(local)]
+        rotated = graph.op("RotaryEmbedding", rows, *tables, self._token_positions, num_heads=heads)
         return graph.op("Squeeze", rotated, graph.ints(1))
 
 
@@ -74,11 +78,11 @@ class CudaPacked(_Fused, Packed):
         flat = graph.op("Reshape", self._positions, graph.ints(-1))
         self._prepare(graph.op("Gather", flat, self._scatter))
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """Rotate tokens, pad them, attend with lengths, and take the padding away."""
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+        """Rotate tokens, pad them, attend, and take the padding away."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        rotated = self._rotated_tokens(query, heads), self._rotated_tokens(key, groups)
-        return self._attention_of_padded(*(self._padded(x) for x in (*rotated, value)))
+        query, key = self._rotated_tokens(query, heads, local), self._rotated_tokens(key, groups, local)
+        return self._attention_of_padded(self._padded(query), self._padded(key), self._padded(value), local)
 
 
 class Varlen(_Fused):
@@ -96,8 +100,8 @@ class Varlen(_Fused):
     """
 
     def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
-        if config.causal or graph.compute != ir.DataType.FLOAT16:
-            raise ValueError("PackedMultiHeadAttention is neither causal nor of other types than fp16")
+        if config.causal or config.local is not None or graph.compute != ir.DataType.FLOAT16:
+            raise ValueError("PackedMultiHeadAttention has no causal attention, no windows, and only fp16")
         self._ids = graph.input("input_ids", ("tokens",))
         positions = graph.input("positions", ("tokens",))
         starts = graph.input("starts", ("starts",))
@@ -107,6 +111,7 @@ class Varlen(_Fused):
         counts = graph.input("counts", ("batch",))
         super().__init__(graph, config)
         self._prepare(positions)
+        self._ends = starts
         self._starts, self._places = (
             graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (starts, places)
         )
@@ -126,21 +131,28 @@ class Varlen(_Fused):
 
     def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
         """Normalise in float32, and round once, to the type of the weight."""
-        return self._rms_norm(x, self.graph.stored(weight, kind))
+        return self._rms_norm(x, self._norm_weight(weight, kind))
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
         """Rotate, repeat keys and values for all heads, and attend."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         return self.graph.microsoft_op(
             "PackedMultiHeadAttention",
-            self._rotated_tokens(query, heads),
-            self._repeated(self._rotated_tokens(key, groups)),
+            self._rotated_tokens(query, heads, local),
+            self._repeated(self._rotated_tokens(key, groups, local)),
             self._repeated(value),
             None,
             self._places,
             self._starts,
             num_heads=heads,
+            **self._scale(),
         )
+
+    def last(self, x: ir.Value) -> ir.Value:
+        """Return the rows of last tokens."""
+        graph = self.graph
+        ends = graph.op("Slice", self._ends, graph.ints(1), graph.ints(np.iinfo(np.int64).max), graph.ints(0))
+        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
 
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the pooled tokens."""

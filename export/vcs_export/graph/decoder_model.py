@@ -32,7 +32,7 @@ CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "va
 """Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
 
 Head = Callable[[Layout, ir.Value], ir.Value]
-"""Adds what makes a text's vector, float32 `(batch, dimension)`, of hidden states `(tokens, hidden)`."""
+"""Adds what makes a text's vector, float32 `(batch, dimension)`, of the last hidden states."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class DecoderModel:
         Length of a text's vector.
     head
         What follows the decoder.
+    only_last
+        Whether the head gets the hidden states of each text's last token alone, `(batch, hidden)`.
     """
 
     folder: Path
@@ -61,6 +63,7 @@ class DecoderModel:
     prefix: str
     dimension: int
     head: Head
+    only_last: bool = False
 
     @property
     def types(self) -> set[ir.DataType]:
@@ -154,7 +157,7 @@ def write_decoder_model(
 
     def write(graph: StreamedGraph, layout: type[Layout], path: Path) -> None:
         inputs = layout(graph, opened.config)
-        hidden = decoder(inputs, opened.tensors, opened.prefix)
+        hidden = decoder(inputs, opened.tensors, opened.prefix, opened.only_last)
         graph.save(opened.head(inputs, hidden), OUTPUT, ("batch", opened.dimension), path)
 
     scales = fp8.Scales(ranges) if ranges is not None else None

@@ -54,7 +54,7 @@ def settings(folder: Path) -> Settings:
     if kind == "gemma3_text":
         return _gemma(config, heads, size, rotations)
     theta = rotations.get("rope_theta", config.get("rope_theta"))
-    turns = _frequencies(size, theta, rotations or config.get("rope_scaling") or {})
+    turns = rotation_frequencies(size, theta, rotations or config.get("rope_scaling") or {})
     return Settings(
         heads=heads,
         groups=config["num_key_value_heads"],
@@ -82,7 +82,7 @@ def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[
     near = rotations.get("sliding_attention") or {}
     far_theta = far.get("rope_theta", config.get("rope_theta", 1e6))
     near_theta = near.get("rope_theta", config.get("rope_local_base_freq", 1e4))
-    both = _frequencies(size, far_theta, far), _frequencies(size, near_theta, near)
+    both = rotation_frequencies(size, far_theta, far), rotation_frequencies(size, near_theta, near)
     return Settings(
         heads=heads,
         groups=config["num_key_value_heads"],
@@ -100,7 +100,8 @@ def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[
     )
 
 
-def _frequencies(size: int, theta: float, scaling: Mapping[str, Any]) -> Array:
+def rotation_frequencies(size: int, theta: float, scaling: Mapping[str, Any]) -> Array:
+    """By how much each pair of a head's numbers turns from a token to the next."""
     plain: Array = theta ** -(np.arange(0, size, 2) / size)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
