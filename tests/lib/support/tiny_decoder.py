@@ -35,6 +35,7 @@ class Family:
     pooling     as sentence-transformers names it;  dense  lengths of vectors after each Dense behind the pooling
     prompts     of `config_sentence_transformers.json`
     end         the token that code of the family's own puts after a text, where `tokenizer.json` does not
+    whole       whether the tensors are those of a model that generates: `model.` before their names, and a head
     """
 
     config: Mapping[str, Any]
@@ -43,6 +44,7 @@ class Family:
     dense: tuple[int, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
     end: str = ""
+    whole: bool = False
 
 
 _QUERY = "Instruct: Describe the scene\nQuery: "  # Qwen3 has no space at the end
@@ -119,6 +121,7 @@ FAMILIES = {
         "lasttoken",
         prompts={"query": _QUERY},
         end="<|endoftext|>",
+        whole=True,
     ),
     "nemotron": Family(
         _SIZES
@@ -162,11 +165,10 @@ FAMILIES = {
         _GEMMA
         | {
             "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-            "use_bidirectional_attention": False,
         },
-        gemma_tokenizer,
+        partial(gemma_tokenizer, "<bos> $A"),
         "lasttoken",
-        prompts={"query": _QUERY},
+        prompts={"query": _QUERY, "document": ""},
     ),
 }
 
@@ -196,11 +198,11 @@ def write_tiny_decoder(
     family: str,
     *,
     spelling: int = 4,
-    prefix: str = "",
+    prefix: str | None = None,
     dtype: str = "F32",
     shards: int = 1,
     seed: int = 0,
-    lm_head: bool = False,
+    lm_head: bool | None = None,
     sentence: bool = True,
     pooling: str | None = None,
     prompts: Mapping[str, str] | None = None,
@@ -211,9 +213,10 @@ def write_tiny_decoder(
 ) -> Path:
     """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the folder.
 
-    spelling        release of transformers whose keys `config.json` has;  prefix  of the tensors' names
+    spelling        release of transformers whose keys `config.json` has
+    prefix          of the tensors' names;  lm_head  whether there is a head for generation, which no embedding
+                    needs; both by default as published
     dtype, shards   as `write_shards` takes them
-    lm_head         whether there is a head for generation as well, which no embedding needs
     sentence        whether there are the files of sentence-transformers
     pooling, prompts, default_prompt, max_tokens  in these files; by default as published, without a limit
     without         keys that `config.json` lacks;  config  overrides of it, in the spelling of transformers 4
@@ -221,8 +224,10 @@ def write_tiny_decoder(
     kind = FAMILIES[family]
     tokenizer = kind.tokenizer()
     settings = {"vocab_size": tokenizer.get_vocab_size(), **kind.config, **config}
+    if prefix is None:
+        prefix = PREFIXES[kind.whole]
     tensors = {f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()}
-    if lm_head:
+    if kind.whole if lm_head is None else lm_head:
         tensors["lm_head.weight"] = tensors[f"{prefix}embed_tokens.weight"]
     written = new_spelling(settings) if spelling == 5 else settings
     folder.mkdir(parents=True, exist_ok=True)
