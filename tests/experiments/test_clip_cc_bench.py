@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from scipy import stats
 
@@ -230,19 +233,33 @@ def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
     assert "there is a system Own already" in bench("--resume", "--add", tmp_path / "Own.json").stderr
 
 
-def test_a_wrong_bundle_is_found_before_any_judge_begins(bench: Any, tmp_path: Path) -> None:
-    done = bench("--judge", f"third={tmp_path}")
-    assert done.code == 2
-    assert "bundle.json" in done.stderr
-    assert not (tmp_path / "out").exists()
+def test_a_wrong_bundle_is_found_before_any_judge_begins(
+    bench: Any, sat_bundle: Path, tmp_path: Path
+) -> None:
+    for bundle, message in ((tmp_path, "bundle.json"), (sat_bundle, "it holds no embedder")):
+        done = bench("--judge", f"third={bundle}")
+        assert done.code == 2
+        assert message in done.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def test_the_scores_of_earlier_judges_stay_if_one_fails(
-    bench: Any, data: Path, tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
+    bench: Any, tiny_bundle: Path, tmp_path: Path
 ) -> None:
-    done = bench("--judge", f"third={sat_bundle}")
+    broken = Path(shutil.copytree(tiny_bundle, tmp_path / "broken"))
+    manifest = json.loads((broken / "bundle.json").read_text())
+    model = broken / manifest["embedder"]["model"]
+    graph = onnx.load(model, load_external_data=False)
+    graph.graph.node[0].op_type = "Nonsense"  # is found when a session is opened
+    onnx.save(graph, model)
+    for entry in manifest["files"]:
+        if broken / entry["path"] == model:
+            content = model.read_bytes()
+            entry |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    write_json(broken / "bundle.json", manifest)
+    done = bench("--judge", f"third={broken}")
     assert done.code == 2
-    assert re.search("judge third: .*no embedder.*; what was scored before is kept, continue with --resume",
+    assert re.search("judge third: .*Nonsense.*; what was scored before is kept, continue with --resume",
                      done.stderr), done.stderr  # fmt: skip
     scores = tmp_path / "out/scores"
     whole = {path: path.read_bytes() for path in scores.rglob("*.jsonl")}

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 import rich.table
 
-from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.options import (
@@ -33,6 +32,7 @@ from vcs_runtime.experiments.leaderboard import document, leaderboard
 from vcs_runtime.experiments.results import check_output
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import require
@@ -111,7 +111,7 @@ def _judges(
 ) -> dict[str, Callable[[], AbstractContextManager[Scorer]]]:
     """Return what opens each judge, by its name: the given one, or the last part of its folder.
 
-    All bundles are verified here: a wrong one would otherwise be found when the judges before it are done.
+    All bundles are opened here: a wrong one would otherwise be found when the judges before it are done.
     """
     bundles: dict[str, str] = {}
     for value in values or (str(config.bundle),):
@@ -123,10 +123,12 @@ def _judges(
         if name in bundles:
             raise click.UsageError(f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE")
         bundles[name] = bundle
-    return {
-        name: partial(open_scorer, replace(config, bundle=open_bundle(bundle)))
-        for name, bundle in bundles.items()
-    }
+    opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
+    for name, bundle in bundles.items():
+        verified, _ = open_bundles(replace(config, bundle=bundle))
+        assert verified is not None  # there is no embedder of a caller
+        opened[name] = partial(open_scorer, replace(config, bundle=verified))
+    return opened
 
 
 def _print_published(folder: Path | None, as_json: bool) -> None:

@@ -42,9 +42,7 @@ class Embedder:
         self, bundle: Bundle, device: Device, threads: int | None = None, others: Sequence[Device] = ()
     ) -> None:
         """Open the model on `device`, and on `others` too. Users call `Embedder.open`."""
-        if bundle.manifest.embedder is None:
-            raise BundleError(f"bundle {bundle.root}: it holds no embedder")
-        self.spec: EmbedderSpec = bundle.manifest.embedder
+        self.spec: EmbedderSpec = embedder_spec(bundle)
         self.device = device
         graph = self.spec.cuda if device.provider_name == "ort-cuda" and self.spec.cuda else self.spec
         self._layout = graph.layout
@@ -340,6 +338,13 @@ class TokenisedTexts:
         self._outputs.append((rows, self._embedder._run_batch(rows, batch)))
         self._done += sum(self._lengths[row] for row in rows)
         report_part(self._part[0] + self._part[1] * self._done / sum(self._lengths))
+
+
+def embedder_spec(bundle: Bundle) -> EmbedderSpec:
+    """Return a bundle's embedder; BundleError if there is none."""
+    if bundle.manifest.embedder is None:
+        raise BundleError(f"bundle {bundle.root}: it holds no embedder")
+    return bundle.manifest.embedder
 
 
 def _run(portion: TokenisedTexts) -> TokenisedTexts:

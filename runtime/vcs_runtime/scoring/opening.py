@@ -6,11 +6,11 @@ import os
 
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
-from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT, Punkt
-from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter
+from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
@@ -40,13 +40,21 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
 
 
 def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
-    """Open the bundles that hold the embedder and the segmenter: None where no bundle holds it."""
+    """Open the bundles that hold the embedder and the segmenter: None where no bundle holds it.
+
+    Raises BundleError if a bundle cannot be used, or lacks what it is to hold.
+    """
     bundle = _opened(config.bundle) if config.embedder is None else None
+    if bundle:
+        embedder_spec(bundle)
+    segmenter = None
     if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
-        return bundle, bundle or _opened(config.bundle)
-    if isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter != PUNKT:
-        return bundle, _opened(config.segmenter)
-    return bundle, None
+        segmenter = bundle or _opened(config.bundle)
+        choose_segmenter(segmenter, config.segmenter)
+    elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter != PUNKT:
+        segmenter = _opened(config.segmenter)
+        choose_segmenter(segmenter, "auto")
+    return bundle, segmenter
 
 
 def _opened(bundle: str | os.PathLike[str] | Bundle) -> Bundle:

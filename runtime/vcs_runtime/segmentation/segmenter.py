@@ -41,7 +41,7 @@ class Segmenter:
         batch_invariant: bool = False,
     ) -> None:
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
-        self.spec = _chosen(bundle, use)
+        self.spec = choose_segmenter(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None
         self._bundle = bundle
         self._threads = threads
@@ -282,8 +282,8 @@ class Segmenter:
         self.close()
 
 
-def _chosen(bundle: Bundle, use: str) -> SegmenterSpec:
-    """Return the part of the bundle's segmenter that `use` names."""
+def choose_segmenter(bundle: Bundle, use: str) -> SegmenterSpec:
+    """Return the part of the bundle's segmenter that `use` names; BundleError if there is none."""
     if use not in CHOICES:
         raise unknown_choice("use", use, CHOICES)
     spec = bundle.manifest.segmenter
