@@ -93,7 +93,9 @@ class Oracle:
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    folder = write_tiny_decoder(tmp_path_factory.mktemp(request.param), request.param, max_tokens=512)
+    folder = write_tiny_decoder(
+        tmp_path_factory.mktemp(request.param), request.param, files={"max_tokens": 512}
+    )
     ids = [numpy_decoder.token_ids(folder, text) for text in TEXTS]
     assert max(map(len, ids)) > 10 * 12  # many windows
     tokens = [numpy_decoder.token_vectors(folder, row) for row in ids]

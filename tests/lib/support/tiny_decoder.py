@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -176,21 +177,26 @@ FAMILIES = {
 def decoder_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
     """Random tensors by their names without a prefix, lively enough that each part matters."""
     rng = np.random.default_rng(seed)
-    hidden = config["hidden_size"]
     gemma = config["model_type"] == "gemma3_text"
-    tensors = {
-        # Gemma multiplies its embeddings; so much smaller are they.
-        "embed_tokens.weight": _normal(rng, config["vocab_size"], hidden, scale=0.3 if gemma else 1.0)
+    tensors: Tensors = {}
+    for name, shape in decoder_shapes(config).items():
+        if name == "embed_tokens.weight":  # Gemma multiplies its embeddings; so much smaller are they
+            tensors[name] = _normal(rng, *shape, scale=0.3 if gemma else 1.0)
+        elif "norm" in name:  # Gemma adds 1 to the weights of its norms
+            tensors[name] = _normal(rng, *shape, centre=0.0 if gemma else 1.0, scale=0.3)
+        else:
+            tensors[name] = _normal(rng, *shape, scale=0.5 if name.endswith("bias") else None)
+    return tensors
+
+
+def decoder_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of all tensors by their names without a prefix, for a config of any size."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed_tokens.weight": (config["vocab_size"], config["hidden_size"])
     }
     for layer in range(config["num_hidden_layers"]):
-        for name, shape in _layer_shapes(config):
-            full = f"layers.{layer}.{name}"
-            if "norm" in name:  # Gemma adds 1 to the weights of its norms
-                tensors[full] = _normal(rng, *shape, centre=0.0 if gemma else 1.0, scale=0.3)
-            else:
-                tensors[full] = _normal(rng, *shape, scale=0.5 if name.endswith("bias") else None)
-    tensors["norm.weight"] = _normal(rng, hidden, centre=0.0 if gemma else 1.0, scale=0.3)
-    return tensors
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in _layer_shapes(config)}
+    return shapes | {"norm.weight": (config["hidden_size"],)}
 
 
 def write_tiny_decoder(
@@ -204,11 +210,7 @@ def write_tiny_decoder(
     seed: int = 0,
     lm_head: bool | None = None,
     sentence: bool = True,
-    pooling: str | None = None,
-    prompts: Mapping[str, str] | None = None,
-    default_prompt: str | None = None,
-    max_tokens: int | None = None,
-    without: Sequence[str] = (),
+    files: Mapping[str, Any] = MappingProxyType({}),
     **config: Any,
 ) -> Path:
     """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the folder.
@@ -217,9 +219,8 @@ def write_tiny_decoder(
     prefix          of the tensors' names;  lm_head  whether there is a head for generation, which no embedding
                     needs; both by default as published
     dtype, shards   as `write_shards` takes them
-    sentence        whether there are the files of sentence-transformers
-    pooling, prompts, default_prompt, max_tokens  in these files; by default as published, without a limit
-    without         keys that `config.json` lacks;  config  overrides of it, in the spelling of transformers 4
+    sentence, files  options of `write_decoder_files`
+    config          overrides of `config.json`, in the spelling of transformers 4
     """
     kind = FAMILIES[family]
     tokenizer = kind.tokenizer()
@@ -229,24 +230,50 @@ def write_tiny_decoder(
     tensors = {f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()}
     if kind.whole if lm_head is None else lm_head:
         tensors["lm_head.weight"] = tensors[f"{prefix}embed_tokens.weight"]
-    written = new_spelling(settings) if spelling == 5 else settings
+    write_decoder_files(folder, family, settings, tokenizer, spelling=spelling, sentence=sentence, **files)
+    write_shards(folder, tensors, dtype, shards)
+    if sentence:
+        write_dense(folder, settings["hidden_size"], kind.dense, dtype, seed)
+    return folder
+
+
+def write_decoder_files(
+    folder: Path,
+    family: str,
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    *,
+    spelling: int = 4,
+    without: Sequence[str] = (),
+    sentence: bool = True,
+    pooling: str | None = None,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt: str | None = None,
+    max_tokens: int | None = None,
+) -> None:
+    """Write what a folder of `family` holds beside tensors.
+
+    spelling   release of transformers whose keys `config.json` has;  without  keys that it lacks
+    sentence   whether there are the files of sentence-transformers
+    pooling, prompts, default_prompt, max_tokens  in these files; by default as published, without a limit
+    """
+    kind = FAMILIES[family]
+    written = new_spelling(config) if spelling == 5 else config
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "config.json", {key: value for key, value in written.items() if key not in without})
-    write_shards(folder, tensors, dtype, shards)
     tokenizer.save(str(folder / "tokenizer.json"))
     write_json(folder / "tokenizer_config.json", _tokenizer_config(tokenizer, kind.end))
-    if sentence:
-        width = settings["hidden_size"]
-        write_modules(folder, ["Transformer", "Pooling", *["Dense"] * len(kind.dense), "Normalize"])
-        write_json(folder / "1_Pooling/config.json", _pooling_config(width, pooling or kind.pooling))
-        write_dense(folder, width, kind.dense, dtype, seed)
-        given = kind.prompts if prompts is None else prompts
-        about = {"prompts": given, "default_prompt_name": default_prompt, "similarity_fn_name": "cosine"}
-        write_json(folder / "config_sentence_transformers.json", about)
-        if max_tokens is not None:
-            lengths = {"max_seq_length": max_tokens, "do_lower_case": False}
-            write_json(folder / "sentence_bert_config.json", lengths)
-    return folder
+    if not sentence:
+        return
+    write_modules(folder, ["Transformer", "Pooling", *["Dense"] * len(kind.dense), "Normalize"])
+    pool = _pooling_config(config["hidden_size"], pooling or kind.pooling)
+    write_json(folder / "1_Pooling/config.json", pool)
+    given = kind.prompts if prompts is None else prompts
+    about = {"prompts": given, "default_prompt_name": default_prompt, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", about)
+    if max_tokens is not None:
+        lengths = {"max_seq_length": max_tokens, "do_lower_case": False}
+        write_json(folder / "sentence_bert_config.json", lengths)
 
 
 def new_spelling(config: Mapping[str, Any]) -> dict[str, Any]:
