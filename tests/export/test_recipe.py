@@ -9,6 +9,7 @@ import pytest
 
 from vcs_export.checkpoint.recipe import (
     DEFAULT,
+    DecoderRecipe,
     EncoderRecipe,
     NvEmbedRecipe,
     SatRecipe,
@@ -45,7 +46,12 @@ def test_every_recipe_can_be_read() -> None:
     assert paths
     for path in paths:
         kind = tomllib.loads(path.read_text("utf-8")).get("kind")
-        types = {"sat": SatRecipe, "nv-embed": NvEmbedRecipe, None: EncoderRecipe}
+        types = {
+            "sat": SatRecipe,
+            "nv-embed": NvEmbedRecipe,
+            "decoder": DecoderRecipe,
+            None: EncoderRecipe,
+        }
         assert load_recipe(path, types[kind]).name == path.stem
 
 

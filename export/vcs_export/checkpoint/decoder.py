@@ -12,6 +12,12 @@ from vcs_export.errors import CheckpointError
 
 Activation = Literal["silu", "gelu_tanh"]
 
+# The setting that names an activation, and its name there.
+_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
+    "silu": ("hidden_act", "silu"),
+    "gelu_tanh": ("hidden_activation", "gelu_pytorch_tanh"),
+}
+
 
 @dataclass(frozen=True)
 class Llama3Scaling:
@@ -90,6 +96,8 @@ class DecoderConfig:
         What embeddings are multiplied with.
     attention_scale
         What scores of attention are multiplied with. None stands for `1 / sqrt(head_dim)`.
+    fp16
+        Whether the numbers between its layers fit into float16.
     """
 
     hidden_size: int
@@ -112,6 +120,7 @@ class DecoderConfig:
     norm_offset: float = 0.0
     embedding_scale: float = 1.0
     attention_scale: float | None = None
+    fp16: bool = True
 
     @property
     def rotation(self) -> Rotation:
@@ -119,10 +128,10 @@ class DecoderConfig:
         return Rotation(self.rope_theta, self.rope_scaling)
 
 
-def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
-    """Read and check a decoder's settings.
-
-    `sliding_window` is ignored: models whose tokens see each other in both directions do not apply it.
+def decoder_config(
+    path: Path, data: Any, rotation: Rotation, *, activation: Activation = "silu", **family: Any
+) -> DecoderConfig:
+    """Read and check the settings that all decoders share.
 
     Parameters
     ----------
@@ -130,8 +139,12 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
         The `config.json`.
     data
         The part of its content that describes the decoder.
-    causal
-        Whether a token sees only the tokens before it.
+    rotation
+        Rotation in the layers without a window.
+    activation
+        Of the gate in the feed-forward layer.
+    **family
+        Further fields of `DecoderConfig`, which the model's family decides.
 
     Returns
     -------
@@ -143,13 +156,9 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
     CheckpointError
         A setting is missing, of another type, or has a value that the graph does not implement.
     """
-    for key, supported, default in (
-        ("hidden_act", "silu", "silu"),
-        ("attention_bias", False, False),
-        ("mlp_bias", False, False),
-        ("rope_scaling", None, None),
-    ):
-        only(path, data, key, supported, default)
+    key, name = _ACTIVATIONS[activation]
+    for setting, supported in ((key, name), ("attention_bias", False), ("mlp_bias", False)):
+        only(path, data, setting, supported, supported)
     counts: dict[str, Any] = {
         key: positive(path, data, key)
         for key in (
@@ -175,8 +184,10 @@ def decoder_config(path: Path, data: Any, causal: bool) -> DecoderConfig:
         **counts,
         head_dim=size,
         rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
-        rope_theta=above_zero(path, data, "rope_theta"),
-        causal=causal,
+        rope_theta=rotation.theta,
+        rope_scaling=rotation.scaling,
+        activation=activation,
+        **family,
     )
 
 

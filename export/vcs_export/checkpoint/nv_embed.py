@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
+from vcs_export.checkpoint.decoder import DecoderConfig, Rotation, decoder_config, decoder_shapes
 from vcs_export.checkpoint.safetensors_reader import StoredTensor, open_shards
-from vcs_export.checkpoint.settings import only, positive, read_json, value
+from vcs_export.checkpoint.settings import above_zero, only, positive, read_json, value
 from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.errors import CheckpointError
 
@@ -116,7 +116,9 @@ def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
         only(path, data, key, expected, expected)
     text = data.get("text_config")
     only(path, text, "model_type", "bidir_mistral", None)
-    decoder = decoder_config(path, text, causal=False)
+    # `sliding_window` is ignored: tokens that see each other in both directions have no window here.
+    only(path, text, "rope_scaling", None, None)
+    decoder = decoder_config(path, text, Rotation(above_zero(path, text, "rope_theta")), causal=False)
     latent = _latent_config(path, data.get("latent_attention_config"), decoder.hidden_size)
     shapes = decoder_shapes(decoder, DECODER_PREFIX) | latent_shapes(latent)
     special = _token(path, text, "bos_token_id"), _token(path, text, "eos_token_id")

@@ -192,7 +192,69 @@ class NvEmbedRecipe(_Struct, frozen=True, tag_field="kind", tag="nv-embed"):
         _check_names("latent", self.latent, _settings(LatentConfig), "settings of the model")
 
 
-R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe)
+class DimensionRange(_Struct, frozen=True):
+    """All lengths of vectors from the least to the most."""
+
+    least: int
+    most: int
+
+    def __contains__(self, dimension: int) -> bool:
+        return self.least <= dimension <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most}"
+
+
+class DecoderRecipe(_Struct, frozen=True, tag_field="kind", tag="decoder"):
+    """A published decoder that embeds texts.
+
+    Attributes
+    ----------
+    name, licence, source
+        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
+    max_tokens
+        The longest input, special tokens included.
+    config
+        Settings that the checkpoint must have, by the field names of `DecoderConfig`. `causal` also tells
+        what the model's own code does, where its `config.json` does not.
+    instruction, long_text
+        How texts are fed (`EmbedderSpec`).
+    pooling
+        "mean" or "lasttoken": that of the folder, or of a folder that does not name it. None: not known.
+    dense
+        Number of dense layers after the pooling.
+    end_token
+        The token that must close a text. "": whatever `tokenizer.json` puts there.
+    dimensions
+        Lengths to which the publisher allows vectors to be shortened.
+    sha256
+        Hashes of all its published files, by name. None are compared if it is empty.
+    notice
+        What the bundle says about a licence whose text the project does not keep.
+    licence_text
+        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
+    """
+
+    name: str
+    licence: str
+    source: str
+    max_tokens: int
+    config: dict[str, bool | int | float | str]
+    instruction: str = ""
+    long_text: LongTextPolicy = "truncate_text"
+    pooling: Literal["mean", "lasttoken"] | None = None
+    dense: int = 0
+    end_token: str = ""
+    dimensions: tuple[int, ...] | DimensionRange = ()
+    sha256: dict[str, Sha256] = {}
+    notice: str = ""
+    licence_text: bytes | None = None
+
+    def __post_init__(self) -> None:
+        _check_names("config", self.config, _settings(DecoderConfig), "settings of the model")
+
+
+R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe, DecoderRecipe)
 
 
 def recipes_folder() -> Path:
@@ -210,7 +272,7 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
     recipe
         Name of one of the project's recipes, or the path of any TOML file.
     kind
-        Type of the recipe: `EncoderRecipe`, `SatRecipe` or `NvEmbedRecipe`.
+        Type of the recipe: `EncoderRecipe`, `SatRecipe`, `NvEmbedRecipe` or `DecoderRecipe`.
 
     Returns
     -------

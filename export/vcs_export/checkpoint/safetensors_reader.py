@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,15 @@ class StoredTensor:
         return np.frombuffer(content, self.type.numpy()).reshape(stop - start, *self.shape[1:])
 
 
-def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, StoredTensor]:
+def stored_names(folder: Path) -> set[str]:
+    """Return the names of a checkpoint's tensors. Raises CheckpointError, as `open_shards` does."""
+    files = set(_files(folder)[0].values())
+    return {tensor.name for file in sorted(files) for tensor in read_header(folder / file)}
+
+
+def open_shards(
+    folder: Path, shapes: Mapping[str, tuple[int, ...]], unused: Collection[str] = ()
+) -> dict[str, StoredTensor]:
     """Find and check the tensors of a checkpoint. Only headers are read.
 
     Parameters
@@ -115,6 +123,8 @@ def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
         The folder of the checkpoint.
     shapes
         Expected shape of each tensor, by its name.
+    unused
+        Names of further tensors that may be there.
 
     Returns
     -------
@@ -130,7 +140,7 @@ def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
     for name in sorted(set(where.values())):
-        for tensor in _header(folder / name):
+        for tensor in read_header(folder / name):
             if where.get(tensor.name, name) != name:
                 raise CheckpointError(
                     f"{tensor.file}: has the tensor {tensor.name}, "
@@ -145,7 +155,7 @@ def open_shards(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
                 f"{stored[name].file}: the tensor {name} has the shape {stored[name].shape}, "
                 f"{CONFIG} implies {shape}"
             )
-    for name in sorted(stored.keys() - shapes.keys()):
+    for name in sorted(stored.keys() - shapes.keys() - set(unused)):
         raise CheckpointError(f"{stored[name].file}: the tensor {name} has no place in the model of {CONFIG}")
     return {name: stored[name] for name in shapes}
 
@@ -171,8 +181,8 @@ def _files(folder: Path) -> tuple[dict[str, str], Path]:
     return places, index
 
 
-def _header(path: Path) -> Iterator[StoredTensor]:
-    """Yield the tensors in a safetensors file, after the library has found it whole."""
+def read_header(path: Path) -> Iterator[StoredTensor]:
+    """Yield a safetensors file's tensors, after the library has found it whole. Raises CheckpointError."""
     try:
         # The library checks that the tensors fill the file without gaps, so it finds truncated downloads.
         with safe_open(path, framework="numpy"), path.open("rb") as file:

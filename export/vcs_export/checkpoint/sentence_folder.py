@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 
+from vcs_export.checkpoint.safetensors_reader import read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
-from vcs_export.checkpoint.transformer import WEIGHTS
-from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS, loaded_tokenizer
+from vcs_export.errors import CheckpointError
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")
 MODULES = "modules.json"
 LENGTHS = "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+_FEWEST_TOKENS = 3
 
 # Spelling of the poolings in `1_Pooling/config.json`. Newer files have one key with the plain name.
 _SWITCHES = {
@@ -84,13 +87,19 @@ class SentenceFolder:
     instruction: str
 
 
-def read_sentence_folder(folder: Path) -> SentenceFolder:
+def read_sentence_folder(
+    folder: Path, prompt: str | None = None, instruction: str | None = None
+) -> SentenceFolder:
     """Read the modules of a sentence-transformers folder.
 
     Parameters
     ----------
     folder
         The folder.
+    prompt
+        Name of the prompt before every text. None: the folder's default prompt, if it has one.
+    instruction
+        What stands before every text in place of a prompt.
 
     Returns
     -------
@@ -118,7 +127,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
         raise CheckpointError(
             f"{path}: the path {modules[0]['path']!r} of Transformer is not supported, only ''"
         )
-    instruction = _instruction(folder / PROMPTS)
+    if instruction is None:
+        instruction = read_prompt(folder, prompt)
     pooling, width = _pooling(_inside(folder, modules[1]) / "config.json", instruction)
     steps: list[Dense | None] = []
     dimension = width
@@ -131,6 +141,97 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
         dimension = len(dense.bias)
     max_tokens, lower_case = _feeding(folder / LENGTHS)
     return SentenceFolder(pooling, tuple(steps), width, dimension, max_tokens, lower_case, instruction)
+
+
+def check_width(folder: Path, sentence: SentenceFolder, hidden: int) -> None:
+    """Raise CheckpointError unless the pooling expects vectors of the transformer's length."""
+    if sentence.width != hidden:
+        raise CheckpointError(
+            f"{folder}: the pooling expects vectors of {sentence.width} numbers, {CONFIG} has {hidden}"
+        )
+
+
+def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) -> tuple[bytes, Tokenizer]:
+    """Read a folder's tokenizer, and check its ids and its lower-casing.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    sentence
+        What its other files say.
+    vocab_size
+        Number of the model's tokens.
+
+    Returns
+    -------
+    content
+        The bytes of the bundle's `tokenizer.json`.
+    tokenizer
+        The tokenizer.
+
+    Raises
+    ------
+    CheckpointError
+        The file is not a tokenizer, or another model's, or does not lower-case as the folder says.
+    """
+    path = folder / TOKENIZER
+    content, tokenizer = loaded_tokenizer(path)
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= vocab_size:
+        raise CheckpointError(
+            f"{path}: it has the token id {largest}, but the model {vocab_size} tokens (vocab_size): "
+            "this is another model's tokenizer"
+        )
+    normalizer = tokenizer.normalizer
+    if sentence.lower_case and (normalizer is None or normalizer.normalize_str("AZÉ") not in ("azé", "aze")):
+        raise CheckpointError(
+            f"{folder / LENGTHS}: do_lower_case True is not supported: {TOKENIZER} does not lower-case"
+        )
+    return content, tokenizer
+
+
+def longest_input(folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
+    """Return the longest input: the folder's limit, or else that of the tokenizer's settings and the model.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    sentence
+        What its files of sentence-transformers say.
+    capacity
+        Number of tokens that the model has positions for; None if that is not known.
+
+    Returns
+    -------
+    tokens
+        The longest input, special tokens included.
+
+    Raises
+    ------
+    CheckpointError
+        No file tells it, it is longer than the model's positions, or there is no room for a text.
+    """
+    if sentence.max_tokens is not None:
+        most = sentence.max_tokens
+        if capacity is not None and most > capacity:
+            raise CheckpointError(
+                f"{folder / LENGTHS}: max_seq_length {most} is more than "
+                f"the {capacity} positions of the model"
+            )
+    else:
+        path = folder / TOKENIZER_SETTINGS
+        data = read_json(path) if path.is_file() else {}
+        length = data.get("model_max_length") if isinstance(data, dict) else None
+        # "No limit" is saved as a huge float.
+        limits = [n for n in (length, capacity) if isinstance(n, int) and 0 < n < 1 << 20]
+        if not limits:
+            raise CheckpointError(f"{folder / LENGTHS}: max_seq_length is missing")
+        most = min(limits)
+    if most < _FEWEST_TOKENS:
+        raise CheckpointError(f"{folder}: an input of {most} tokens has no room for a text")
+    return most
 
 
 def _inside(folder: Path, module: dict[str, Any]) -> Path:
@@ -153,23 +254,28 @@ def _pooling(path: Path, instruction: str) -> tuple[str, int]:
     data = _object(path)
     width = positive(path, data, "embedding_dimension" if "embedding_dimension" in data
                      else "word_embedding_dimension")  # fmt: skip
-    if instruction:
+    pooling = _pooling_mode(path, data)
+    if instruction and pooling != "lasttoken":
         # sentence-transformers counts the tokens of a prompt in another way than the runtime.
         only(path, data, "include_prompt", True, True)
+    return pooling, width
+
+
+def _pooling_mode(path: Path, data: Any) -> str:
     if "pooling_mode" in data:
         chosen = value(path, data, "pooling_mode", str)
         if chosen not in POOLINGS:
             raise CheckpointError(
                 f"{path}: pooling_mode {chosen!r} is not supported, only one of {', '.join(POOLINGS)}"
             )
-        return chosen, width
+        return chosen
     switches = [key for key in data if key.startswith("pooling_mode_") and data[key] is not False]
     if len(switches) != 1 or switches[0] not in _SWITCHES or data[switches[0]] is not True:
         raise CheckpointError(
             f"{path}: {' with '.join(switches) or 'no pooling'} is not supported, "
             f"only one of {', '.join(_SWITCHES)}"
         )
-    return _SWITCHES[switches[0]], width
+    return _SWITCHES[switches[0]]
 
 
 def _dense(folder: Path, width: int) -> Dense:
@@ -187,19 +293,14 @@ def _dense(folder: Path, width: int) -> Dense:
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (out, width)}
     if data.get("bias", True):
         shapes["linear.bias"] = (out,)
+    stored = {tensor.name: tensor for tensor in read_header(weights)}
     tensors = {"linear.bias": np.zeros(out, np.float32)}
-    try:
-        with safe_open(weights, framework="numpy") as file:
-            for tensor, shape in shapes.items():
-                part = file.get_tensor(tensor) if tensor in file.keys() else None  # noqa: SIM118
-                if part is None or part.shape != shape or part.dtype not in (np.float32, np.float16):
-                    problem = "is missing" if part is None else f"is {part.dtype} {part.shape}"
-                    raise CheckpointError(f"{weights}: the tensor {tensor} {problem}, expected float {shape}")
-                tensors[tensor] = part.astype(np.float32)
-    except OSError as error:
-        raise CheckpointError(f"{weights}: cannot be read: {os_reason(error)}") from None
-    except (SafetensorError, TypeError) as error:
-        raise CheckpointError(f"{weights}: damaged, or not a safetensors file: {error}") from None
+    for tensor, shape in shapes.items():
+        part = stored.get(tensor)
+        if part is None or part.shape != shape:
+            problem = "is missing" if part is None else f"has the shape {part.shape}"
+            raise CheckpointError(f"{weights}: the tensor {tensor} {problem}, expected {shape}")
+        tensors[tensor] = part.rows()
     return Dense(tensors["linear.weight"], tensors["linear.bias"], _ACTIVATIONS[activation])
 
 
@@ -213,16 +314,16 @@ def _feeding(path: Path) -> tuple[int | None, bool]:
     return positive(path, data, "max_seq_length") if limited else None, lower_case
 
 
-def _instruction(path: Path) -> str:
-    """Return the default prompt before every text, or ""."""
-    if not path.is_file():
-        return ""
-    data = _object(path)
-    name = data.get("default_prompt_name")
+def read_prompt(folder: Path, prompt: str | None = None) -> str:
+    """Return a folder's prompt of that name, or its default one, or "". Raises CheckpointError."""
+    path = folder / PROMPTS
+    data = _object(path) if path.is_file() else {}
+    prompts = data.get("prompts") or {}
+    name = data.get("default_prompt_name") if prompt is None else prompt
     if name is None:
         return ""
-    prompts = data.get("prompts")
-    prompt = prompts.get(name) if isinstance(prompts, dict) else None
-    if not isinstance(prompt, str):
-        raise CheckpointError(f"{path}: default_prompt_name {name!r} is not one of the prompts")
-    return prompt
+    if not isinstance(prompts, dict) or not isinstance(prompts.get(name), str):
+        key = "default_prompt_name" if prompt is None else "prompt"
+        known = ", ".join(prompts) if isinstance(prompts, dict) and prompts else "none"
+        raise CheckpointError(f"{path}: {key} {name!r} is not one of the prompts: {known}")
+    return str(prompts[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,9 +65,9 @@ def positive(path: Path, data: Any, key: str) -> int:
 
 
 def above_zero(path: Path, data: Any, key: str) -> float:
-    """Return the setting `key`, a float above 0. Raises CheckpointError."""
+    """Return the setting `key`, a finite float above 0. Raises CheckpointError."""
     setting = value(path, data, key, float)
-    if not setting > 0:
+    if not 0 < setting < math.inf:
         raise CheckpointError(f"{path}: {key} must be above 0, not {setting}")
     return setting
 

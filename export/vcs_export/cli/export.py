@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vcs_export.cli.decoders import decoder, nv_embed_v2
 from vcs_export.cli.options import (
     PATH,
     checkpoint,
@@ -13,11 +14,11 @@ from vcs_export.cli.options import (
     output,
     overwrite,
     require_builders,
+    text_lines,
 )
-from vcs_export.cli.reporting import log, print_checks, step_bars
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, read_manifest
+from vcs_export.cli.reporting import log, print_checks
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import InputError
 
 
 @click.group()
@@ -27,6 +28,10 @@ def export() -> None:
     Nothing is downloaded, and no PyTorch is needed.
     This needs `vcs-runtime[export]`.
     """
+
+
+export.add_command(decoder)
+export.add_command(nv_embed_v2)
 
 
 @export.command()
@@ -72,7 +77,7 @@ def sat(
     from vcs_export.write import BundleInfo, check_target, plain_name
 
     check_target(output, overwrite, checkpoint, tokenizer, text)
-    texts = _lines(text) if text else []
+    texts = text_lines(text) if text else []
     if recipe is not None:
         named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SatRecipe)
         build_from_recipe(
@@ -137,91 +142,6 @@ def encoder(
     click.echo(output)
 
 
-@export.command("nv-embed-v2")
-@checkpoint
-@output
-@click.option("--precision", type=click.Choice(["fp16", "bf16", "fp32", "fp8", "int8", "int4"]),
-              default="fp16", show_default=True,
-              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
-              "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
-@click.option("--target", "runtime", type=click.Choice(["ort", "tensorrt"]), default="ort", show_default=True,
-              help="Runtime that the graph is written for.")  # fmt: skip
-@click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
-              help="How unchanged weights enter the bundle: hard links to the model's files, or copies."
-              )  # fmt: skip
-@click.option("--text", type=PATH, metavar="FILE",
-              help="Texts, one a line, on which the error of int8, int4 and fp8 is measured. "
-              "[default: the demo's]")  # fmt: skip
-@click.option("--calibration", type=PATH, metavar="FILE",
-              help="Texts, one a line, on which the ranges of fp8 are measured. [default: built-in texts]"
-              )  # fmt: skip
-@click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
-              help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"
-              )  # fmt: skip
-@click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
-              help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N.")  # fmt: skip
-@click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones.")
-@overwrite
-def nv_embed_v2(
-    checkpoint: Path,
-    output: Path,
-    precision: str,
-    runtime: str,
-    weights: str,
-    text: Path | None,
-    calibration: Path | None,
-    least_cosine: float | None,
-    device: str,
-    own_weights: bool,
-    overwrite: bool,
-) -> None:
-    """Build an embedder from the files of NV-Embed-v2.
-
-    A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
-
-    \b
-    Example:
-      vcs-runtime export nv-embed-v2 --from NV-Embed-v2 -o embedder
-    """
-    require_builders("export", "exporting")
-    from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-    from vcs_export.families.nv_embed import build_from_recipe
-    from vcs_export.families.streamed_bundle import Quantization
-    from vcs_export.write import check_target
-
-    check_target(output, overwrite, checkpoint, text, calibration)
-    recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
-    log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
-    with step_bars() as progress:
-        build_from_recipe(
-            recipe,
-            checkpoint,
-            output,
-            Quantization(
-                precision,
-                texts=_lines(text) if text else (),
-                calibration=_lines(calibration) if calibration else (),
-                least_cosine=least_cosine,
-                device=device,
-            ),
-            target_runtime=runtime,
-            weights=weights,
-            own_weights=own_weights,
-            replace=overwrite,
-            progress=progress,
-            report=log,
-        )
-    embedder = read_manifest(output / MANIFEST).embedder
-    if embedder and (error := embedder.quantization_error):
-        log(
-            f"cosine of {precision} to unquantised vectors, {error.texts} texts: "
-            f"mean {error.cosine_mean:.5f}, least {error.cosine_min:.5f}"
-        )
-        if error.vcs_change is not None:
-            log(f"mean change of VCS, {error.pairs} pairs of them: {error.vcs_change:.5f}")
-    click.echo(output)
-
-
 @export.command()
 @click.argument("bundle", type=PATH)
 @click.option("--device", default="cpu", show_default=True, metavar="DEVICE", callback=device_name,
@@ -242,14 +162,3 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     from vcs_export.checks.verify import verify_embedder
 
     print_checks(verify_embedder(open_bundle(bundle), device, card))
-
-
-def _lines(path: Path) -> list[str]:
-    """Read the lines of a text file that are not blank."""
-    try:
-        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8: {error}") from None
-    if not lines:
-        raise InputError(f"{path}: no text in it")
-    return lines

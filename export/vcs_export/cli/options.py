@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 
@@ -33,3 +34,14 @@ def require_builders(extra: str, purpose: str) -> None:
     """Raise MissingExtraError unless the packages that build bundles are installed."""
     for module in ("onnx_ir", "safetensors"):
         require(module, extra, purpose)
+
+
+def text_lines(path: Path) -> list[str]:
+    """Read the lines of a text file that are not blank. Raises InputError."""
+    try:
+        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}") from None
+    if not lines:
+        raise InputError(f"{path}: no text in it")
+    return lines

@@ -19,11 +19,11 @@ from vcs_export.checks.quantization_error import (
 )
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.decoder_model import (
-    CUDA_LAYOUTS,
     PRECISIONS,
     QUANTISED,
     DecoderModel,
     Written,
+    cuda_layout,
     write_decoder_model,
 )
 from vcs_export.graph.streamed import COMPUTE
@@ -61,9 +61,10 @@ class Quantization:
     Attributes
     ----------
     precision
-        One of `PRECISIONS`. Norms, sums of layers and pooling are float32 in each of them. int8 takes 8 bits
-        a weight and a scale for each 128 weights; int4 is alike, and experimental. fp8 rounds matrices and
-        their inputs, and multiplies in FP8 on GPUs of compute capability 8.9 and later.
+        One of `PRECISIONS`. None stands for fp16, or for fp32 if the model's numbers do not fit into float16.
+        Norms, sums of layers and pooling are float32 in each of them. int8 takes 8 bits a weight and a scale
+        for each 128 weights; int4 is alike, and experimental. fp8 rounds matrices and their inputs, and
+        multiplies in FP8 on GPUs of compute capability 8.9 and later.
     texts
         Texts on which the quantisation error of int8, int4 and fp8 is measured. By default those of
         `vcs-runtime demo`. The error is written into the bundle.
@@ -77,14 +78,15 @@ class Quantization:
         than a CPU, by rounding.
     """
 
-    precision: str = "fp16"
+    precision: str | None = None
     texts: Sequence[str] = ()
     calibration: Sequence[str] = ()
     least_cosine: float | None = None
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        _check_choice("precision", self.precision, PRECISIONS)
+        if self.precision is not None:
+            _check_choice("precision", self.precision, PRECISIONS)
         if self.least_cosine is not None and not -1 <= self.least_cosine <= 1:
             raise ExportError(f"least_cosine must be -1 to 1, not {self.least_cosine}")
 
@@ -186,7 +188,7 @@ def build_streamed_bundle(
     ExportError
         An argument is out of range, the quantisation error is too large, or the disk cannot be written.
     """
-    precision = quantization.precision
+    precision = quantization.precision or ("fp16" if model.config.fp16 else "fp32")
     _check_choice("target_runtime", target_runtime, TARGETS)
     _check_choice("weights", weights, WEIGHTS_MODES)
     if precision in QUANTISED and target_runtime != "ort":
@@ -195,9 +197,14 @@ def build_streamed_bundle(
     max_tokens = text.max_tokens or positions
     if not 3 <= max_tokens <= positions:
         raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
-    with_cuda = precision in CUDA_LAYOUTS
+    if not model.config.fp16 and COMPUTE[precision] == COMPUTE["fp16"]:
+        raise ExportError(
+            f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on a GPU, "
+            "fp32, or int8"
+        )
+    inputs = cuda_layout(model.config, precision)
     with BundleWriter(target, info) as bundle:
-        cuda = bundle.file(CUDA_FILE) if with_cuda else None
+        cuda = bundle.file(CUDA_FILE) if inputs else None
         known = _compared(model, sha256, info.source, progress) if sha256 is not None else {}
         bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
         spec = partial(
@@ -210,7 +217,7 @@ def build_streamed_bundle(
             long_text=text.long_text,
             precision=precision,
             layout=TARGETS[target_runtime],
-            cuda=CudaGraph(CUDA_FILE, CUDA_LAYOUTS[precision]) if with_cuda else None,
+            cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
             instruction=text.instruction,
             mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
@@ -287,7 +294,7 @@ def _unquantised(
     opened: DecoderModel, bundle: BundleWriter, layout: str, watch: bool
 ) -> Iterator[tuple[Path, Sequence[str]]]:
     """Yield a graph of the checkpoint's own precision, and its watched weights."""
-    precision = "fp16" if opened.types == {COMPUTE["fp16"]} else "fp32"
+    precision = "fp16" if opened.config.fp16 and opened.types == {COMPUTE["fp16"]} else "fp32"
     folder = bundle.target.parent
     with tempfile.TemporaryDirectory(prefix=f".{bundle.target.name}.exact-", dir=folder) as work:
         exact = Path(work, "model.onnx")

@@ -16,7 +16,7 @@ from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout, Masked, Packed
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.decoder import decoder
-from vcs_export.graph.streamed import COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import Progress, silent
@@ -28,8 +28,7 @@ QUANTISED = (*BITS, fp8.PRECISION)
 OUTPUT = "embedding"
 LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
 OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
-CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "varlen"), "bf16": "packed"}
-"""Input layout of the graph for CUDA, by precision; other precisions have no such graph."""
+_CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "varlen"), "bf16": "packed"}
 
 Head = Callable[[Layout, ir.Value], ir.Value]
 """Adds what makes a text's vector, float32 `(batch, dimension)`, of the last hidden states."""
@@ -90,6 +89,15 @@ class Written:
     watched: Sequence[str] = ()
 
 
+def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
+    """Return the input layout of the graph for CUDA; None where CUDA runs the same graph as a CPU."""
+    if not config.fp16 and CUDA_COMPUTE[precision] == COMPUTE["fp16"]:
+        return None
+    layout = _CUDA_LAYOUTS.get(precision)
+    # The kernel of "varlen" is neither causal, nor has it windows.
+    return "packed" if layout and (config.causal or config.local) else layout
+
+
 def write_decoder_model(
     opened: DecoderModel,
     model: Path,
@@ -125,8 +133,8 @@ def write_decoder_model(
     progress
         Called with the bytes of the checkpoint's tensors used so far.
     cuda
-        The file for the graph for CUDA, beside `model`; its precision must be one of `CUDA_LAYOUTS`. None:
-        only the first graph is written.
+        The file for the graph for CUDA, beside `model`, if there is a `cuda_layout`. None: only the first
+        graph is written.
     ranges
         For fp8: the range of each weight's inputs, by the weight's name.
     watch
@@ -165,9 +173,8 @@ def write_decoder_model(
         graph = StreamedGraph(OPSETS[layout], precision, data, link, used, scales=scales, watch=watch)
         write(graph, LAYOUTS[layout], model)
         links = dict(graph.links)
-        if cuda is not None:
-            layout = CUDA_LAYOUTS[precision]
-            second = StreamedGraph(OPSETS[layout], precision, data, link, scales=scales, for_cuda=True)
-            write(second, Varlen if layout == "varlen" else CudaPacked, cuda)
+        if cuda is not None and (inputs := cuda_layout(opened.config, precision)):
+            second = StreamedGraph(OPSETS[inputs], precision, data, link, scales=scales, for_cuda=True)
+            write(second, Varlen if inputs == "varlen" else CudaPacked, cuda)
             links |= second.links
     return Written(links, data.sha256, tuple(graph.watched))

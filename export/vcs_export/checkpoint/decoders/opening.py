@@ -1,0 +1,118 @@
+"""Opening the checkpoint of any family of decoders: settings and tensors, every assumption checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint.decoder import decoder_shapes
+from vcs_export.checkpoint.decoders import gemma3, llama, qwen2, qwen3
+from vcs_export.checkpoint.decoders.family import FamilySettings, check_plain
+from vcs_export.checkpoint.safetensors_reader import StoredTensor, open_shards, stored_names
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import CONFIG
+from vcs_export.errors import CheckpointError
+
+Reader = Callable[[Path, Any, bool | None], FamilySettings]
+"""Reads a `config.json`, given its path, its content, and whether the attention is causal if that is known.
+
+It raises CheckpointError, whose message names the file and the setting.
+"""
+
+FAMILIES: Mapping[str, Reader] = {
+    "qwen3": qwen3.read,
+    "qwen2": qwen2.read,
+    "llama": llama.read,
+    llama.BIDIRECTIONAL: llama.read,
+    "gemma3_text": gemma3.read,
+}
+"""The families by the `model_type` in `config.json`."""
+
+_PREFIXES = ("", "model.", "language_model.model.", "language_model.")
+_EMBEDDINGS = "embed_tokens.weight"
+# What a decoder that generates text has as well.
+_UNUSED = ("lm_head.weight",)
+_ADAPTERS = ("adapter_config.json", "adapter_model.safetensors")
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True)
+class DecoderCheckpoint:
+    """An opened checkpoint of a decoder.
+
+    Attributes
+    ----------
+    folder
+        The folder that holds it.
+    settings
+        What its `config.json` says.
+    tensors
+        The decoder's tensors by their names in the checkpoint.
+    prefix
+        Prefix of these names.
+    """
+
+    folder: Path
+    settings: FamilySettings
+    tensors: Mapping[str, StoredTensor]
+    prefix: str
+
+
+def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoint:
+    """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read.
+
+    Parameters
+    ----------
+    folder
+        Folder with config.json and the safetensors files.
+    attention
+        Whether the attention is causal, if the model's publisher or the caller says so.
+
+    Returns
+    -------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
+        is missing or has another shape or type. The message names the file and the problem.
+    """
+    path = folder / CONFIG
+    data = read_json(path)
+    kind = str(data.get("model_type")) if isinstance(data, dict) else ""
+    if kind not in FAMILIES:
+        raise CheckpointError(f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}")
+    for name in _ADAPTERS:
+        if (folder / name).exists():
+            raise CheckpointError(f"{folder / name}: LoRA adapters are not supported: merge them first")
+    check_plain(path, data)
+    settings = FAMILIES[kind](path, data, attention)
+    if attention is not None and attention != settings.config.causal:
+        words = {True: "causal", False: "bidirectional"}
+        raise CheckpointError(
+            f"{path}: the attention of this model is {words[settings.config.causal]}, not {words[attention]}"
+        )
+    return DecoderCheckpoint(folder, settings, *_tensors(folder, settings))
+
+
+def _tensors(folder: Path, settings: FamilySettings) -> tuple[dict[str, StoredTensor], str]:
+    """Return the decoder's tensors, and the prefix of their names."""
+    try:
+        names = stored_names(folder)
+    except CheckpointError as error:
+        if pickled := next((name for name in _PICKLED if (folder / name).exists()), None):
+            raise CheckpointError(
+                f"{folder / pickled}: pickled weights are not supported: save them as safetensors"
+            ) from None
+        raise error
+    prefix = next((prefix for prefix in _PREFIXES if f"{prefix}norm.weight" in names), "")
+    if f"{prefix}{_EMBEDDINGS}" not in names and set(_UNUSED) & names:
+        raise CheckpointError(
+            f"{folder}: the tensor {prefix}{_EMBEDDINGS} is missing, and lm_head.weight is not taken for it, "
+            "to which it may be tied: save the model with its embeddings"
+        )
+    return open_shards(folder, decoder_shapes(settings.config, prefix), _UNUSED), prefix

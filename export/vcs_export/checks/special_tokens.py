@@ -1,0 +1,86 @@
+"""The special tokens around a text: those of `tokenizer.json`, and those that settings beside it ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from vcs_export.checkpoint.sentence_folder import TOKENIZER_SETTINGS
+from vcs_export.checkpoint.settings import read_json
+from vcs_export.checkpoint.transformer import TOKENIZER
+from vcs_export.errors import CheckpointError
+from vcs_runtime.errors import BundleError
+from vcs_runtime.inference.tokenizer import SpecialTokens, own_special_tokens
+
+NO_TOKEN = "none"
+"""As an end token: whatever `tokenizer.json` puts after a text is left out."""
+
+
+def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> SpecialTokens:
+    """Return the special tokens around a text.
+
+    They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in `tokenizer_config.json` add
+    theirs, because the tokenizers of transformers 4, with which most models were published, do so.
+
+    Parameters
+    ----------
+    folder
+        Folder of the checkpoint.
+    tokenizer
+        Its tokenizer.
+    end
+        The token that must close a text, `NO_TOKEN`, or "" if no more than these files is known.
+
+    Returns
+    -------
+    tokens
+        Ids of the tokens before and after a text.
+
+    Raises
+    ------
+    CheckpointError
+        The tokenizer has no such token, its file and its settings contradict each other, or it changes texts.
+    """
+    path = folder / TOKENIZER_SETTINGS
+    data = read_json(path) if path.is_file() else {}
+    try:
+        before, after = own_special_tokens(tokenizer)
+    except BundleError as error:
+        raise CheckpointError(f"{folder / TOKENIZER}: {error}") from None
+    first = _asked(path, data, tokenizer, "bos", before[:1])
+    if first is not None and before[:1] != (first,):
+        before = (first, *before)
+    if end == NO_TOKEN:
+        return before, ()
+    last = _id(folder, tokenizer, end) if end else _asked(path, data, tokenizer, "eos", after[-1:])
+    if last is not None and after[-1:] != (last,):
+        after = (*after, last)
+    return before, after
+
+
+def _asked(path: Path, data: Any, tokenizer: Tokenizer, name: str, there: tuple[int, ...]) -> int | None:
+    """Return the token that the settings ask for at one end, where `there` is what the file puts."""
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: a JSON object was expected")
+    key, asked, token = f"add_{name}_token", data.get(f"add_{name}_token"), data.get(f"{name}_token")
+    token = token.get("content") if isinstance(token, dict) else token
+    if asked is None or not isinstance(token, str):
+        return None
+    number = _id(path.parent, tokenizer, token)
+    if asked:
+        return number
+    if there == (number,):
+        raise CheckpointError(
+            f"{path}: {key} is false, but {TOKENIZER} puts {token} there: releases of transformers differ in "
+            "what they do"
+        )
+    return None
+
+
+def _id(folder: Path, tokenizer: Tokenizer, token: str) -> int:
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise CheckpointError(f"{folder / TOKENIZER}: it has no token {token}")
+    return int(number)

@@ -1,0 +1,315 @@
+"""From the folder of a decoder that embeds texts to a bundle: Qwen, Llama, Gemma and their like.
+
+The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the graph must do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint, open_decoder
+from vcs_export.checkpoint.recipe import DecoderRecipe
+from vcs_export.checkpoint.sentence_folder import (
+    MODULES,
+    SentenceFolder,
+    check_width,
+    longest_input,
+    read_prompt,
+    read_sentence_folder,
+    sentence_tokenizer,
+)
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checks.measuring import Report, unreported
+from vcs_export.checks.special_tokens import NO_TOKEN, special_tokens
+from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.streamed_bundle import (
+    Quantization,
+    TextSettings,
+    Tokens,
+    build_streamed_bundle,
+)
+from vcs_export.graph.sentence_decoder import sentence_decoder
+from vcs_export.write import LICENCES, BundleInfo, Progress, plain_name, silent
+from vcs_runtime.bundle.manifest import LongTextPolicy, SegmenterSpec
+
+POOLINGS = {"mean": "mean", "last": "lasttoken"}
+"""Poolings of decoders by the names of the command, as sentence-transformers names them."""
+ATTENTIONS = {"causal": True, "bidirectional": False}
+"""Whether a token sees only the tokens before it, by the names of the command."""
+
+
+@dataclass(frozen=True)
+class DecoderOptions:
+    """What a caller decides about a decoder. None stands for what its folder or its recipe says.
+
+    Attributes
+    ----------
+    pooling
+        One of the values of `POOLINGS`, for a folder that does not name it.
+    prompt
+        Name of the folder's prompt that stands before every text.
+    instruction
+        What stands before every text in place of a prompt.
+    dimension
+        Length of a vector, whose further numbers are left out.
+    max_tokens
+        The longest input, special tokens included.
+    long_text
+        What the runtime does with longer texts (`EmbedderSpec`).
+    end_token
+        The token that closes a text, or "none".
+    causal
+        Whether a token sees only the tokens before it, for a folder that does not tell.
+    """
+
+    pooling: str | None = None
+    prompt: str | None = None
+    instruction: str | None = None
+    dimension: int | None = None
+    max_tokens: int | None = None
+    long_text: LongTextPolicy = "truncate_text"
+    end_token: str | None = None
+    causal: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.pooling not in (None, *POOLINGS.values()):
+            raise ExportError(f"pooling must be one of {', '.join(POOLINGS.values())}, not {self.pooling!r}")
+        if self.prompt is not None and self.instruction is not None:
+            raise ExportError("prompt and instruction exclude each other")
+
+
+def build_decoder_bundle(
+    checkpoint: Path,
+    target: Path,
+    info: BundleInfo,
+    quantization: Quantization = Quantization(),
+    options: DecoderOptions = DecoderOptions(),
+    *,
+    target_runtime: str = "ort",
+    weights: str = "link",
+    segmenter: SegmenterSpec | None = None,
+    sha256: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+    report: Report = unreported,
+) -> Path:
+    """Build a bundle from the folder of a decoder. Its bytes follow from the folder and the arguments.
+
+    Parameters
+    ----------
+    checkpoint
+        Folder with config.json, tokenizer.json, the safetensors files, and those of sentence-transformers.
+    target
+        The folder to write.
+    info
+        Name, licence, source and extra files of the bundle.
+    quantization
+        Precision of the matrices, and limits on the quantisation error.
+    options
+        Pooling, prompt, length of vectors and other things that the folder may leave open.
+    target_runtime
+        "ort" or "tensorrt", as for `build_streamed_bundle`.
+    weights
+        "link" or "copy", as for `build_streamed_bundle`.
+    segmenter
+        Rules that split texts.
+    sha256
+        Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
+    progress
+        Called with the bytes written and hashed so far.
+    report
+        Takes a line about the device on which a quantised model is measured.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is damaged, not the expected one, or needs what no graph here implements.
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    ExportError
+        An argument is out of range, the quantisation error is too large, or the disk cannot be written.
+    """
+    opened = open_decoder(checkpoint, options.causal)
+    config = opened.settings.config
+    sentence = _sentence(opened, options)
+    dimension = options.dimension or sentence.dimension
+    if not 1 <= dimension <= sentence.dimension:
+        raise ExportError(f"dimension must be 1 to {sentence.dimension}, not {dimension}")
+    positions = config.max_position_embeddings
+    max_tokens = options.max_tokens or longest_input(checkpoint, sentence, positions)
+    if not 3 <= max_tokens <= positions:
+        raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
+    # Rotations of positions that no text reaches would only take space.
+    config = replace(config, max_position_embeddings=max_tokens)
+    opened = replace(opened, settings=replace(opened.settings, config=config))
+    return build_streamed_bundle(
+        sentence_decoder(opened, sentence.pooling, sentence.steps, dimension),
+        _tokens(opened, sentence, options),
+        target,
+        info,
+        quantization,
+        text=TextSettings(sentence.instruction, max_tokens, options.long_text),
+        target_runtime=target_runtime,
+        weights=weights,
+        segmenter=segmenter,
+        sha256=sha256,
+        progress=progress,
+        report=report,
+    )
+
+
+def _sentence(opened: DecoderCheckpoint, options: DecoderOptions) -> SentenceFolder:
+    """Return what follows the decoder, by the folder, its `config.json` and the caller."""
+    folder, hidden = opened.folder, opened.settings.config.hidden_size
+    known = opened.settings.pooling or options.pooling
+    if (folder / MODULES).exists():
+        sentence = read_sentence_folder(folder, options.prompt, options.instruction)
+        check_width(folder, sentence, hidden)
+    elif known is None:
+        raise CheckpointError(f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)")
+    else:
+        instruction = options.instruction
+        if instruction is None:
+            instruction = read_prompt(folder, options.prompt)
+        sentence = SentenceFolder(known, (None,), hidden, hidden, None, False, instruction)
+    for pooling in (opened.settings.pooling, options.pooling):
+        if pooling not in (None, sentence.pooling):
+            raise CheckpointError(f"{folder}: the pooling is {sentence.pooling}, not {pooling}")
+    if sentence.pooling not in POOLINGS.values():
+        raise CheckpointError(
+            f"{folder}: the pooling {sentence.pooling} of a decoder is not supported, only "
+            f"{', '.join(POOLINGS.values())}"
+        )
+    return sentence
+
+
+def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: DecoderOptions) -> Tokens:
+    """Return the tokenizer and its special tokens."""
+    folder, settings = opened.folder, opened.settings
+    content, tokenizer = sentence_tokenizer(folder, sentence, settings.config.vocab_size)
+    before, after = special_tokens(folder, tokenizer, options.end_token or settings.end_token)
+    if settings.needs_end and sentence.pooling == "lasttoken" and not after and options.end_token != NO_TOKEN:
+        raise CheckpointError(
+            f"{folder / TOKENIZER}: it puts no token after a text, but this family of models pools one: old "
+            f"file? Name the token, or {NO_TOKEN} (--end-token)"
+        )
+    return Tokens(content, (before, after))
+
+
+def build_from_recipe(
+    recipe: DecoderRecipe,
+    checkpoint: Path,
+    target: Path,
+    quantization: Quantization = Quantization(),
+    options: DecoderOptions = DecoderOptions(),
+    *,
+    target_runtime: str = "ort",
+    weights: str = "link",
+    own_weights: bool = False,
+    replace_target: bool = False,
+    progress: Progress = silent,
+    report: Report = unreported,
+) -> Path:
+    """Build a bundle from a checkpoint as a recipe says.
+
+    The checkpoint must have the recipe's settings and, unless `own_weights` is set, its files. Own weights
+    are named after their folder.
+
+    Parameters
+    ----------
+    recipe
+        The published model.
+    checkpoint
+        Folder of the checkpoint, as for `build_decoder_bundle`.
+    target
+        The folder to write.
+    quantization
+        Precision of the matrices, and limits on the quantisation error.
+    options
+        What differs from the recipe: instruction, length of vectors, longest input, longer texts.
+    target_runtime
+        "ort" or "tensorrt", as for `build_streamed_bundle`.
+    weights
+        "link" or "copy", as for `build_streamed_bundle`.
+    own_weights
+        Whether the weights are the caller's own, so that hashes are not compared.
+    replace_target
+        Whether an existing bundle may be replaced.
+    progress
+        Called with the bytes written and hashed so far.
+    report
+        Takes a line about the device on which a quantised model is measured.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError, BundleExistsError, ExportError
+        As for `build_decoder_bundle`. The checkpoint may also be that of another model.
+    """
+    causal = recipe.config.get("causal")
+    own = options.prompt is not None or options.instruction is not None
+    options = replace(
+        options,
+        pooling=recipe.pooling or options.pooling,
+        instruction=options.instruction if own else recipe.instruction,
+        end_token=options.end_token or recipe.end_token or None,
+        causal=options.causal if causal is None else bool(causal),
+    )
+    positions = _check_recipe(recipe, checkpoint, options)
+    notice = recipe.notice.encode() or recipe.licence_text
+    info = BundleInfo(
+        plain_name(checkpoint) if own_weights else recipe.name,
+        recipe.licence,
+        checkpoint.resolve().name if own_weights else recipe.source,
+        {f"{LICENCES}/{recipe.licence}.txt": notice} if notice else {},
+        replace_target,
+    )
+    return build_decoder_bundle(
+        checkpoint,
+        target,
+        info,
+        quantization,
+        replace(options, max_tokens=options.max_tokens or min(recipe.max_tokens, positions)),
+        target_runtime=target_runtime,
+        weights=weights,
+        sha256=recipe.sha256 if recipe.sha256 and not own_weights else None,
+        progress=progress,
+        report=report,
+    )
+
+
+def _check_recipe(recipe: DecoderRecipe, checkpoint: Path, options: DecoderOptions) -> int:
+    """Refuse another model than the recipe's, and vectors that its publisher does not allow.
+
+    Return the number of the model's positions.
+    """
+    opened = open_decoder(checkpoint, options.causal)
+    config = opened.settings.config
+    for key, expected in recipe.config.items():
+        if (actual := getattr(config, key)) != expected:
+            raise CheckpointError(
+                f"{checkpoint / CONFIG}: is not {recipe.source}: {key} is {actual}, not {expected}"
+            )
+    sentence = _sentence(opened, options)
+    if (dense := sum(step is not None for step in sentence.steps)) != recipe.dense:
+        raise CheckpointError(
+            f"{checkpoint}: is not {recipe.source}: it has {dense} dense layers, not {recipe.dense}"
+        )
+    dimension = options.dimension
+    if dimension not in (None, sentence.dimension) and dimension not in recipe.dimensions:
+        listed = recipe.dimensions
+        allowed = ", ".join(map(str, listed)) if isinstance(listed, tuple) else str(listed)
+        raise ExportError(
+            f"dimension {dimension}: {recipe.source} gives vectors of {allowed or sentence.dimension} numbers"
+        )
+    return config.max_position_embeddings

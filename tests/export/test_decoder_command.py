@@ -1,0 +1,313 @@
+"""From the folder of a decoder to a bundle: what the manifest says, prompts, shorter vectors, recipes, the command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.command_line import Finished, vcs
+from support.numpy_decoder import embed, token_ids
+from support.tiny_decoder import FAMILIES, write_tiny_decoder
+from support.tiny_sentence import write_json
+from vcs_export.errors import ExportError
+from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
+from vcs_export.families.streamed_bundle import CUDA_FILE, Quantization
+from vcs_export.write import BundleInfo
+from vcs_runtime import Embedder
+from vcs_runtime.bundle.manifest import EmbedderSpec, Manifest
+from vcs_runtime.bundle.opening import open_bundle
+
+TEXTS = [
+    "the dog runs",
+    "a young woman opens the door and looks at the river while two cats run",
+    "Zwei Katzen – 猫.",
+]
+# The folder of gte-Qwen2 does not tell how its tokens see each other.
+ATTENTION = {"gte-qwen2": ["--attention", "bidirectional"]}
+
+
+def export(folder: Path, target: Path, *arguments: str) -> Finished:
+    return vcs("export", "decoder", "--from", str(folder), "-o", str(target), *arguments)
+
+
+def exported(folder: Path, target: Path, *arguments: str) -> Path:
+    run = export(folder, target, "--precision", "fp32", *arguments)
+    assert run.code == 0, run.stderr
+    assert run.stdout == f"{target}\n"
+    return target
+
+
+def manifest_of(bundle: Path) -> Manifest:
+    return open_bundle(bundle).manifest
+
+
+def spec_of(bundle: Path) -> EmbedderSpec:
+    spec = manifest_of(bundle).embedder
+    assert spec is not None
+    return spec
+
+
+def change(path: Path, **values: Any) -> None:
+    write_json(path, json.loads(path.read_text("utf-8")) | values)
+
+
+@pytest.fixture
+def qwen3(tmp_path: Path) -> Path:
+    return write_tiny_decoder(tmp_path / "qwen3", "qwen3")
+
+
+@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_bundle_computes_the_published_formula(tmp_path: Path, family: str, target: str) -> None:
+    folder = write_tiny_decoder(tmp_path / family, family, spelling=5, prefix="model.", lm_head=True)
+    bundle = exported(folder, tmp_path / "bundle", "--target", target, *ATTENTION.get(family, []))
+    with Embedder.open(bundle, device="cpu") as embedder:
+        for text, vector in zip(TEXTS, embedder.embed(TEXTS), strict=True):
+            np.testing.assert_allclose(vector, embed(folder, token_ids(folder, text)), rtol=0, atol=1e-5)
+
+
+def test_the_attention_of_gte_is_the_callers(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
+    bundle = exported(folder, tmp_path / "bundle", "--attention", "causal")
+    [ids] = [token_ids(folder, text) for text in TEXTS[1:2]]
+    with Embedder.open(bundle, device="cpu") as embedder:
+        [vector] = embedder.embed(TEXTS[1:2])
+    np.testing.assert_allclose(vector, embed(folder, ids, causal=True), rtol=0, atol=1e-5)
+    assert np.abs(vector - embed(folder, ids, causal=False)).max() > 1e-2
+
+
+def test_links_and_copies_give_the_same_vectors(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3", shards=2)
+    linked, copied = (exported(folder, tmp_path / mode, "--weights", mode) for mode in ("link", "copy"))
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    assert spec_of(linked).weights == (*(f"embedder/{name}" for name in names), "embedder/model.onnx.data")
+    assert spec_of(copied).weights == ("embedder/model.onnx.data",)
+    assert all(os.path.samefile(linked / "embedder" / name, folder / name) for name in names)
+    with Embedder.open(linked, device="cpu") as first, Embedder.open(copied, device="cpu") as second:
+        np.testing.assert_array_equal(first.embed(TEXTS), second.embed(TEXTS))
+
+
+@pytest.mark.parametrize(("family", "precision"), [("qwen3", "fp16"), ("embedding-gemma", "int8")])
+def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, precision: str) -> None:
+    folder = write_tiny_decoder(tmp_path / family, family, dtype="BF16")
+    contents = []
+    for name in ("a", "b"):
+        run = export(
+            folder, tmp_path / name, "--precision", precision, "--least-cosine", "0.9", "--device", "cpu"
+        )
+        assert run.code == 0, run.stderr
+        paths = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        contents.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in paths])
+    assert contents[0] == contents[1]
+
+
+def test_without_options_the_folder_decides(qwen3: Path, tmp_path: Path) -> None:
+    run = export(qwen3, tmp_path / "bundle")
+    assert run.code == 0, run.stderr
+    assert run.stderr.splitlines() == [
+        "vcs-runtime: the licence of the weights is not known here: their model card names it",
+        "vcs-runtime: qwen3: fp16, vectors of 32 numbers, texts of up to 512 tokens, instruction ''",
+    ]
+    manifest = manifest_of(tmp_path / "bundle")
+    assert (manifest.name, manifest.licence, manifest.source) == ("qwen3", "NOASSERTION", "qwen3")
+    spec = spec_of(tmp_path / "bundle")
+    assert (spec.long_text, spec.special_tokens, spec.mask_instruction) == (
+        "truncate_text",
+        ((), (572,)),
+        False,
+    )
+
+
+def test_numbers_that_fp16_does_not_hold_make_fp32_the_default(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "gemma", "kalm-gemma3")
+    assert export(folder, tmp_path / "bundle").code == 0
+    assert spec_of(tmp_path / "bundle").precision == "fp32"
+    for precision in ("fp16", "fp8"):
+        run = export(folder, tmp_path / "other", "--precision", precision)
+        assert run.code == 2
+        assert (
+            f"precision {precision}: the numbers of this model do not fit into float16: use bf16"
+            in run.stderr
+        )
+    # With CUDA int8 is computed in fp16, so there is no graph of its own for it.
+    assert export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9").code == 0
+    assert not (tmp_path / "int8" / CUDA_FILE).exists()
+
+
+def test_prompts_and_instructions_stand_before_every_text(qwen3: Path, tmp_path: Path) -> None:
+    prompt = FAMILIES["qwen3"].prompts["query"]
+    plain = exported(qwen3, tmp_path / "plain")
+    named = exported(qwen3, tmp_path / "named", "--prompt", "query")
+    written = exported(qwen3, tmp_path / "written", "--instruction", "Query: ")
+    assert [spec_of(bundle).instruction for bundle in (plain, named, written)] == ["", prompt, "Query: "]
+    change(qwen3 / "config_sentence_transformers.json", default_prompt_name="query")
+    assert spec_of(exported(qwen3, tmp_path / "default")).instruction == prompt
+    assert spec_of(exported(qwen3, tmp_path / "none", "--instruction", "")).instruction == ""
+    with Embedder.open(named, device="cpu") as embedder:
+        [vector] = embedder.embed(TEXTS[:1])
+    np.testing.assert_allclose(vector, embed(qwen3, token_ids(qwen3, TEXTS[0], prompt)), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "embedding-gemma"])
+def test_shorter_vectors_are_the_first_numbers_at_unit_length(tmp_path: Path, family: str) -> None:
+    folder = write_tiny_decoder(tmp_path / family, family)
+    bundle = exported(folder, tmp_path / "bundle", "--dimension", "20")
+    assert spec_of(bundle).dimension == 20
+    with Embedder.open(bundle, device="cpu") as embedder:
+        [vector] = embedder.embed(TEXTS[:1])
+    want = embed(folder, token_ids(folder, TEXTS[0]), dimension=20)
+    np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-6)
+
+
+def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path) -> None:
+    long = " ".join(TEXTS) * 3
+    bundle = exported(qwen3, tmp_path / "bundle", "--max-tokens", "12")
+    ids = token_ids(qwen3, long)
+    with Embedder.open(bundle, device="cpu") as embedder:
+        [vector] = embedder.embed([long])
+    np.testing.assert_allclose(vector, embed(qwen3, [*ids[:11], ids[-1]]), rtol=0, atol=1e-5)
+    # The rotations of the other positions would only take space.
+    full = exported(qwen3, tmp_path / "full")
+    sizes = [(path / "embedder/model.onnx.data").stat().st_size for path in (bundle, full)]
+    assert sizes[0] < sizes[1]
+    windows = exported(qwen3, tmp_path / "windows", "--max-tokens", "12", "--long-text", "window_mean")
+    assert spec_of(windows).long_text == "window_mean"
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_a_folder_of_transformers_needs_the_pooling_alone(tmp_path: Path, pooling: str) -> None:
+    folder = write_tiny_decoder(tmp_path / "bare", "qwen3", sentence=False)
+    run = export(folder, tmp_path / "bundle")
+    assert run.code == 2
+    assert "there is no modules.json that names the pooling: name it (--pooling)" in run.stderr
+    bundle = exported(folder, tmp_path / "bundle", "--pooling", pooling)
+    kind = {"mean": "mean", "last": "lasttoken"}[pooling]
+    with Embedder.open(bundle, device="cpu") as embedder:
+        [vector] = embedder.embed(TEXTS[:1])
+    want = embed(folder, token_ids(folder, TEXTS[0]), pooling=kind)
+    np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
+
+
+def test_settings_of_the_tokenizer_add_special_tokens(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "llama", "nemotron")
+    settings = folder / "tokenizer_config.json"
+    [start, end] = (572, 573)
+    assert spec_of(exported(folder, tmp_path / "a")).special_tokens == ((start,), ())
+    change(settings, add_eos_token=True, eos_token={"content": "<|end_of_text|>"}, add_bos_token=True,
+           bos_token="<|begin_of_text|>")  # fmt: skip
+    assert spec_of(exported(folder, tmp_path / "b")).special_tokens == ((start,), (end,))
+    assert spec_of(exported(folder, tmp_path / "c", "--end-token", "none")).special_tokens == ((start,), ())
+    change(settings, add_bos_token=False)
+    run = export(folder, tmp_path / "d")
+    assert "add_bos_token is false, but tokenizer.json puts <|begin_of_text|> there" in run.stderr
+
+
+RECIPE = """
+kind = "decoder"
+name = "tiny"
+licence = "Apache-2.0"
+source = "someone/tiny"
+instruction = "Query: "
+max_tokens = 200
+pooling = "lasttoken"
+dimensions = { least = 8, most = 32 }
+[config]
+hidden_size = 32
+causal = true
+"""
+
+
+def recipe(path: Path, text: str = RECIPE, **hashes: str) -> str:
+    lines = "".join(f'"{name}" = "{digest}"\n' for name, digest in hashes.items())
+    path.write_text(f"{text}[sha256]\n{lines}", "utf-8")
+    return str(path)
+
+
+class TestRecipes:
+    def test_the_recipe_names_licence_and_settings(self, qwen3: Path, tmp_path: Path) -> None:
+        names = ("model.safetensors", "tokenizer.json")
+        hashes = {name: hashlib.sha256((qwen3 / name).read_bytes()).hexdigest() for name in names}
+        file = recipe(tmp_path / "r.toml", **hashes)
+        run = export(qwen3, tmp_path / "bundle", "--recipe", file, "--dimension", "8")
+        assert run.code == 0, run.stderr
+        assert run.stderr.startswith(
+            "vcs-runtime: the weights of someone/tiny are licensed under Apache-2.0\n"
+        )
+        manifest = manifest_of(tmp_path / "bundle")
+        assert (manifest.name, manifest.licence, manifest.source) == ("tiny", "Apache-2.0", "someone/tiny")
+        spec = spec_of(tmp_path / "bundle")
+        assert (spec.instruction, spec.max_tokens, spec.dimension) == ("Query: ", 200, 8)
+        (qwen3 / "tokenizer.json").write_bytes((qwen3 / "tokenizer.json").read_bytes() + b" ")
+        run = export(qwen3, tmp_path / "other", "--recipe", file)
+        assert run.code == 2
+        assert "tokenizer.json: is not the published file of someone/tiny" in run.stderr
+        run = export(qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", "")
+        assert run.code == 0, run.stderr
+        assert (manifest_of(tmp_path / "own").name, spec_of(tmp_path / "own").instruction) == ("qwen3", "")
+
+    @pytest.mark.parametrize(
+        ("old", "new", "arguments", "message"),
+        [
+            ("hidden_size = 32", "hidden_size = 64", [], "is not someone/tiny: hidden_size is 32, not 64"),
+            (
+                "causal = true",
+                "causal = false",
+                [],
+                "the attention of this model is causal, not bidirectional",
+            ),
+            ('pooling = "lasttoken"', 'pooling = "mean"', [], "the pooling is lasttoken, not mean"),
+            ("max_tokens = 200", "max_tokens = 200\ndense = 2", [], "it has 0 dense layers, not 2"),
+            ("", "", ["--dimension", "7"], "dimension 7: someone/tiny gives vectors of 8 to 32 numbers"),
+            ("{ least = 8, most = 32 }", "[8, 16]", ["--dimension", "12"], "vectors of 8, 16 numbers"),
+            ("hidden_size", "hiden_size", [], "hiden_size are not settings of the model"),
+        ],
+    )
+    def test_another_model_or_length_is_refused(
+        self, qwen3: Path, tmp_path: Path, old: str, new: str, arguments: list[str], message: str
+    ) -> None:
+        file = recipe(tmp_path / "r.toml", RECIPE.replace(old, new, 1))
+        run = export(qwen3, tmp_path / "bundle", "--recipe", file, *arguments)
+        assert run.code == 2
+        assert message in run.stderr
+        assert not (tmp_path / "bundle").exists()
+
+    def test_the_recipe_knows_the_attention_that_the_folder_does_not_tell(self, tmp_path: Path) -> None:
+        folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
+        file = recipe(tmp_path / "r.toml", RECIPE.replace("hidden_size = 32", "hidden_size = 48"))
+        assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pooling": "cls"}, "pooling must be one of mean, lasttoken, not 'cls'"),
+        ({"prompt": "a", "instruction": "b"}, "prompt and instruction exclude each other"),
+        (
+            {"prompt": "a"},
+            "config_sentence_transformers.json: prompt 'a' is not one of the prompts: query, document",
+        ),
+        ({"dimension": 33}, "dimension must be 1 to 32, not 33"),
+        ({"max_tokens": 513}, "max_tokens must be 3 to 512, not 513"),
+        ({"pooling": "mean"}, "the pooling is lasttoken, not mean"),
+        ({"end_token": "<x>"}, "tokenizer.json: it has no token <x>"),
+        ({"causal": False}, "the attention of this model is causal, not bidirectional"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    qwen3: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExportError, match=message):
+        build_decoder_bundle(
+            qwen3,
+            tmp_path / "bundle",
+            BundleInfo("x", "MIT", "y"),
+            Quantization("fp32"),
+            DecoderOptions(**options),
+        )
