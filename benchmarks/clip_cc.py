@@ -18,8 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
-from vcs_runtime.experiments.datasets.clip_cc import read_published
+from vcs_runtime import Segmenter
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.experiments.clip_cc_bench import read_texts
+from vcs_runtime.experiments.datasets.clip_cc import find_texts, read_published
+from vcs_runtime.experiments.datasets.texts import Problems
 from vcs_runtime.experiments.leaderboard import leaderboard
+from vcs_runtime.inference.tokenizer import load_tokenizer
 
 #: Our names of the cells, by those of the benchmark's leaderboard.json.
 CELLS = {"slug": "system", "display": "name", "borda": "borda", "mean_hm_cf": "mean_hm_cf",
@@ -111,6 +116,23 @@ def difference(board: Path, other: Path) -> str:
     )
 
 
+def sizes(checkout: Path) -> str:
+    """Count texts, sentences and tokens: a text is embedded whole, by sentences, and by cleaned sentences."""
+    references, predictions = find_texts(checkout)
+    texts, systems = read_texts(references, predictions, (), Problems())
+    every = [*map(str, texts.values()), *(text for own in systems.values() for text in own.values())]
+    bundle = open_bundle("default")
+    tokenizer = load_tokenizer(bundle.path(bundle.manifest.embedder.tokenizer))  # type: ignore[union-attr]
+    with Segmenter.open(bundle, "cpu", use="rules") as segmenter:
+        sentences = [piece for text in every for piece in segmenter.split([text])[0] if piece.strip()]
+    whole, parts = ([len(tokenizer.encode(text).ids) for text in side] for side in (every, sentences))
+    return (
+        f"{len(every)} texts, {len(sentences)} sentences; {(sum(whole) + 2 * sum(parts)) / 1e6:.1f} million tokens of "
+        f"the default's tokenizer; the longest text has {max(whole)}; {sum(n > 256 for n in whole) / len(whole):.0%} have "
+        f"more than 256, {sum(n > 512 for n in whole) / len(whole):.0%} more than 512"
+    )
+
+
 def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
     tables: dict[str, list[dict[str, Any]]] = json.loads((board / "results.json").read_text())["tables"]
     return tables
@@ -124,6 +146,7 @@ def _lines(path: Path) -> dict[str, dict[str, Any]]:
 if __name__ == "__main__":
     folders = [Path(argument) for argument in sys.argv[1:]]
     print(equal_cells(folders[0]))
+    print(sizes(folders[0]))
     print("\n".join(among_published()))
     for folder in folders[1:]:
         print(f"\n{folder}")

@@ -130,10 +130,10 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(data: Path, tiny_bundle: Path, tmp_path: Path) -> Any:
-    def run(*arguments: object) -> Finished:
+    def run(*arguments: object, **environment: str) -> Finished:
         judges = ["--judge", f"first={tiny_bundle}", "--judge", f"second={tiny_bundle}", "--device", "cpu"]
         out = ["-o", tmp_path / "out", "--resamples", 200]
-        return vcs("experiment", "clip-cc-bench", data, *judges, *out, *arguments)
+        return vcs("experiment", "clip-cc-bench", data, *judges, *out, *arguments, **environment)
 
     return run
 
@@ -313,6 +313,19 @@ def test_plots_and_json(bench: Any, tmp_path: Path) -> None:
     assert picture.startswith(b"\x89PNG")
     bench("--plots", "--json", "--resume")
     assert (tmp_path / "out/leaderboard.png").read_bytes() == picture
+
+
+def test_a_narrow_terminal_gets_fewer_columns_of_whole_cells(bench: Any) -> None:
+    def rows(shown: str, title: str) -> list[list[str]]:
+        [block] = [block for block in shown.split("\n\n") if block.startswith(title)]
+        assert all(len(line) <= 44 for line in block.splitlines()) or shown is wide
+        return [line.split() for line in block.splitlines()[-4:]]
+
+    wide, narrow = bench().stdout, bench("--resume", COLUMNS="44").stdout
+    for title in ("Leaderboard", "By judge"):
+        for full, cells in zip(rows(wide, title), rows(narrow, title), strict=True):
+            assert 4 <= len(cells) < len(full)
+            assert cells == full[: len(cells)]
 
 
 def test_wrong_usage_is_named(bench: Any, data: Path, tiny_bundle: Path, tmp_path: Path) -> None:

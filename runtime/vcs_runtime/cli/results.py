@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 import rich.table
+from rich.cells import cell_len
 
 from vcs_runtime.cli.tables import console, warn
 from vcs_runtime.experiments.metrics.bertscore import COLUMNS
 from vcs_runtime.experiments.metrics.lexical import METEOR, METRICS
-from vcs_runtime.experiments.results import Results, shown
+from vcs_runtime.experiments.results import Results, Table, shown
 
-_MAX_COLUMNS = 12  # of a printed table; the files hold all columns
+_MAX_COLUMNS = 12  # of a printed table, if the terminal is wide enough; the files hold all columns
+_GAP = 2  # between columns
 _OTHERS = (*METRICS, METEOR, *COLUMNS)  # metrics beside VCS, which comes first
 
 
@@ -24,16 +26,33 @@ def finish(results: Results, out: Path) -> None:
     for table in results.tables:
         shorter = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")]
         columns = sorted(shorter, key=lambda i: table.columns[i].startswith(_OTHERS))[:_MAX_COLUMNS]
-        view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")
-        for i in columns:
-            view.add_column(table.columns[i], no_wrap=not i)
-        for row in table.rows:
-            view.add_row(*(shown(row[i]) for i in columns))
-        console().print(view, "")
+        console().print(_view(table, columns), "")
     click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
     click.echo(results.signature)
     click.echo(f"all columns and pairs: {out}")
     exit_if(results.problems)
+
+
+def _view(table: Table, columns: list[int]) -> rich.table.Table:
+    """Return as many columns of a table as the terminal has room for.
+
+    Their headings may be broken between words, cells may not.
+    """
+    room = console().width
+    cells = {i: [table.columns[i], *(shown(row[i]) for row in table.rows)] for i in columns}
+    widths = {i: max(map(cell_len, cells[i])) for i in columns}
+    if sum(widths.values()) + _GAP * (len(columns) - 1) > room:
+        widths = {i: max(map(cell_len, [*cells[i][0].split(), *cells[i][1:]])) for i in columns}
+    view = rich.table.Table(title=table.title, box=None, pad_edge=False, title_justify="left")
+    used = -_GAP
+    for i, width in widths.items():
+        if view.columns and used + _GAP + width > room:
+            break
+        used += _GAP + width
+        view.add_column(table.columns[i], width=width)
+    for row in zip(*(cells[i][1:] for i in columns[: len(view.columns)]), strict=True):
+        view.add_row(*row)
+    return view
 
 
 def exit_if(problems: Sized) -> None:

@@ -239,9 +239,9 @@ def run(
         f"{place.name}: place {place.rank} of {len(places)}." for place in places if place.system in added
     ]
     if not set(JUDGES) <= scores.keys():
-        notes.append(f"The benchmark takes results of all its judges: {', '.join(JUDGES)}.")
+        notes.append(f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}.")
     if any("|seg:punkt@" not in signature for signature in signatures.values()):
-        notes.append("The benchmark splits texts with NLTK's Punkt: --segmenter punkt.")
+        notes.append("The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt.")
     counts = {
         "systems": len(order),
         "judges": len(scores),
