@@ -10,6 +10,7 @@ import pytest
 
 from support.blocks import ROOT, Page, blocks
 from support.snippets import run_snippet
+from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import write_tiny_nv_embed
 from support.tiny_sat import write_tiny_sat
 from support.tiny_sentence import write_tiny_family
@@ -23,6 +24,7 @@ def page(tmp_path: Path) -> Page:
     page = Page(tmp_path / "page")
     shutil.copytree(write_tiny_family(tmp_path, "mpnet"), page.folder / "all-mpnet-base-v2")
     write_tiny_nv_embed(page.folder / "NV-Embed-v2")
+    write_tiny_decoder(page.folder / "Qwen3-Embedding-0.6B", "qwen3")
     write_tiny_sat(page.folder / "sat-12l-sm")
     (page.folder / "xlm-roberta-base").mkdir()
     shutil.copy(page.folder / "sat-12l-sm/tokenizer.json", page.folder / "xlm-roberta-base")
@@ -30,7 +32,7 @@ def page(tmp_path: Path) -> Page:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("title", ["encoder", "authors", "quantisation"])
+@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation"])
 def test_commands(page: Page, title: str) -> None:
     [block] = [block for block in blocks(ROOT / PAGE) if block.title == title]
     page.run(block)

@@ -13,7 +13,7 @@ import pytest
 
 from support.command_line import Finished, vcs
 from support.numpy_decoder import embed, token_ids
-from support.tiny_decoder import FAMILIES, write_tiny_decoder
+from support.tiny_decoder import FAMILIES, write_dense, write_tiny_decoder
 from support.tiny_sentence import write_json
 from vcs_export.errors import ExportError
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
@@ -251,6 +251,18 @@ class TestRecipes:
         run = export(qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", "")
         assert run.code == 0, run.stderr
         assert (manifest_of(tmp_path / "own").name, spec_of(tmp_path / "own").instruction) == ("qwen3", "")
+
+    def test_the_weights_of_dense_layers_are_compared(self, tmp_path: Path) -> None:
+        folder = write_tiny_decoder(tmp_path / "gemma", "embedding-gemma")
+        names = ("model.safetensors", "tokenizer.json", "2_Dense/model.safetensors")
+        hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+        text = 'kind = "decoder"\nname = "tiny"\nlicence = "MIT"\nsource = "someone/tiny"\nmax_tokens = 200\n'
+        file = recipe(tmp_path / "r.toml", f"{text}dense = 2\n[config]\n", **hashes)
+        assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
+        write_dense(folder, 48, (80, 48), seed=1)
+        run = export(folder, tmp_path / "other", "--recipe", file)
+        assert run.code == 2
+        assert "2_Dense/model.safetensors: is not the published file of someone/tiny" in run.stderr
 
     @pytest.mark.parametrize(
         ("old", "new", "arguments", "message"),

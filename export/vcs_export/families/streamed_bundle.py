@@ -278,8 +278,9 @@ def _compared(
     opened: DecoderModel, sha256: Mapping[str, str], source: str, progress: Progress
 ) -> dict[str, str]:
     """Hash the checkpoint's files, by name, and refuse any that differs from the published one."""
-    names = sorted({tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER})
-    known = hash_files({name: opened.folder / name for name in names}, progress)
+    names = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
+    names |= {name for name in sha256 if (opened.folder / name).is_file()}  # such as those of dense layers
+    known = hash_files({name: opened.folder / name for name in sorted(names)}, progress)
     for name, digest in known.items():
         if sha256.get(name) != digest:
             raise CheckpointError(
