@@ -134,6 +134,15 @@ def test_tensors_that_do_not_fit_are_named(
     assert message in refusal(folder, tmp_path / "bundle")
 
 
+def test_numbers_beyond_fp16_are_named(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["layers.1.mlp.up_proj.weight"][3, 4] = 7e4
+    save_file(tensors, folder / "model.safetensors")
+    line = refusal(folder, tmp_path / "bundle", "--precision", "fp16")
+    assert "layers.1.mlp.up_proj.weight has numbers that do not fit into float16" in line
+
+
 def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3", shards=2)
     (folder / "adapter_config.json").write_text("{}", "utf-8")

@@ -8,7 +8,7 @@ Two graphs may share that file: a tensor that both use in the same type is in it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.errors import CheckpointError
 from vcs_export.graph.builder import ALIGNMENT, Graph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import (
@@ -181,8 +182,7 @@ class StreamedGraph(Graph):
             return self._external(
                 tensor.name, tensor.shard, (tensor.offset, tensor.nbytes), kind, tensor.shape
             )
-        blocks = (block.astype(kind.numpy(), copy=False) for block in tensor.blocks())
-        return self._append(tensor.name, blocks, kind, tensor.shape)
+        return self._append(tensor.name, _converted(tensor, kind), kind, tensor.shape)
 
     def array(self, name: str, array: NDArray[Any], kind: ir.DataType) -> ir.Value:
         """Add a computed array in the type `kind`."""
@@ -335,3 +335,16 @@ class StreamedGraph(Graph):
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(kind), const_value=tensor)
         self._values[name] = value
         return value
+
+
+def _converted(tensor: StoredTensor, kind: ir.DataType) -> Iterator[NDArray[Any]]:
+    """Yield a tensor's blocks in the type `kind`. Raises CheckpointError if a number becomes infinite."""
+    narrower = kind == ir.DataType.FLOAT16 != tensor.type
+    for block in tensor.blocks():
+        with np.errstate(over="ignore"):
+            converted = block.astype(kind.numpy(), copy=False)
+        if narrower and not np.isfinite(converted).all():
+            raise CheckpointError(
+                f"{tensor.file}: the tensor {tensor.name} has numbers that do not fit into float16"
+            )
+        yield converted
