@@ -55,6 +55,7 @@ def refusal(folder: Path, target: Path, *arguments: str) -> str:
         ("gte-qwen2", {}, "name the model (--recipe) or the attention (--attention)"),
         ("gte-qwen2", {"auto_map": {"AutoModel": "x--modeling_qwen.Other"}}, "'x--modeling_qwen.Other'"),
         ("nemotron", {"is_causal": True}, "is_causal True is not supported, only False"),
+        ("nemotron", {"use_bidirectional_attention": False}, "use_bidirectional_attention False is not supported"),
         ("nemotron", {"pooling": "cls"}, "pooling 'cls' is not supported, only 'avg'"),
         ("nemotron", {"mlp_bias": True}, "mlp_bias True"),
         ("nemotron", {"rope_scaling": LLAMA3}, "original_max_position_embeddings must be of type int"),

@@ -217,8 +217,8 @@ class DecoderRecipe(_Struct, frozen=True, tag_field="kind", tag="decoder"):
     config
         Settings that the checkpoint must have, by the field names of `DecoderConfig`. `causal` also tells
         what the model's own code does, where its `config.json` does not.
-    instruction, long_text
-        How texts are fed (`EmbedderSpec`).
+    instruction
+        What stands before every text.
     pooling
         "mean" or "lasttoken": that of the folder, or of a folder that does not name it. None: not known.
     dense
@@ -241,7 +241,6 @@ class DecoderRecipe(_Struct, frozen=True, tag_field="kind", tag="decoder"):
     max_tokens: int
     config: dict[str, bool | int | float | str]
     instruction: str = ""
-    long_text: LongTextPolicy = "truncate_text"
     pooling: Literal["mean", "lasttoken"] | None = None
     dense: int = 0
     end_token: str = ""

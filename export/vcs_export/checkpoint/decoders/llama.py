@@ -21,6 +21,7 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     if both:
         # Only the code of its time makes it so: newer releases of transformers would run it causally.
         only(path, data, "is_causal", False, False)
+        only(path, data, "use_bidirectional_attention", True, True)
         only(path, data, "pooling", "avg", "avg")
     sees = False if both else causal(path, data)
     config = decoder_config(path, data, rotation(path, data), causal=sees)
