@@ -15,6 +15,7 @@ from typing import Any
 from vcs_export.checkpoint.settings import only, read_json
 from vcs_export.checkpoint.transformer import (
     CONFIG,
+    FLOATS,
     Checkpoint,
     TransformerConfig,
     open_checkpoint,
@@ -175,7 +176,7 @@ def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
     config = _config(folder / CONFIG, kind, family)
     further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
     prefixes = ("", family.prefix)
-    with open_checkpoint(folder, config, prefixes, {}, ["F32", "F16"], further, stored) as checkpoint:
+    with open_checkpoint(folder, config, prefixes, {}, FLOATS, further, stored) as checkpoint:
         yield checkpoint
 
 

@@ -24,6 +24,8 @@ from vcs_export.errors import CheckpointError, os_reason
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+FLOATS = ("F32", "F16", "BF16")
+"""Types of weights, by the names of safetensors."""
 TOKENIZER = "tokenizer.json"
 
 
@@ -46,11 +48,16 @@ class TransformerConfig:
     type_vocab_size: int
     layer_norm_eps: float
 
+    @property
+    def capacity(self) -> int:
+        """The longest input that the model has positions for, special tokens included."""
+        return self.max_position_embeddings
+
 
 C = TypeVar("C", bound=TransformerConfig)
 C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
 # NumPy types by the names of safetensors, little-endian on every machine.
-_DTYPES = {"F32": "<f4", "F16": "<f2"}
+_DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 def _same(name: str) -> str:
@@ -94,7 +101,10 @@ class Checkpoint(Generic[C_co]):
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the task head, float32. Its name is never prefixed."""
-        return self._tensors[name].astype(np.float32, copy=False)
+        tensor = self._tensors[name]
+        if tensor.dtype == np.uint16:  # bfloat16, which NumPy does not have: the upper half of a float32
+            return (tensor.astype(np.uint32) << 16).view(np.float32)
+        return tensor.astype(np.float32, copy=False)
 
 
 @contextmanager
@@ -107,9 +117,7 @@ def open_checkpoint(
     further: Mapping[str, tuple[int, ...]] | None = None,
     stored: Callable[[str], str] = _same,
 ) -> Iterator[Checkpoint[C]]:
-    """Open and check the tensors of a checkpoint.
-
-    They are mapped, not read: float32 tensors take memory only as the file's cache.
+    """Open and check the tensors of a post-norm transformer.
 
     Parameters
     ----------
@@ -138,18 +146,66 @@ def open_checkpoint(
     CheckpointError
         The file is damaged, or a tensor is missing or has another shape or type.
     """
+    shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(further or {})
+    layers = stored("encoder.layer.")
+    with open_tensors(folder, config, shapes, layers, prefixes, head, types, stored) as checkpoint:
+        yield checkpoint
+
+
+@contextmanager
+def open_tensors(
+    folder: Path,
+    config: C,
+    shapes: Mapping[str, tuple[int, ...]],
+    layers: str,
+    prefixes: Sequence[str],
+    head: Mapping[str, tuple[int, ...]] | None = None,
+    types: Sequence[str] = FLOATS,
+    stored: Callable[[str], str] = _same,
+) -> Iterator[Checkpoint[C]]:
+    """Open and check the tensors of a checkpoint.
+
+    They are mapped, not read: float32 tensors take memory only as the file's cache.
+
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+    config
+        Its settings.
+    shapes
+        Shapes of the encoder's tensors by their names in the file, without prefix.
+    layers
+        Beginning of the names of the layers' tensors: none may be left over.
+    prefixes
+        Possible prefixes of the encoder's own names.
+    head
+        Shapes of the task head's tensors by name.
+    types
+        Supported element types, by the names of safetensors.
+    stored
+        Function from the name by which a tensor is asked for to the one in the file.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged, or a tensor is missing or has another shape or type.
+    """
     path = folder / WEIGHTS
     try:
         with safe_open(path, framework="numpy") as tensors:
-            shapes = {stored(name): shape for name, shape in expected_shapes(config).items()}
-            shapes |= further or {}
             names = set(tensors.keys())
             first = next(iter(shapes))
             prefix = next((prefix for prefix in prefixes if prefix + first in names), prefixes[0])
             prefixed = {prefix + name: shape for name, shape in shapes.items()}
-            _check_tensors(path, tensors, prefixed | dict(head), types)
+            _check_tensors(path, tensors, prefixed | dict(head or {}), types)
             for name in sorted(names):
-                if name.startswith(prefix + stored("encoder.layer.")) and name not in prefixed:
+                if name.startswith(prefix + layers) and name not in prefixed:
                     raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
         opened = Checkpoint(folder, config, _mapped(path), prefix, stored)
     except SafetensorError as error:

@@ -125,8 +125,8 @@ def encoder(
 ) -> None:
     """Build an embedder from a sentence-transformers encoder.
 
-    BERT, RoBERTa, XLM-RoBERTa, MPNet and DistilBERT are exported without PyTorch. Any other encoder is
-    exported by optimum, in an environment of its own.
+    BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any other
+    encoder is exported by optimum, in an environment of its own.
 
     \b
     Example:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
+from vcs_export.checkpoint.modernbert import KIND as MODERNBERT
+from vcs_export.checkpoint.modernbert import open_modernbert
 from vcs_export.checkpoint.sentence_folder import (
     check_width,
     longest_input,
@@ -19,6 +21,7 @@ from vcs_export.errors import ExportError
 from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.encoder import write_encoder
+from vcs_export.graph.modernbert import write_modernbert
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, EmbedderSpec
@@ -45,8 +48,8 @@ def build_sentence_bundle(
     long_text
         What the runtime does with texts beyond the model's window: one of `EXPORTED_POLICIES`.
     optimum_python
-        Interpreter of an environment whose optimum exports the model. None builds the models of
-        `checkpoint.encoders.FAMILIES` without PyTorch, and others by this interpreter's optimum.
+        Interpreter of an environment whose optimum exports the model. None builds ModernBERT and the models
+        of `checkpoint.encoders.FAMILIES` without PyTorch, and others by this interpreter's optimum.
 
     Returns
     -------
@@ -77,6 +80,11 @@ def build_sentence_bundle(
                 check_width(checkpoint, sentence, opened.config.hidden_size)
                 max_tokens = longest_input(checkpoint, sentence, opened.config.capacity)
                 write_encoder(opened, sentence, model, weights)
+        elif optimum_python is None and kind == MODERNBERT:
+            with open_modernbert(checkpoint) as modern:
+                check_width(checkpoint, sentence, modern.config.hidden_size)
+                max_tokens = longest_input(checkpoint, sentence, modern.config.capacity)
+                write_modernbert(modern, sentence, model, weights)
         else:
             capacity = _capacity(kind, settings)
             max_tokens = longest_input(checkpoint, sentence, capacity)

@@ -239,18 +239,27 @@ class GraphBuilder(Graph):
         return self.op("Mul", self.op("Cast", rows, to=self.float_type), scales)
 
     def linear(
-        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32]
+        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32] | None = None
     ) -> ir.Value:
-        """Add `x W^T + b` over the last axis of x `(..., in)`; weight `(out, in)`, bias `(out,)`."""
+        """Add `x W^T + b` over the last axis of x `(..., in)`; weight `(out, in)`, bias `(out,)` or None."""
         product = self.op("MatMul", x, self.weight(f"{name}.weight", weight.T))
+        if bias is None:
+            return product
         return self.op("Add", product, self.weight(f"{name}.bias", bias))
 
     def layer_norm(
-        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32], epsilon: float
+        self,
+        name: str,
+        x: ir.Value,
+        weight: NDArray[np.float32],
+        bias: NDArray[np.float32] | None,
+        epsilon: float,
     ) -> ir.Value:
-        """Add a layer normalisation over the last axis."""
-        scale, shift = self.weight(f"{name}.weight", weight), self.weight(f"{name}.bias", bias)
-        return self.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
+        """Add a layer normalisation over the last axis, with a bias or without."""
+        inputs = [self.weight(f"{name}.weight", weight)]
+        if bias is not None:
+            inputs.append(self.weight(f"{name}.bias", bias))
+        return self.op("LayerNormalization", x, *inputs, axis=-1, epsilon=epsilon)
 
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path

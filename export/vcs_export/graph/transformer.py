@@ -81,22 +81,63 @@ def attention(
         )
 
     query, key, value = split("query", [0, 2, 1, 3]), split("key", [0, 2, 3, 1]), split("value", [0, 2, 1, 3])
+    seen = attended(graph, query, key, value, bias, heads, size)
+    out = linear(graph, checkpoint, f"{prefix}attention.output.dense", seen)
+    return layer_norm(graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x))
+
+
+def attended(
+    graph: GraphBuilder,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    bias: ir.Value,
+    heads: int,
+    size: int,
+) -> ir.Value:
+    """Add the attention of heads, and join what they saw.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    query
+        Of each head, `(batch, heads, tokens, size)`.
+    key
+        Of each head, transposed: `(batch, heads, size, tokens)`.
+    value
+        Of each head, as `query`.
+    bias
+        Added to the scores.
+    heads
+        Number of heads.
+    size
+        Size of a head.
+
+    Returns
+    -------
+    seen
+        Token vectors `(batch, tokens, heads * size)`.
+    """
     scores = graph.op("Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size)))))
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
-    joined = graph.op("Reshape", context, graph.ints(0, 0, heads * size))
-    out = linear(graph, checkpoint, f"{prefix}attention.output.dense", joined)
-    return layer_norm(graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x))
+    return graph.op("Reshape", context, graph.ints(0, 0, heads * size))
 
 
 def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
     """Add the two dense layers around GELU, with their residual and normalisation."""
     inner = linear(graph, checkpoint, f"{prefix}intermediate.dense", x)
-    # x (1 + erf(x / sqrt 2)) / 2, in the order that the optimiser recognises; Gelu itself came with opset 20.
-    erf = graph.op("Erf", graph.op("Div", inner, graph.scalar(float(np.sqrt(2.0)))))
-    gelu = graph.op("Mul", inner, graph.op("Add", erf, graph.scalar(1.0)))
-    out = linear(graph, checkpoint, f"{prefix}output.dense", graph.op("Mul", gelu, graph.scalar(0.5)))
+    out = linear(graph, checkpoint, f"{prefix}output.dense", gelu(graph, inner))
     return layer_norm(graph, checkpoint, f"{prefix}output.LayerNorm", graph.op("Add", out, x))
+
+
+def gelu(graph: GraphBuilder, x: ir.Value) -> ir.Value:
+    """Add the exact GELU, in the order that the optimiser recognises; Gelu itself came with opset 20."""
+    erf = graph.op("Erf", graph.op("Div", x, graph.scalar(float(np.sqrt(2.0)))))
+    # x (1 + erf(x / sqrt 2)) / 2
+    twice = graph.op("Mul", x, graph.op("Add", erf, graph.scalar(1.0)))
+    return graph.op("Mul", twice, graph.scalar(0.5))
 
 
 def linear(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:

@@ -1,6 +1,7 @@
-"""Tokenizers of the kinds that decoders have, over a few hundred pieces: no network, no learned files.
+"""Tokenizers of the kinds that models have, over a few hundred pieces: no network, no learned files.
 
-Mistral and Gemma: BPE with bytes for what it does not know. Qwen and Llama 3: BPE over bytes.
+Mistral and Gemma: BPE with bytes for what it does not know. Qwen, Llama 3 and ModernBERT: BPE over bytes.
+XLM-R: the likeliest pieces (Unigram).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.decoders import ByteFallback, Fuse, Replace
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.decoders import Sequence as DecoderSequence
-from tokenizers.models import BPE
+from tokenizers.models import BPE, Unigram
 from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
 WORDS = (
@@ -89,6 +90,39 @@ def llama_tokenizer() -> Tokenizer:
     plain = ByteLevel(add_prefix_space=True, trim_offsets=False, use_regex=True)
     tokenizer.post_processor = Sequence([plain, both])
     return tokenizer
+
+
+def modernbert_tokenizer() -> Tokenizer:
+    """A tokenizer of ModernBERT's kind: `[CLS]` before a text, `[SEP]` after it."""
+    special = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    tokenizer = _byte_level(special)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.post_processor = _template("[CLS] $A [SEP]", tokenizer)
+    return tokenizer
+
+
+def xlm_roberta_tokenizer() -> Tokenizer:
+    """A tokenizer of XLM-R's kind: `<s>` before a text, `</s>` after it, `<pad>` with the id 1."""
+    special = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
+    letters = dict.fromkeys([SPACE, *LETTERS, *"".join(_FOREIGN)])
+    words = (f"{SPACE}{word}" for word in (*WORDS, *_FOREIGN))
+    pieces = [*((token, 0.0) for token in special), *((letter, -9.0) for letter in letters)]
+    pieces += [(word, -3.0 - i / 50) for i, word in enumerate(words)]
+    tokenizer = Tokenizer(Unigram(pieces, unk_id=3, byte_fallback=False))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.post_processor = _template("<s> $A </s>", tokenizer)
+    return tokenizer
+
+
+def _template(single: str, tokenizer: Tokenizer) -> TemplateProcessing:
+    tokens = [token for token in single.split() if token != "$A"]
+    return TemplateProcessing(
+        single=single,
+        pair=f"{single} {single.replace('$A', '$B')}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in tokens],
+    )
 
 
 def gemma_tokenizer(template: str = "<bos> $A <eos>") -> Tokenizer:

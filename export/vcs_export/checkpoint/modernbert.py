@@ -1,0 +1,169 @@
+"""Reading a ModernBERT checkpoint, every assumption checked.
+
+Most of its layers see only near tokens. Tokens are rotated by position, with one base of the frequencies in
+these layers and another one in those that see the whole text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcs_export.checkpoint.settings import above_zero, only, positive, read_json
+from vcs_export.checkpoint.transformer import (
+    CONFIG,
+    Checkpoint,
+    TransformerConfig,
+    head_size,
+    open_tensors,
+)
+from vcs_export.errors import CheckpointError
+
+KIND = "modernbert"
+"""The `model_type` in `config.json`."""
+
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
+# Checkpoints saved from a model with a head have a prefix.
+_PREFIXES = ("", "model.")
+
+
+@dataclass(frozen=True)
+class ModernBertConfig(TransformerConfig):
+    """The settings that determine the graph.
+
+    Attributes
+    ----------
+    local_layers
+        For each layer, whether its tokens see only near tokens.
+    local_attention
+        Length of the window of these layers: half of it is on each side of a token.
+    global_rope_theta, local_rope_theta
+        Base of the frequencies of rotation, in layers without a window and in those with one.
+    """
+
+    local_layers: tuple[bool, ...]
+    local_attention: int
+    global_rope_theta: float
+    local_rope_theta: float
+
+    @property
+    def reach(self) -> int:
+        """The largest distance at which a token sees another one in a layer with a window."""
+        return self.local_attention // 2
+
+
+ModernBertCheckpoint = Checkpoint[ModernBertConfig]
+
+
+@contextmanager
+def open_modernbert(folder: Path) -> Iterator[ModernBertCheckpoint]:
+    """Open the checkpoint in `folder`. Tensors are read on demand.
+
+    Parameters
+    ----------
+    folder
+        The folder of the checkpoint.
+
+    Yields
+    ------
+    checkpoint
+        Settings and tensors.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
+        is missing or has another shape or type. The message names the file and the problem.
+    """
+    path = folder / CONFIG
+    config = modernbert_config(path, read_json(path))
+    with open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES) as checkpoint:
+        yield checkpoint
+
+
+def modernbert_config(path: Path, data: Any) -> ModernBertConfig:
+    """Read the settings from the content `data` of the `config.json` at `path`. Raises CheckpointError."""
+    only(path, data, "model_type", KIND, None)
+    for key, supported in (
+        ("hidden_activation", "gelu"),
+        ("attention_bias", False),
+        ("mlp_bias", False),
+        ("norm_bias", False),
+        ("rope_scaling", None),
+    ):
+        only(path, data, key, supported, supported)
+    counts = {
+        key: positive(path, data, key)
+        for key in (
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "vocab_size",
+            "max_position_embeddings",
+        )
+    }
+    if head_size(path, counts) % 2:
+        raise CheckpointError(f"{path}: attention heads of odd size cannot be rotated")
+    return ModernBertConfig(
+        **counts,
+        type_vocab_size=0,
+        layer_norm_eps=above_zero(path, data, "norm_eps"),
+        local_layers=_local_layers(path, data, counts["num_hidden_layers"]),
+        local_attention=positive(path, data, "local_attention"),
+        global_rope_theta=_rope_theta(path, data, _GLOBAL, "global_rope_theta"),
+        local_rope_theta=_rope_theta(path, data, _LOCAL, "local_rope_theta"),
+    )
+
+
+def modernbert_shapes(config: ModernBertConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by its name in the checkpoint."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.tok_embeddings.weight": (config.vocab_size, hidden),
+        "embeddings.norm.weight": (hidden,),
+    }
+    for layer in range(config.num_hidden_layers):
+        prefix = f"layers.{layer}."
+        if layer:  # the embeddings have just been normalised
+            shapes[f"{prefix}attn_norm.weight"] = (hidden,)
+        shapes |= {
+            f"{prefix}attn.Wqkv.weight": (3 * hidden, hidden),
+            f"{prefix}attn.Wo.weight": (hidden, hidden),
+            f"{prefix}mlp_norm.weight": (hidden,),
+            f"{prefix}mlp.Wi.weight": (2 * inner, hidden),
+            f"{prefix}mlp.Wo.weight": (hidden, inner),
+        }
+    return {**shapes, "final_norm.weight": (hidden,)}
+
+
+def _local_layers(path: Path, data: Any, layers: int) -> tuple[bool, ...]:
+    """Return for each layer whether its tokens see only near tokens."""
+    kinds = data.get("layer_types")
+    if kinds is None or "global_attn_every_n_layers" in data:
+        every = positive(path, data, "global_attn_every_n_layers")
+        expected = [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]
+        if kinds not in (None, expected):
+            raise CheckpointError(f"{path}: layer_types contradicts global_attn_every_n_layers {every}")
+        kinds = expected
+    if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= {_GLOBAL, _LOCAL}:
+        raise CheckpointError(f"{path}: layer_types must be {layers} times {_GLOBAL} or {_LOCAL}")
+    return tuple(kind == _LOCAL for kind in kinds)
+
+
+def _rope_theta(path: Path, data: Any, layers: str, theta: str) -> float:
+    """Return the base for one kind of layers, which releases of transformers spell in two ways."""
+    every = data.get("rope_parameters")
+    if every is None:
+        return above_zero(path, data, theta)
+    settings = every.get(layers) if isinstance(every, dict) else None
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path}: rope_parameters has no object {layers}")
+    place = f"rope_parameters.{layers}"
+    only(path, {f"{place}.rope_type": settings.get("rope_type")}, f"{place}.rope_type", "default", None)
+    if unknown := set(settings) - {"rope_type", "rope_theta"}:
+        raise CheckpointError(f"{path}: {place}: {', '.join(sorted(unknown))} is not supported")
+    return above_zero(path, {f"{place}.rope_theta": settings.get("rope_theta")}, f"{place}.rope_theta")

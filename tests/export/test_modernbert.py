@@ -1,0 +1,219 @@
+"""From a ModernBERT's folder to a bundle: its layers with a window, its settings, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from support.tiny_bert import WORDS, tiny_tokenizer
+from support.tiny_modernbert import POSITIONS, WINDOW, encode, hidden_states, write_tiny_modernbert
+from support.tiny_sentence import write_json, write_sentence_files
+from vcs_export.checks.verify import verify_embedder
+from vcs_export.errors import CheckpointError
+from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.write import BundleInfo
+from vcs_runtime import Embedder
+from vcs_runtime.bundle.opening import open_bundle
+
+# In tokens, special ones included: whole, at the edge of what a block sees, and in several blocks.
+LENGTHS = (3, 4, WINDOW, 2 * WINDOW - 1, 2 * WINDOW, 2 * WINDOW + 1, 3 * WINDOW, 41, POSITIONS - 1, POSITIONS)
+
+
+def words(tokens: int) -> str:
+    """A text of so many tokens, special ones included."""
+    drawn = np.random.default_rng(tokens).choice(WORDS, tokens - 2)
+    return " ".join(drawn)
+
+
+TEXTS = [words(tokens) for tokens in LENGTHS]
+
+
+def ids_of(text: str) -> list[int]:
+    tokenizer = tiny_tokenizer()
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return list(tokenizer.encode(text).ids)
+
+
+def build(checkpoint: Path, target: Path, **options: Any) -> Path:
+    return build_sentence_bundle(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random"), **options)
+
+
+def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:
+    with Embedder.open(bundle, device="cpu") as embedder:
+        return embedder.embed(texts)
+
+
+def refusal(folder: Path, target: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        build(folder, target)
+    assert not target.exists()
+    return str(caught.value)
+
+
+def change(path: Path, **settings: Any) -> None:
+    data = {**json.loads(path.read_text("utf-8")), **settings}
+    write_json(path, {key: value for key, value in data.items() if value is not ...})
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_tiny_modernbert(tmp_path / "checkpoint")
+
+
+def test_texts_of_all_lengths_get_the_vectors_of_numpy(checkpoint: Path, tmp_path: Path) -> None:
+    assert [len(ids_of(text)) for text in TEXTS] == list(LENGTHS)
+    bundle = build(checkpoint, tmp_path / "bundle")
+    want = np.stack([encode(checkpoint, ids_of(text)) for text in TEXTS])
+    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=3e-6)
+    spec = open_bundle(bundle).manifest.embedder
+    assert spec is not None
+    assert (spec.max_tokens, spec.dimension, spec.precision) == (POSITIONS, 32, "fp32")
+
+
+def test_every_token_is_pooled_where_the_folder_says_so(checkpoint: Path, tmp_path: Path) -> None:
+    write_sentence_files(checkpoint, 32, POSITIONS)
+    want = np.stack([hidden_states(checkpoint, ids_of(text)).mean(axis=0) for text in TEXTS])
+    want /= np.linalg.norm(want, axis=1, keepdims=True)
+    np.testing.assert_allclose(embed(build(checkpoint, tmp_path / "bundle")), want, rtol=0, atol=3e-6)
+
+
+def test_vectors_do_not_depend_on_batch_order_or_padding(checkpoint: Path, tmp_path: Path) -> None:
+    bundle = build(checkpoint, tmp_path / "bundle")
+    assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
+    texts = [words(tokens) for tokens in (37, 38, 39, 40, 22, 21)] * 3
+    together = embed(bundle, texts)
+    for text, vector in zip(texts, together, strict=True):
+        assert np.array_equal(embed(bundle, [text])[0], vector)
+
+
+def test_layers_with_a_window_have_no_scores_of_all_pairs(checkpoint: Path, tmp_path: Path) -> None:
+    """The largest intermediate array grows with the length of a text where no layer is global."""
+    write_json(
+        checkpoint / "config.json",
+        {
+            **json.loads((checkpoint / "config.json").read_text("utf-8")),
+            "global_attn_every_n_layers": 1000,
+            "max_position_embeddings": 4096,
+        },
+    )
+    write_sentence_files(checkpoint, 32, 4096, "pooling_mode_cls_token", ())
+    bundle = build(checkpoint, tmp_path / "bundle")
+    most = {tokens: largest_array(bundle / "embedder/model.onnx", tokens) for tokens in (1000, 4000)}
+    assert most[4000] < 5 * most[1000]
+
+
+def largest_array(model: Path, tokens: int) -> int:
+    """The size of the largest array that a run computes on one text; the first layer is global."""
+    import onnxruntime
+
+    proto = onnx.load(model)
+    names = [out for node in proto.graph.node if node.op_type == "Softmax" for out in node.output][1:]
+    proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    onnx.save(proto, model.with_name("all.onnx"), save_as_external_data=True, location="all.data")
+    session = onnxruntime.InferenceSession(model.with_name("all.onnx"), providers=["CPUExecutionProvider"])
+    ids = np.ones((1, tokens), np.int64)
+    return max(array.size for array in session.run(names, {"input_ids": ids, "attention_mask": ids}))
+
+
+def test_names_of_a_model_with_a_head_and_half_precision(tmp_path: Path) -> None:
+    plain = write_tiny_modernbert(tmp_path / "plain")
+    head = write_tiny_modernbert(tmp_path / "head", prefix="model.")
+    tensors = {
+        name: tensor.astype(np.float16) for name, tensor in load_file(head / "model.safetensors").items()
+    }
+    save_file({**tensors, "head.dense.weight": np.zeros((32, 32), np.float16)}, head / "model.safetensors")
+    rounded = {name.removeprefix("model."): tensor.astype(np.float32) for name, tensor in tensors.items()}
+    save_file(rounded, plain / "model.safetensors")
+    vectors = embed(build(plain, tmp_path / "a"))
+    np.testing.assert_array_equal(embed(build(head, tmp_path / "b")), vectors)
+
+
+def test_bfloat16_weights_are_widened(checkpoint: Path, tmp_path: Path) -> None:
+    tensors = load_file(checkpoint / "model.safetensors")
+    halves = {name: (tensor.view(np.uint32) >> 16).astype(np.uint16) for name, tensor in tensors.items()}
+    widened = {name: (half.astype(np.uint32) << 16).view(np.float32) for name, half in halves.items()}
+    save_file(widened, checkpoint / "model.safetensors")
+    vectors = embed(build(checkpoint, tmp_path / "a"))
+    save_file(halves, checkpoint / "model.safetensors")
+    content = (checkpoint / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    # The type is spelt with as many letters, so that the header keeps its length.
+    header = content[:start].replace(b'"U16"', b'"BF16"')
+    header = (len(header) - 8).to_bytes(8, "little") + header[8:]
+    (checkpoint / "model.safetensors").write_bytes(header + content[start:])
+    np.testing.assert_array_equal(embed(build(checkpoint, tmp_path / "b")), vectors)
+
+
+def test_settings_as_newer_releases_spell_them(checkpoint: Path, tmp_path: Path) -> None:
+    before = embed(build(checkpoint, tmp_path / "a"))
+    change(
+        checkpoint / "config.json",
+        global_attn_every_n_layers=...,
+        global_rope_theta=...,
+        local_rope_theta=...,
+        layer_types=["full_attention", *["sliding_attention"] * 2, "full_attention", "sliding_attention"],
+        rope_parameters={
+            "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    )
+    np.testing.assert_array_equal(embed(build(checkpoint, tmp_path / "b")), before)
+
+
+GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"hidden_activation": "silu"}, "hidden_activation 'silu' is not supported, only 'gelu'"),
+        ({"attention_bias": True}, "attention_bias True is not supported, only False"),
+        ({"mlp_bias": True}, "mlp_bias True is not supported"),
+        ({"norm_bias": True}, "norm_bias True is not supported"),
+        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling {'type': 'yarn'} is not supported, only None"),
+        ({"norm_eps": ...}, "norm_eps must be of type float, not None"),
+        ({"local_attention": -1}, "local_attention must be positive, not -1"),
+        ({"local_rope_theta": None}, "local_rope_theta must be of type float, not None"),
+        ({"global_attn_every_n_layers": ...}, "global_attn_every_n_layers must be of type int, not None"),
+        ({"layer_types": ["full_attention"] * 5}, "layer_types contradicts global_attn_every_n_layers 3"),
+        (
+            {"layer_types": ["full_attention"] * 4 + ["chunked"], "global_attn_every_n_layers": ...},
+            "layer_types must be 5 times full_attention or sliding_attention",
+        ),
+        ({"rope_parameters": {"full_attention": GLOBAL}}, "rope_parameters has no object sliding_attention"),
+        (
+            {"rope_parameters": {"full_attention": {**GLOBAL, "rope_type": "linear"}}},
+            "rope_parameters.full_attention.rope_type 'linear' is not supported, only 'default'",
+        ),
+        (
+            {"rope_parameters": {"full_attention": {**GLOBAL, "factor": 2.0}}},
+            "rope_parameters.full_attention: factor is not supported",
+        ),
+        ({"num_attention_heads": 32}, "attention heads of odd size cannot be rotated"),
+        ({"num_attention_heads": 3}, "hidden_size 32 is not a multiple of num_attention_heads 3"),
+        ({"num_hidden_layers": 4}, "the tensor layers.4.attn.Wo.weight has no place in the model"),
+        ({"num_hidden_layers": 6}, "the tensor layers.5.attn_norm.weight is missing"),
+        ({"intermediate_size": 32}, "mlp.Wi.weight has the shape (96, 32), config.json implies (64, 32)"),
+        ({"max_position_embeddings": 32}, "max_seq_length 64 is more than the 32 positions of the model"),
+    ],
+)
+def test_other_settings_are_refused_by_name(
+    checkpoint: Path, tmp_path: Path, settings: dict[str, Any], says: str
+) -> None:
+    change(checkpoint / "config.json", **settings)
+    assert says in refusal(checkpoint, tmp_path / "bundle")
+
+
+def test_a_norm_before_the_first_attention_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    tensors = load_file(checkpoint / "model.safetensors")
+    tensors["layers.0.attn_norm.weight"] = tensors["layers.1.attn_norm.weight"].copy()
+    save_file(tensors, checkpoint / "model.safetensors")
+    assert "layers.0.attn_norm.weight has no place in the model" in refusal(checkpoint, tmp_path / "bundle")
