@@ -8,25 +8,30 @@ Example::
         print(scorer.score(reference, generated).vcs)
 """
 
-from vcs_numba import Params, Scores
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from vcs_runtime._version import __version__
-from vcs_runtime.errors import (
-    BundleError,
-    CacheError,
-    DeviceError,
-    InputError,
-    MissingExtraError,
-    ModelError,
-    TextError,
-    VcsError,
-)
-from vcs_runtime.inference.custom import TextEmbedder
-from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.segmentation.custom import TextSegmenter
-from vcs_runtime.segmentation.segmenter import Segmenter
+
+if TYPE_CHECKING:
+    from vcs_numba import Params, Scores
+    from vcs_runtime.errors import (
+        BundleError,
+        CacheError,
+        DeviceError,
+        InputError,
+        MissingExtraError,
+        ModelError,
+        TextError,
+        VcsError,
+    )
+    from vcs_runtime.inference.custom import TextEmbedder
+    from vcs_runtime.inference.embedder import Embedder
+    from vcs_runtime.scoring.options import Options, ScorerConfig
+    from vcs_runtime.scoring.result import Result
+    from vcs_runtime.scoring.scorer import Scorer
+    from vcs_runtime.segmentation.custom import TextSegmenter
+    from vcs_runtime.segmentation.segmenter import Segmenter
 
 __all__ = [
     "BundleError",
@@ -49,3 +54,26 @@ __all__ = [
     "VcsError",
     "__version__",
 ]
+
+_MODULES = {
+    "Embedder": "vcs_runtime.inference.embedder",
+    "Options": "vcs_runtime.scoring.options",
+    "Params": "vcs_numba",
+    "Result": "vcs_runtime.scoring.result",
+    "Scorer": "vcs_runtime.scoring.scorer",
+    "ScorerConfig": "vcs_runtime.scoring.options",
+    "Scores": "vcs_numba",
+    "Segmenter": "vcs_runtime.segmentation.segmenter",
+    "TextEmbedder": "vcs_runtime.inference.custom",
+    "TextSegmenter": "vcs_runtime.segmentation.custom",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used: the command line must not wait for all of them."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_MODULES.get(name, "vcs_runtime.errors")), name)
+        globals()[name] = found
+        return found

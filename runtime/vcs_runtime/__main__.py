@@ -1,6 +1,18 @@
-"""Run the command line by `python -m vcs_runtime`."""
+"""Run the command line: `vcs-runtime`, or `python -m vcs_runtime`."""
 
-from vcs_runtime.cli import main
+from __future__ import annotations
+
+from typing import NoReturn
+
+from vcs_runtime.util import process
+
+
+def main() -> NoReturn:
+    """Run the command line in this process, which is interrupted without a traceback from here on."""
+    with process.ends_when_interrupted():
+        from vcs_runtime.cli import main as run
+    run()
+
 
 if __name__ == "__main__":
     main()

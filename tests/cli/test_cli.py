@@ -215,6 +215,8 @@ def test_unreadable_input_is_exit_code_2(
         ("score", "p.jsonl", "--aggregate", "median"),
         ("score", "p.jsonl", "--short", "--chunk-size", "2"),
         ("score", "p.jsonl", "--preset", "mine"),
+        ("score", "p.jsonl", "--threads", "2147483648"),
+        ("score", "p.jsonl", "--pair-mem-gb", "0"),
         ("fetch", "other"),
         ("nonsense",),
     ],

@@ -162,3 +162,33 @@ def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mend
     write_pairs(pairs, rows)
     assert score(pairs, "--failed", "error", "-o", output, "--resume").code == 0
     assert [line["id"] for line in read_lines(output)] == ["p0", "p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_spreadsheets_run_no_text_if_asked(
+    score: Callable[..., Finished], tmp_path: Path, suffix: str
+) -> None:
+    ids = ["=HYPERLINK(1)", "+1", "-1", "@SUM", "\tx", "plain", "a=b"]
+    source, output = tmp_path / "p.jsonl", tmp_path / f"o.{suffix}"
+    rows = [{"id": i, "reference": story(1, 3), "generated": story(20, 2), "=k": "=1+1"} for i in ids]
+    write_pairs(source, rows)
+    separator = "," if suffix == "csv" else "\t"
+    for option in ((), ("--csv-safe",)):
+        assert score(source, "-o", output, "--overwrite", "--keep", "=k", *option).code == 0
+        with output.open(newline="", encoding="utf-8") as file:
+            written = list(csv.DictReader(file, delimiter=separator))
+        mark = "'" if option else ""
+        assert [row["id"] for row in written] == [*(f"{mark}{id_}" for id_ in ids[:5]), "plain", "a=b"]
+        assert {row[f"{mark}=k"] for row in written} == {f"{mark}=1+1"}
+        assert float(written[0]["margin"]) < 0  # numbers stay numbers
+
+
+def test_compare_writes_names_that_no_spreadsheet_runs(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    source, output = tmp_path / "p.jsonl", tmp_path / "o.jsonl"
+    write_pairs(source, [{"id": i, "reference": story(1), "generated": story(i)} for i in range(3)])
+    assert score(source, "-o", output).code == 0
+    command = ("compare", output, output, "--name", "=1+1", "--name", "b", "--format", "csv")
+    assert vcs(*command).stdout.splitlines()[1].startswith("=1+1,")
+    assert vcs(*command, "--csv-safe").stdout.splitlines()[1].startswith("'=1+1,")

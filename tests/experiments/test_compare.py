@@ -345,7 +345,7 @@ def test_names_and_ids_that_look_like_markup_are_printed_as_they_are(tmp_path: P
         write_pairs(path, [{"id": "[/x] :dog:\x1b[1m", "vcs": value, "signature": "[bold]s"}])
     done = run(*files, "--name", "[/red]", "--name", "[bold]b")
     assert done.exit_code == 0, done.output
-    for part in ("[/red] ", "[bold]b ", "[/x] :dog: [1m ", "[bold]s"):
+    for part in ("[/red] ", "[bold]b ", "[/x] :dog:\\x1b[1m ", "[bold]s"):
         assert part in done.stdout
     assert "\x1b" not in done.stdout
 

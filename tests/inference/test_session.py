@@ -70,7 +70,7 @@ def test_both_models_share_the_memory_that_may_be_taken(
     assert limits[0] / limits[1] == pytest.approx(sizes[0] / sizes[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf")])
+@pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf"), 1e300])
 def test_a_limit_that_is_none_is_refused(tiny_bundle: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="^gpu_mem_gb must be a number of GB above 0"):
         Embedder.open(tiny_bundle, "cpu", gpu_mem_gb=wrong)

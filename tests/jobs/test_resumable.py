@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.stories import read_lines
+from support.command_line import vcs
+from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.jobs.resumable import check_signature, hash_texts, run_resumable
@@ -257,3 +258,25 @@ def test_anything_has_a_hash() -> None:
         deep = [deep]
     for value in (deep, b"\xff", {"a": float("nan")}, {1, 2}, "\ud800"):
         assert int(hash_texts(value, "b"), 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("vcs", value) for value in (None, "x", 10**400, True, [1], float("nan"))),
+        ("margin", {}), ("n_ref", "x"), ("segmenter", [1]), ("signature", 5), ("error", 5), ("error", None),
+    ],
+)  # fmt: skip
+def test_a_damaged_score_of_an_earlier_run_is_named(
+    tiny_bundle: Path, pairs_file: Path, tmp_path: Path, name: str, value: object
+) -> None:
+    output = tmp_path / "o.jsonl"
+    command = ("score", pairs_file, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
+    assert vcs(*command).code == 0
+    rows = read_lines(output)[:3]
+    write_pairs(output, [*rows[:2], rows[2] | {name: value}])
+    damaged = output.read_bytes()
+    done = vcs(*command, "--resume")
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1)
+    assert f"{output} line 3: " in done.stderr
+    assert output.read_bytes() == damaged

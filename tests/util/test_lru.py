@@ -44,3 +44,9 @@ def test_storing_a_text_again_takes_no_room() -> None:
     for _ in range(10):
         cache.put("b", b"")
     assert cache.get("a") is not None
+
+
+def test_a_limit_below_0_keeps_nothing() -> None:
+    cache: LRUCache[bytes] = LRUCache(-1, len)
+    cache.put("a", b"x")
+    assert cache.get("a") is None

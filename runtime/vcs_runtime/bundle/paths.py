@@ -12,10 +12,19 @@ from vcs_runtime.errors import BundleError
 
 
 def home() -> Path:
-    """Return the folder for bundles: `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder."""
-    if override := os.environ.get("VCS_RUNTIME_HOME"):
-        return Path(override).expanduser()
-    return platformdirs.user_cache_path("vcs-runtime", appauthor=False, opinion=False)
+    """Return the folder for bundles: `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder.
+
+    Raises BundleError for a user without a home folder, as in some containers.
+    """
+    try:
+        if override := os.environ.get("VCS_RUNTIME_HOME"):
+            return Path(override).expanduser()
+        found = platformdirs.user_cache_path("vcs-runtime", appauthor=False, opinion=False)
+    except RuntimeError:
+        found = Path("~")
+    if str(found).startswith("~"):  # as platformdirs leaves it
+        raise BundleError("this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime")
+    return found
 
 
 def default_bundle_path() -> Path:

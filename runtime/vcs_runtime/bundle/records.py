@@ -17,14 +17,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vcs_runtime.bundle.paths import home
+from vcs_runtime.errors import BundleError
 
 LARGE = 1 << 30
 """Files of at least this many bytes are hashed once per machine."""
 
 
-def record_folder() -> Path:
-    """Return the folder of the records."""
-    return home() / "verified"
+def record_folder() -> Path | None:
+    """Return the folder of the records; None for a user without a home folder, who keeps none."""
+    with suppress(BundleError):
+        return home() / "verified"
+    return None
 
 
 def record_name(path: Path, sha256: str) -> str:
@@ -53,10 +56,10 @@ def unlink(path: Path) -> None:
 
 @contextmanager
 def _keep_records(path: Path) -> Iterator[None]:
-    if path.stat().st_size < LARGE:
+    folder = record_folder()
+    if folder is None or path.stat().st_size < LARGE:
         yield
         return
-    folder = record_folder()
     with path.open("rb") as file:  # stays the same file while its links change
         before = os.fstat(file.fileno())
         hashes = _recorded(folder, before)

@@ -7,6 +7,7 @@ VCS_RUNTIME_DEBUG=1 in the environment, the traceback of a defect follows.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -17,8 +18,10 @@ from typing import NoReturn
 import click
 
 from vcs_runtime._version import __version__
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.errors import VcsError
 from vcs_runtime.util import process
+from vcs_runtime.util.printable import printable
 
 # The commands under the headings of `vcs-runtime --help`, with the package of their modules and summaries.
 # A module is imported when its command is asked for, so that neither this help nor `score` waits for what the
@@ -61,7 +64,8 @@ class _Commands(click.Group):
         if cmd_name not in _PACKAGES:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{_PACKAGES[cmd_name]}.{name}"), name)
+        with process.ends_when_interrupted():
+            command: click.Command = getattr(import_module(f"{_PACKAGES[cmd_name]}.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,18 +115,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         The arguments after the name of the program. None: those of this process.
     """
     process.is_command = True
+    _escape_unencodable()
     try:
         code = cli(arguments, prog_name="vcs-runtime", standalone_mode=False)
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
     except click.ClickException as error:
-        error.show()
+        error.show(shown := io.StringIO())
+        click.echo(printable(shown.getvalue(), keep="\n"), nl=False, err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("vcs-runtime: interrupted; finished output is kept", err=True)
+        warn("interrupted; finished output is kept")
         code = 130
     except VcsError as error:
-        click.echo(f"vcs-runtime: {error}", err=True)
+        warn(error)
         code = 2
     except BrokenPipeError:
         # The reader of the output has gone (`| head`). Python would report it again at exit.
@@ -130,18 +136,30 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = 1
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
-        click.echo(f"vcs-runtime: out of memory{why}; finished output is kept", err=True)
+        warn(f"out of memory{why}; finished output is kept")
         code = 2
     except OSError as error:
-        click.echo(f"vcs-runtime: {error.filename or 'error'}: {error.strerror or error}", err=True)
+        warn(f"{error.filename or 'error'}: {error.strerror or error}")
         code = 2
     except Exception as error:
-        click.echo(
-            f"vcs-runtime: unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
-            "VCS_RUNTIME_DEBUG=1 shows where; finished output is kept",
-            err=True,
-        )
-        if os.environ.get("VCS_RUNTIME_DEBUG") == "1":
-            traceback.print_exc()
-        code = 3
+        code = _unexpected(error)
     sys.exit(code)
+
+
+def _escape_unencodable() -> None:
+    """Let output streams escape what their encoding lacks: ids may hold any character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and (
+            stream.errors == "strict" or "utf" not in stream.encoding.lower()
+        ):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _unexpected(error: Exception) -> int:
+    warn(
+        f"unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
+        "VCS_RUNTIME_DEBUG=1 shows where; finished output is kept"
+    )
+    if os.environ.get("VCS_RUNTIME_DEBUG") == "1":
+        traceback.print_exc()
+    return 3

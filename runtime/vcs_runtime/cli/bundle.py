@@ -16,6 +16,7 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.cli.options import PATH, output_file, output_folder, overwrite
 from vcs_runtime.cli.tables import console
+from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import byte_bar
 
 
@@ -46,7 +47,7 @@ def info(name: str, as_json: bool) -> None:
         return
     out = console()
     for key, value in _facts(Bundle(root, manifest)):
-        out.print(f"{key:12} {value}", soft_wrap=True, markup=False)
+        out.print(f"{key:12} {printable(value)}", soft_wrap=True)
 
 
 @bundle.command()

@@ -14,17 +14,19 @@ import rich.table
 
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_scorer
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
     as_json,
     check_resume,
+    csv_safe,
     overwrite,
     resume,
     scorer_options,
 )
 from vcs_runtime.cli.results import exit_if, finish
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.tables import console
 from vcs_runtime.experiments import clip_cc_bench as study
 from vcs_runtime.experiments.datasets.clip_cc import find_texts, read_published
 from vcs_runtime.experiments.datasets.texts import Problems
@@ -51,6 +53,7 @@ _MEMORY_MB = 1024
 @click.option("--published", is_flag=False, flag_value="", metavar="[DIR]",
               help="Recompute the published leaderboard, from DATA or DIR if given, and stop.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
+@csv_safe
 @resume
 @overwrite
 @as_json

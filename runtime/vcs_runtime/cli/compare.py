@@ -8,15 +8,17 @@ from pathlib import Path
 import click
 import rich.table
 
-from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, usage_errors
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, usage_errors
+from vcs_runtime.cli.tables import console
 from vcs_runtime.experiments import comparison_tables
 from vcs_runtime.experiments.compare import compare as compare_files
-from vcs_runtime.experiments.comparison_tables import grids, notes, printable
+from vcs_runtime.experiments.comparison_tables import grids, notes
 from vcs_runtime.experiments.results import csv_text
 from vcs_runtime.experiments.systems import CORRECTIONS, Comparison
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
+from vcs_runtime.util.printable import printable
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
 #: Options of paired tests, also of `experiment rank`.
@@ -40,6 +42,7 @@ enough_resamples = click.option(
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
 @correction
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")
+@csv_safe
 @as_json
 @click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
               "list, those that changed most first. [default: 10]")  # fmt: skip

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import device, usage_errors
-from vcs_runtime.cli.tables import console, prose, warn
+from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer

@@ -103,7 +103,10 @@ def _examine() -> _Report:
             _examine_gpu(report)
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
-    facts["home"] = f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+    try:
+        facts["home"] = f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+    except BundleError:
+        facts["home"] = "none"
     facts["numba cache"] = (
         os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder"
     )
@@ -116,7 +119,7 @@ def _examine() -> _Report:
                 reason = f"{engines[0].model}; {describe_speed(bundle, speed(bundle, engines))}"
             facts["TensorRT engine"] = reason
     except BundleError as error:
-        facts["default bundle"] = f"none in {default_bundle_path()}"
+        facts["default bundle"] = "none" if facts["home"] == "none" else f"none in {default_bundle_path()}"
         problems.append(str(error))
     return report
 

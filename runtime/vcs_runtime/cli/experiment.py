@@ -15,6 +15,7 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.clip_cc_bench import clip_cc_bench
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     Command,
@@ -22,6 +23,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     bundle,
     combined,
+    csv_safe,
     device,
     further,
     output_folder,
@@ -33,7 +35,6 @@ from vcs_runtime.cli.options import (
     usage_errors,
 )
 from vcs_runtime.cli.results import exit_if, finish
-from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import BundleError, InputError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
@@ -60,7 +61,7 @@ _data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
                           help="Minimum score of a text that is classified as valid.")  # fmt: skip
 _seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
-_output = output_folder(help="Folder for the results.")
+_output = together(output_folder(help="Folder for the results."), csv_safe)
 _references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
                            help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
 _predictions = click.option("--predictions", type=PATH, required=True, metavar="DIR",

@@ -21,6 +21,7 @@ from vcs_runtime.cli.inputs import (
     open_scorer,
     unmatched,
 )
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -30,7 +31,7 @@ from vcs_runtime.cli.options import (
     scoring_options,
     threshold_options,
 )
-from vcs_runtime.cli.tables import console, prose, warn
+from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -49,6 +50,7 @@ from vcs_runtime.scoring.verdicts import (
     position,
     verdict_counts,
 )
+from vcs_runtime.util.printable import printable
 
 _COLOURS = {
     IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red",
@@ -123,7 +125,7 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
     """Print both texts chunk by chunk, then the sentences about the score."""
     out = console()
     if name is not None:
-        out.print(Text(f"pair {name}\n", "bold"))
+        out.print(Text(f"pair {printable(name)}\n", "bold"))
     for title, chunks in (("generated", explanation.generated), ("reference", explanation.reference)):
         out.print(_table(title, chunks))
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
@@ -147,10 +149,8 @@ def _table(title: str, chunks: tuple[Chunk, ...]) -> Table:
     table.columns[3].no_wrap = True
     table.columns[4].min_width = len("expected")
     for number, chunk in enumerate(chunks, 1):
-        # A text must neither be read as markup nor send control characters to the terminal.
-        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in chunk.text)
         table.add_row(
-            str(number), Text(text), Text(chunk.verdict, _COLOURS[chunk.verdict]), f"{chunk.similarity:.3f}",
-            position(chunk),
+            str(number), Text(printable(chunk.text)), Text(chunk.verdict, _COLOURS[chunk.verdict]),
+            f"{chunk.similarity:.3f}", position(chunk),
         )  # fmt: skip
     return table

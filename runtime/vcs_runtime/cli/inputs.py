@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, combined, together, usage_errors, verbose
-from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.inference.vector_cache import outdated_cache

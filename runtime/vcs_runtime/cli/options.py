@@ -15,6 +15,8 @@ from vcs_numba import Params
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
+from vcs_runtime.util.process import MOST_THREADS
+from vcs_runtime.util.spreadsheets import formulas_as_text
 
 PATH = click.Path(path_type=Path)
 # Headings of a command's help, in this order.
@@ -108,6 +110,17 @@ resume = click.option(
     help="Continue an interrupted job, with the same input and options, after the last complete output line.",
 )  # fmt: skip
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
+
+
+def _make_csv_safe(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.with_resource(formulas_as_text())
+
+
+csv_safe = click.option(
+    "--csv-safe", is_flag=True, expose_value=False, callback=_make_csv_safe,
+    help="Put ' before texts in CSV and TSV that a spreadsheet would take for formulas.",
+)  # fmt: skip
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 bundle = click.option(
     "--bundle", default="default", show_default=True, metavar="BUNDLE", help="Folder of the bundle."
@@ -163,7 +176,7 @@ scorer_options = combined("config", _scorer_config, together(
     device,
     click.option("--cache", type=PATH, metavar="DIR",
                  help="Folder that stores vectors for later runs. [default: none]"),
-    click.option("--threads", type=click.IntRange(min=1), metavar="N",
+    click.option("--threads", type=click.IntRange(1, MOST_THREADS), metavar="N",
                  help="Number of CPU threads. [default: all cores]"),
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),

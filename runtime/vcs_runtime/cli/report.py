@@ -22,6 +22,7 @@ from vcs_runtime.cli.inputs import (
     systems_of,
     unmatched,
 )
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -31,7 +32,6 @@ from vcs_runtime.cli.options import (
     threshold_options,
     usage_errors,
 )
-from vcs_runtime.cli.tables import warn
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.compare import compare
 from vcs_runtime.jobs.pairs import PairSource, count_pairs

@@ -9,7 +9,8 @@ import click
 import rich.table
 from rich.cells import cell_len
 
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.tables import console
 from vcs_runtime.experiments.metrics.bertscore import COLUMNS
 from vcs_runtime.experiments.metrics.lexical import METEOR, METRICS
 from vcs_runtime.experiments.results import Results, Table, shown

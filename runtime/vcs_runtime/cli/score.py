@@ -24,10 +24,12 @@ from vcs_runtime.cli.inputs import (
     systems_of,
     unmatched,
 )
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
     check_resume,
+    csv_safe,
     overwrite,
     pair_options,
     resume,
@@ -36,13 +38,14 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import print_result, print_summary, warn
+from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
+from vcs_runtime.util.printable import printable
 
 _OUTPUTS = (".jsonl", ".ndjson", *TABLES)
 ScoreFile = Callable[..., Summary]
@@ -62,6 +65,7 @@ ScoreFile = Callable[..., Summary]
               "nothing, or end the job at the first one.")  # fmt: skip
 @resume
 @overwrite
+@csv_safe
 @input_options
 @keep
 @together(
@@ -152,7 +156,7 @@ def score(
 def _print(system: str, summary: Summary, as_json: bool) -> None:
     """Print the summary of a system, under its name if there are several; nothing if JSON follows."""
     if not as_json:
-        click.echo(f"{system}\n" if system else "", nl=bool(system))
+        click.echo(f"{printable(system)}\n" if system else "", nl=bool(system))
         print_summary(summary)
         click.echo(nl=bool(system))
 

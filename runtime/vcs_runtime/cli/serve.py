@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
@@ -14,7 +15,6 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import warn
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.extras import require
 

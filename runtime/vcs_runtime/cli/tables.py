@@ -1,27 +1,36 @@
-"""What commands print: tables that can be piped and are coloured on a terminal, and messages."""
+"""What commands print: tables that can be piped and are coloured on a terminal."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
-import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.flags import describe
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import ALL, PART, up_to
+from vcs_runtime.util.printable import printable
+
+
+class _Console(Console):
+    """A console that escapes what would control the terminal: names and ids come from anywhere."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **how)
 
 
 def console() -> Console:
     """Return a console on standard output, wide enough for its tables where nothing limits it.
 
-    A terminal limits it, or the variable COLUMNS. It prints texts as they are: names and ids may look like
-    markup.
+    A terminal limits it, or the variable COLUMNS. Names and ids may look like markup, which is printed as it
+    is, and may hold control characters, which are escaped.
     """
-    out = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
-    return out if _limited(out) else Console(highlight=False, width=160, markup=False, emoji=False)
+    out = _Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return out if _limited(out) else _Console(highlight=False, width=160, markup=False, emoji=False)
 
 
 def prose(out: Console, text: str, style: str | None = None) -> None:
@@ -31,11 +40,6 @@ def prose(out: Console, text: str, style: str | None = None) -> None:
 
 def _limited(out: Console) -> bool:
     return out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
-
-
-def warn(message: str) -> None:
-    """Print a message on standard error."""
-    click.echo(f"vcs-runtime: {message}", err=True)
 
 
 def print_result(result: Result) -> None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from vcs_runtime.experiments.results import Cell, Table
 from vcs_runtime.experiments.systems import LEVELS, Comparison, PairedTest
 from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.printable import printable
 
 
 class Number(NamedTuple):
@@ -257,8 +258,3 @@ def signatures(comparison: Comparison) -> list[str]:
     own = {printable(system.name): printable(system.signature) for system in comparison.systems}
     distinct = set(own.values())
     return [*distinct] if len(distinct) == 1 else [f"{name}: {line}" for name, line in own.items()]
-
-
-def printable(text: str) -> str:
-    """Make one printable line of a text."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -16,6 +16,7 @@ from typing import Any
 
 from vcs_runtime.experiments.metrics.scoring import Metrics, ScoresById
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
+from vcs_runtime.util.spreadsheets import cell
 
 Cell = str | int | float | bool | None
 
@@ -139,8 +140,8 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """Return a table as CSV; floats have all digits, and NaN and infinity become empty cells."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_finite(cell) for cell in row] for row in rows)
+    writer.writerow(map(cell, columns))
+    writer.writerows([cell(_finite(value)) for value in row] for row in rows)
     return text.getvalue()
 
 

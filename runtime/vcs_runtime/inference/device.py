@@ -198,8 +198,8 @@ def _bytes(gpu_mem_gb: float | None) -> int | None:
     if gpu_mem_gb is None:
         return None
     number = gpu_mem_gb if isinstance(gpu_mem_gb, int | float) else math.nan
-    if isinstance(gpu_mem_gb, bool) or not 0 < number < math.inf:
-        raise ValueError(f"gpu_mem_gb must be a number of GB above 0, not {gpu_mem_gb!r}")
+    if isinstance(gpu_mem_gb, bool) or not 0 < number < 1e6:  # its bytes fit into 64 bits
+        raise ValueError(f"gpu_mem_gb must be a number of GB above 0 and below 10^6, not {gpu_mem_gb!r}")
     return int(number * 1e9)
 
 
@@ -284,7 +284,7 @@ def open_session(
     ort = import_onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS
-    options.intra_op_num_threads = threads or process.available_cores()
+    options.intra_op_num_threads = process.threads_or_cores(threads)
     # Batches change shape all the time: a memory plan per shape would never be used again.
     options.enable_mem_pattern = False
     if device.is_gpu:

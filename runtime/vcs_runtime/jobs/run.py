@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs import score_files
 from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import lines_of
@@ -186,6 +187,7 @@ def line_of(pair: InputPair, result: Result) -> dict[str, Any]:
 
 
 def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:
-    """Raise InputError unless an existing line of a pair has the signature, and was made from its texts."""
+    """Raise InputError unless an existing line of a pair is whole, and has its signature and its texts."""
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
+    score_files.check_line(place, record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
@@ -14,6 +14,10 @@ from vcs_runtime.jobs.score_tables import is_table, read_table
 from vcs_runtime.scoring import score_table
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
+_TYPES: Final = (
+    ("id", (str, int), "text or whole number"), ("signature", str, "text"), ("error", str, "text"),
+    ("segmenter", (str, type(None)), "text"),
+)  # fmt: skip
 
 
 def is_scores(path: Path) -> bool:
@@ -63,15 +67,34 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
         if signature is not None and row["signature"] != signature:
             raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
         signature = row["signature"]
-        if "error" not in row:
-            if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
-                low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
-                row["margin"] = low - (1.0 - high)
-            for name in names:
-                _number(row, name, place)
+        check_line(place, row, names)
         yield place, row
     if signature is None:
         raise InputError(f"{path}: it holds no scores")
+
+
+def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None:
+    """Raise InputError unless a line of a score file holds what such a line holds.
+
+    Parameters
+    ----------
+    place
+        The place of the line, for errors.
+    row
+        The line. One of an earlier version gets its margin.
+    names
+        As for `read_scores`.
+    """
+    for name, kinds, what in _TYPES:
+        if name in row and (isinstance(row[name], bool) or not isinstance(row[name], kinds)):
+            raise InputError(f"{place}: {name!r} is no {what}")
+    if "error" in row:
+        return
+    if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
+        low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
+        row["margin"] = low - (1.0 - high)
+    for name in names:
+        _number(row, name, place)
 
 
 def check_signatures(signatures: Mapping[Path, str]) -> None:

@@ -22,6 +22,7 @@ from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.scoring import score_table
 from vcs_runtime.util.atomic import refuse_input_as_output, replaced, unwritable
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.spreadsheets import cell
 
 #: The suffixes of tables.
 TABLES: Final = (".csv", ".tsv", ".parquet")
@@ -92,9 +93,9 @@ def write_table(lines: Path, output: Path) -> None:
             text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
             separator = "\t" if output.suffix.lower() == ".tsv" else ","
             writer = csv.DictWriter(text, list(columns), delimiter=separator, lineterminator="\n")
-            writer.writeheader()
+            writer.writerow({name: cell(name) for name in columns})
             writer.writerows(
-                {name: _cell(value) for name, value in row.items()} for _, row in read_records(lines)
+                {name: cell(_cell(value)) for name, value in row.items()} for _, row in read_records(lines)
             )
             text.detach()
 

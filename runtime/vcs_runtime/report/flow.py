@@ -25,6 +25,7 @@ from vcs_runtime.report.sheet import (
 )
 from vcs_runtime.util.atomic import unwritable, write_whole
 from vcs_runtime.util.figures import require_matplotlib
+from vcs_runtime.util.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -345,7 +346,7 @@ def write_document(document: Document, path: Path) -> None:
     from matplotlib.backends.backend_pdf import PdfPages
 
     # The file itself holds no time: the same pair gives the same bytes.
-    metadata = {"Title": document.title, "CreationDate": None}
+    metadata = {"Title": printable(document.title), "CreationDate": None}
     # In memory first: after an error of the disk, PdfPages fails once more, with an error of its own.
     pages = io.BytesIO()
     with matplotlib.rc_context(STYLE), PdfPages(pages, metadata=metadata) as pdf:

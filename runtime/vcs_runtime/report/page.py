@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from vcs_runtime.util.printable import printable
+
 _STYLES = ("page.css", "overview.css", "pair.css")
 _SCRIPTS = ("tools.js", "matrix.js", "pair.js", "systems.js", "list.js", "index.js")
 
@@ -32,7 +34,7 @@ def head(title: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<title>{html.escape(printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         "<main><noscript>This report is drawn by a script that is part of it.</noscript></main>\n"
     )
 

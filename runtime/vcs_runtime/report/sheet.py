@@ -218,7 +218,7 @@ def _fitting(word: str, width: float, size: float) -> int:
 
 def shorten(text: str, width: float, size: float = SIZE) -> str:
     """Return a printable text that fits into a width in inches, its end as an ellipsis if it is longer."""
-    text = printable(text)
+    text = printable(" ".join(text.split()))  # on one line
     if length(text, size) <= width:
         return text
     return text[: _fitting(text, width - length("…", size), size)] + "…"

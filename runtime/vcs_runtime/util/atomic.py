@@ -34,9 +34,9 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all; text is UTF-8, and its line ends stay. Raises OSError."""
+    """Write a file whole or not at all; text is UTF-8, its line ends stay, half surrogates are escaped."""
     with replaced(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -27,5 +27,5 @@ def new_figure(panels: int, height: float = 4.5) -> tuple[Any, list[Any]]:
 def save_figure(figure: Any, path: Path) -> Path:
     """Write a figure as PNG, its folder included; returns `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
     return path

@@ -43,7 +43,7 @@ class LRUCache(Generic[V]):
                 return
             self._entries[text] = value
             self._free -= self._footprint(text, value)
-            while self._free < 0:
+            while self._free < 0 and self._entries:
                 self._free += self._footprint(*self._entries.popitem(last=False))
 
     def clear(self) -> None:

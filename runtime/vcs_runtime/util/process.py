@@ -1,8 +1,16 @@
-"""The process: whose it is, and how many cores it may use."""
+"""The process: whose it is, how many cores it may use, and how it ends while it imports."""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+MOST_THREADS = 1024
+"""Largest number of threads of a model: more take a minute to start, and no machine has the cores."""
 
 is_command = False
 """Whether the process runs the command line, and nothing else.
@@ -14,3 +22,32 @@ Libraries' settings that hold for a whole process are changed in our own alone.
 def available_cores() -> int:
     """Return the number of cores that this process may use, within the limits of a container or taskset."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_or_cores(threads: int | None) -> int:
+    """Return a number of threads, or that of cores for None. Raises ValueError for one out of range."""
+    if threads and not 0 < threads <= MOST_THREADS:
+        raise ValueError(f"threads must be a number from 1 to {MOST_THREADS}, not {threads!r}")
+    return threads or available_cores()
+
+
+@contextmanager
+def ends_when_interrupted() -> Iterator[None]:
+    """End the process at once if Ctrl-C is pressed in the block, which imports modules and writes nothing.
+
+    A KeyboardInterrupt within an import has a long traceback, and compiled modules turn it into other errors.
+    """
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or a caller's
+        yield
+        return
+    signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(*_: object) -> NoReturn:
+    os.write(2, b"vcs-runtime: interrupted\n")
+    os._exit(130)

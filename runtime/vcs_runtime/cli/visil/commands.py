@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.options import PATH, check_resume, overwrite, resume
-from vcs_runtime.cli.tables import console, warn
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import PATH, check_resume, overwrite, resume, usage_errors
+from vcs_runtime.cli.tables import console
 from vcs_runtime.cli.visil.model import (
     exit_with,
     files_read,
@@ -194,7 +195,8 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
     if plot:
         plots.trade_off(candidates, list(fronts.values()), plot)
     for name, listed in candidates.items():
-        chosen = {f"{a:g}": select_summary(listed, a) for a in alpha}
+        with usage_errors():
+            chosen = {f"{a:g}": select_summary(listed, a) for a in alpha}
         front = [{"alpha": step.alpha, "name": step.name} for step in fronts[name]]
         if as_json:
             click.echo(json.dumps({"id": name, "chosen": chosen, "frontier": front}))

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import check_resume, overwrite, resume, together
-from vcs_runtime.cli.tables import warn
 from vcs_runtime.cli.visil.model import (
     exit_with,
     files_read,

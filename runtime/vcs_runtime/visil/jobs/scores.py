@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -191,9 +192,13 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
         scores[name] = row["summaries"]
     if len(signatures) > 1:
         raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}")
-    with contextlib.suppress(KeyError, TypeError):
+    with contextlib.suppress(KeyError, TypeError, OverflowError):
         if scores and all(
-            {"name", "visil", "tokens"} <= part.keys() for parts in scores.values() for part in parts
+            isinstance(part["name"], str)
+            and math.isfinite(part["visil"])
+            and (part["tokens"] is None or math.isfinite(part["tokens"]))
+            for parts in scores.values()
+            for part in parts
         ):
             return scores
     raise InputError(f"{path}: the file holds no scores")
@@ -255,7 +260,7 @@ def read_answers(path: Path, scores: Path) -> Answers:
         if row["correct"] not in (0, 1):
             raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
         video, name = str(row["id"]), row["name"]
-        if (video, name) not in by_name:
+        if not isinstance(name, str) or (video, name) not in by_name:
             raise InputError(f"{place}: {scores} has no score of summary {name!r} of {video!r}")
         answers.scores.append(by_name[video, name])
         answers.correct.append(int(row["correct"]))

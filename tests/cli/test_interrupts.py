@@ -1,0 +1,42 @@
+"""Ctrl-C while the command line is still importing what it needs: one line and exit code 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A module that is interrupted while it is imported, as by Ctrl-C.
+INTERRUPTED = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+@pytest.mark.parametrize("module", ["click", "rich", "numpy"])
+def test_an_interrupted_import_is_one_line(module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text(INTERRUPTED)
+    done = run(tmp_path)
+    assert (done.returncode, done.stderr) == (130, "vcs-runtime: interrupted\n")
+
+
+def test_a_process_that_ignores_interrupts_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text(
+        INTERRUPTED.replace("time.sleep(60)", "raise ImportError('it went on')")
+    )
+    ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = run(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, ignoring)
+    assert "it went on" in done.stderr
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join((str(folder), *sys.path))
+    return subprocess.run(
+        [sys.executable, "-m", "vcs_runtime", "score", "none.jsonl"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
