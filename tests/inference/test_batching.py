@@ -121,8 +121,14 @@ def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(lengths: list[
     for rows, width in mixed_groups(lengths, 4096, "padded", step=step):
         assert width % step == 0
         assert width - step < max(1, *(lengths[row] for row in rows)) <= width
-    for batch in batches([[1] * length for length in lengths], 4096, mixed=True, step=step):
-        assert batch.inputs["input_ids"].shape[1] % step == 0
+    for layout, name in (("padded", "input_ids"), ("packed", "gather")):
+        for batch in batches([[1] * length for length in lengths], 4096, layout, mixed=True, step=step):
+            assert batch.inputs[name].shape[1] % step == 0
+
+
+def test_packed_texts_of_one_length_have_no_padding() -> None:
+    for batch in batches([[1] * 5] * 3 + [[1] * 6], 4096, "packed"):
+        assert batch.inputs["gather"].size == batch.inputs["input_ids"].size
 
 
 def test_tensorrt_gets_wider_steps_where_the_models_positions_reach() -> None:

@@ -213,8 +213,8 @@ def test_a_packed_batch_says_where_each_token_lies() -> None:
     told = {name: array.tolist() for name, array in batch.inputs.items()}
     assert told == {
         "input_ids": [6, 7, 8, 9, 10, 5],
-        "gather": [[0, 1, 2], [3, 4, 0], [5, 0, 0]],
-        "scatter": [0, 1, 2, 3, 4, 6],
+        "gather": [[0, 1, 2, 0], [3, 4, 0, 0], [5, 0, 0, 0]],
+        "scatter": [0, 1, 2, 4, 5, 8],
         "lengths": [3, 2, 1],
         "skip": [1, 1, 1],
     }

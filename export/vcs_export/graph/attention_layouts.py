@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from vcs_export.checkpoint.decoder import DecoderConfig, Llama3Scaling, Rotation
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
+from vcs_runtime.bundle.layouts import padded_length
 
 # Added to the score of a token that is not seen: its weight is 0, and no type overflows.
 _HIDDEN = -30000.0
@@ -85,7 +86,8 @@ class Layout(ABC):
         """Return the rows `(batch, width)` of x `(tokens, width)` that belong to each text's last token."""
 
     def _table_pair(self, prefix: str, rotation: Rotation) -> list[ir.Value]:
-        tables = rotation_tables(rotation, self.config.head_dim, self.config.max_position_embeddings)
+        positions = padded_length(self.config.max_position_embeddings)  # the runtime pads to such lengths
+        tables = rotation_tables(rotation, self.config.head_dim, positions)
         return [
             self.graph.array(f"{prefix}.{name}", table, self.graph.compute)
             for name, table in zip(("cosines", "sines"), tables, strict=True)

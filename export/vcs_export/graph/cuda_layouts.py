@@ -46,6 +46,19 @@ class _Fused(Layout):
                 "silu.weight", np.full(self.config.intermediate_size, _ROOT), graph.compute
             )
 
+    def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
+        """Normalise in float32, and round once. In fp16 that is one kernel, with the weight in fp16."""
+        if kind == ir.DataType.FLOAT16:
+            return self._rms_norm(x, self._norm_weight(weight, kind))
+        return super().rms_norm(x, weight, kind)
+
+    def head_norm(self, x: ir.Value, weight: StoredTensor, heads: int) -> ir.Value:
+        """Normalise heads in one kernel, which computes in float32 inside."""
+        graph, size = self.graph, self.config.head_dim
+        split = graph.op("Reshape", x, graph.ints(-1, heads, size))
+        normed = self._rms_norm(split, self._norm_weight(weight, graph.compute))
+        return graph.op("Reshape", normed, graph.ints(-1, heads * size))
+
     def gated(self, gate: ir.Value, up: ir.Value) -> ir.Value:
         """Return SiLU of gate, multiplied with up, in one kernel; other activations in two."""
         if self.config.activation != "silu":
@@ -128,10 +141,6 @@ class Varlen(_Fused):
     def ids(self) -> ir.Value:
         """The token ids `(tokens,)`."""
         return self._ids
-
-    def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
-        """Normalise in float32, and round once, to the type of the weight."""
-        return self._rms_norm(x, self._norm_weight(weight, kind))
 
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
         """Rotate, repeat keys and values for all heads, and attend."""

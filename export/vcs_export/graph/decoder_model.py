@@ -16,7 +16,7 @@ from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout, Masked, Packed
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.decoder import decoder
-from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, DataFile, StreamedGraph
+from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import Progress, silent
@@ -28,7 +28,6 @@ QUANTISED = (*BITS, fp8.PRECISION)
 OUTPUT = "embedding"
 LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
 OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
-_CUDA_LAYOUTS: dict[str, CudaLayout] = {**dict.fromkeys(("fp16", *QUANTISED), "varlen"), "bf16": "packed"}
 
 Head = Callable[[Layout, ir.Value], ir.Value]
 """Adds what makes a text's vector, float32 `(batch, dimension)`, of the last hidden states."""
@@ -91,11 +90,12 @@ class Written:
 
 def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
     """Return the input layout of the graph for CUDA; None where CUDA runs the same graph as a CPU."""
-    if not config.fp16 and CUDA_COMPUTE[precision] == COMPUTE["fp16"]:
+    kind = _cuda_compute(config, precision)
+    if kind == FLOAT:
         return None
-    layout = _CUDA_LAYOUTS.get(precision)
-    # The kernel of "varlen" is neither causal, nor has it windows.
-    return "packed" if layout and (config.causal or config.local) else layout
+    # The kernel of "varlen" takes fp16 alone. It is not causal, and has no windows.
+    packed = kind != ir.DataType.FLOAT16 or config.causal or config.local is not None
+    return "packed" if packed else "varlen"
 
 
 def write_decoder_model(
@@ -174,7 +174,14 @@ def write_decoder_model(
         write(graph, LAYOUTS[layout], model)
         links = dict(graph.links)
         if cuda is not None and (inputs := cuda_layout(opened.config, precision)):
-            second = StreamedGraph(OPSETS[inputs], precision, data, link, scales=scales, for_cuda=True)
+            kind = _cuda_compute(opened.config, precision)
+            second = StreamedGraph(OPSETS[inputs], precision, data, link, scales=scales, cuda=kind)
             write(second, Varlen if inputs == "varlen" else CudaPacked, cuda)
             links |= second.links
     return Written(links, data.sha256, tuple(graph.watched))
+
+
+def _cuda_compute(config: DecoderConfig, precision: str) -> ir.DataType:
+    """Return the type in which CUDA multiplies matrices."""
+    kind = CUDA_COMPUTE[precision]
+    return ir.DataType.BFLOAT16 if kind == ir.DataType.FLOAT16 and not config.fp16 else kind

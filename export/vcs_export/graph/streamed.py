@@ -121,9 +121,9 @@ class StreamedGraph(Graph):
         Called with the bytes of each of the checkpoint's tensors after its use.
     scales
         For fp8: the scales of matrices and their inputs.
-    for_cuda
-        Whether matrices are multiplied in the type of `CUDA_COMPUTE`, and fp8 by an operator that has no
-        kernel on a CPU.
+    cuda
+        For CUDA alone: the type in which matrices are multiplied. FP8 is then multiplied by an operator that
+        has no kernel on a CPU. None: matrices are multiplied in the type of `COMPUTE`.
     watch
         Whether the ranges of matrices' inputs become further outputs: `largest` and `mean`, float32 `(n,)`,
         in the order of `watched`.
@@ -138,11 +138,11 @@ class StreamedGraph(Graph):
         progress: Callable[[int], None] = lambda count: None,
         *,
         scales: fp8.Scales | None = None,
-        for_cuda: bool = False,
+        cuda: ir.DataType | None = None,
         watch: bool = False,
     ) -> None:
         super().__init__(opset)
-        self.compute = (CUDA_COMPUTE if for_cuda else COMPUTE)[precision]
+        self.compute = COMPUTE[precision] if cuda is None else cuda
         self.links: dict[str, Path] = {}
         self._bits = BITS.get(precision, 0)
         self._data = data
@@ -150,7 +150,7 @@ class StreamedGraph(Graph):
         self.used = progress
         self._values: dict[str, ir.Value] = {}
         self._scales = scales if precision == fp8.PRECISION else None
-        self._for_cuda = for_cuda
+        self._for_cuda = cuda is not None
         self._rounded: dict[ir.Value, ir.Value] = {}
         self._watch = watch
         self.watched: dict[str, ir.Value] = {}

@@ -197,7 +197,8 @@ def batches(
     most_rows
         Largest number of rows of a batch, by its padded length.
     step
-        Padded lengths are multiples of this number, except for packed and varlen sequences.
+        Padded lengths are multiples of this number, except for varlen sequences and for packed ones of one
+        length: those have no padding.
     shape_of
         Returns the shape of the batches for a sequence. It takes the place of `token_budget`, `mixed`,
         `most_rows` and `step`. None: batches have the shapes that their sequences need.
@@ -208,7 +209,8 @@ def batches(
         Rows and inputs of a batch.
     """
     lengths = [len(sequence) for sequence in sequences]
-    step = 1 if layout in _MOST_PLACES else step
+    if layout == "varlen" or (layout == "packed" and not mixed):
+        step = 1
     if mixed:
         grouped = mixed_groups(lengths, token_budget, layout, most_rows, step)
     else:

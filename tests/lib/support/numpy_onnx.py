@@ -1,4 +1,4 @@
-"""NV-Embed's graphs in NumPy, node by node: the only way to compute, without a GPU, what its CUDA graph says.
+"""Decoders' graphs in NumPy, node by node: the only way to compute, without a GPU, what a CUDA graph says.
 
 `run` computes in two ways. `exact=True` takes every number for a float64, so that two graphs that compute the same
 function give the same numbers. `exact=False` rounds where the kernels of ONNX Runtime 1.31.1 round; where that is not
@@ -60,7 +60,7 @@ def _is_float(x: Array) -> bool:
 
 
 class Operators:
-    """The operators of NV-Embed's graphs, by their names. An operator's result has the type of its first input."""
+    """The operators of decoders' graphs, by their names. An operator's result has the type of its first input."""
 
     def __init__(self, exact: bool) -> None:
         self._exact = exact
@@ -86,6 +86,9 @@ class Operators:
     def Reshape(self, x: Array, shape: Array) -> Array:
         return x.reshape([x.shape[i] if size == 0 else size for i, size in enumerate(shape)])
 
+    def Transpose(self, x: Array, perm: list[int]) -> Array:
+        return x.transpose(perm)
+
     def Squeeze(self, x: Array, axes: Array | None = None) -> Array:
         return x.squeeze(None if axes is None else tuple(axes))
 
@@ -101,6 +104,13 @@ class Operators:
     def Concat(self, *parts: Array, axis: int) -> Array:
         return np.concatenate(parts, axis)
 
+    def CumSum(self, x: Array, axis: Array) -> Array:
+        return x.cumsum(int(axis))
+
+    def Slice(self, x: Array, start: Array, stop: Array, axis: Array) -> Array:
+        [first], [end], [along] = start, stop, axis
+        return x.take(range(x.shape[along])[first:end], along)
+
     def Range(self, start: Array, limit: Array, step: Array) -> Array:
         return np.arange(start, limit, step)
 
@@ -115,16 +125,34 @@ class Operators:
     def Less(self, x: Array, y: Array) -> Array:
         return np.less(x, y)
 
+    def LessOrEqual(self, x: Array, y: Array) -> Array:
+        return np.less_equal(x, y)
+
     def GreaterOrEqual(self, x: Array, y: Array) -> Array:
         return np.greater_equal(x, y)
 
     def And(self, x: Array, y: Array) -> Array:
         return np.logical_and(x, y)
 
+    def Or(self, x: Array, y: Array) -> Array:
+        return np.logical_or(x, y)
+
+    def Not(self, x: Array) -> Array:
+        return np.logical_not(x)
+
+    def Where(self, condition: Array, x: Array, y: Array) -> Array:
+        return np.where(condition, x, y)
+
     # Arithmetic of single numbers
 
     def Add(self, x: Array, y: Array) -> Array:
         return self._each(np.add, x, y)
+
+    def Sub(self, x: Array, y: Array) -> Array:
+        return self._each(np.subtract, x, y)
+
+    def Abs(self, x: Array) -> Array:
+        return self._each(np.abs, x)
 
     def Mul(self, x: Array, y: Array) -> Array:
         return self._each(np.multiply, x, y)
@@ -144,13 +172,18 @@ class Operators:
     def Sigmoid(self, x: Array) -> Array:
         return self._each(_sigmoid, x)
 
-    def Gelu(self, x: Array) -> Array:
+    def Gelu(self, x: Array, approximate: bytes = b"none") -> Array:
+        if approximate == b"tanh":
+            return self._each(lambda a: a * (0.5 + 0.5 * np.tanh(0.7978845608 * (a + 0.044715 * a**3))), x)
         return self._each(lambda a: a * (0.5 + 0.5 * _erf(a / math.sqrt(2))).astype(a.dtype), x)
 
     # Rows
 
     def ReduceSum(self, x: Array, axes: Array, keepdims: int) -> Array:
         return self._each(lambda a: a.sum(axis=tuple(axes), keepdims=bool(keepdims)), x)
+
+    def ReduceMean(self, x: Array, axes: Array, keepdims: int) -> Array:
+        return self._each(lambda a: a.mean(axis=tuple(axes), keepdims=bool(keepdims)), x)
 
     def Softmax(self, x: Array, axis: int) -> Array:
         assert axis == -1
@@ -244,19 +277,35 @@ class Operators:
         query: Array,
         key: Array,
         value: Array,
+        bias: Array | None = None,
         *rest: Array | None,
-        q_num_heads: int,
-        kv_num_heads: int,
         is_causal: int,
+        q_num_heads: int = 0,
+        kv_num_heads: int = 0,
+        scale: float | None = None,
     ) -> Array:
-        """Texts padded to one length; the last input has the lengths."""
-        assert not is_causal
-        lengths = rest[-1]
+        """Texts padded to one length; the last input, if there is one, has the lengths.
+
+        With lengths a causal mask would be aligned at the last token of each text.
+        """
+        lengths = rest[-1] if rest else np.full(len(query), query.shape[-2])
         assert lengths is not None
+        assert not (is_causal and rest)
+        masks = None if bias is None else np.broadcast_to(bias, (len(query), 1, *bias.shape[-2:]))[:, 0]
+        if query.ndim == 4:
+            q_num_heads, kv_num_heads = query.shape[1], key.shape[1]
+            rows = (x.swapaxes(1, 2).reshape(len(x), x.shape[2], -1) for x in (query, key, value))
+            query, key, value = rows
         out = np.zeros_like(query)
         for text, length in enumerate(lengths):
             part = (x[text, :length] for x in (query, key, value))
-            out[text, :length] = self._attend(*part, q_num_heads, kv_num_heads)
+            seen = np.tri(length, dtype=bool) if is_causal else np.ones((length, length), bool)
+            if masks is not None:
+                mask = masks[text, :length, :length]
+                seen &= mask if mask.dtype == bool else mask == 0
+            out[text, :length] = self._attend(*part, q_num_heads, kv_num_heads, scale, seen)
+        if masks is not None and masks.dtype == bool:
+            return out.reshape(*out.shape[:2], q_num_heads, -1).swapaxes(1, 2)
         return out
 
     def PackedMultiHeadAttention(
@@ -268,6 +317,7 @@ class Operators:
         places: Array,
         starts: Array,
         num_heads: int,
+        scale: float | None = None,
     ) -> Array:
         """Texts one after the other; `places` must be as the operator's documentation says."""
         assert bias is None
@@ -281,21 +331,36 @@ class Operators:
         out = np.empty_like(query)
         for start, stop in itertools.pairwise(starts):
             part = (x[start:stop] for x in (query, key, value))
-            out[start:stop] = self._attend(*part, num_heads, num_heads)
+            out[start:stop] = self._attend(*part, num_heads, num_heads, scale)
         return out
 
-    def _attend(self, query: Array, key: Array, value: Array, heads: int, groups: int) -> Array:
-        """Flash attention: scores are float32, weights are rounded before the product and divided by their sum after."""
+    def _attend(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        heads: int,
+        groups: int,
+        scale: float | None,
+        seen: Array | None = None,
+    ) -> Array:
+        """Flash attention: scores are float32, weights are rounded before the product and divided by their sum after.
+
+        `seen` are the keys that each query may see: at least one, as there are kernels for which none is NaN.
+        """
         rows, kind = len(query), query.dtype
         q, k, v = (
             self._wide(x).reshape(rows, n, -1).swapaxes(0, 1)
             for x, n in ((query, heads), (key, groups), (value, groups))
         )
         k, v = (np.repeat(x, heads // groups, axis=0) for x in (k, v))
-        scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+        scores = q @ k.swapaxes(1, 2) * (scale or 1 / math.sqrt(q.shape[-1]))
+        if seen is not None:
+            assert seen.any(axis=-1).all()
+            scores = np.where(seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        seen = self._wide(self.rounded(weights, kind)) @ v / weights.sum(axis=-1, keepdims=True)
-        return self.rounded(seen.swapaxes(0, 1).reshape(rows, -1), kind)
+        out = self._wide(self.rounded(weights, kind)) @ v / weights.sum(axis=-1, keepdims=True)
+        return self.rounded(out.swapaxes(0, 1).reshape(rows, -1), kind)
 
 
 def _sigmoid(x: Array) -> Array:
