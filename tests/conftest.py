@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # pytest-xdist sets it for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
+# Some tests import ONNX Runtime themselves.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import BundleError, VcsError
 
 
 class ExportError(BundleError):
@@ -15,6 +15,10 @@ class CheckpointError(ExportError):
 
 class FetchError(ExportError):
     """Weights that could not be downloaded, or that are not the ones that the recipe names."""
+
+
+class KitError(VcsError, RuntimeError):
+    """A kit that cannot be gathered. The message is one line and names the package, extra or file."""
 
 
 def os_reason(error: OSError) -> str:

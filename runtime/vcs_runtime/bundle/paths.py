@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import platformdirs
@@ -28,8 +29,16 @@ def home() -> Path:
 
 
 def default_bundle_path() -> Path:
-    """Return the folder into which `vcs-runtime fetch default` puts the embedded default."""
-    return home() / "bundles" / "default"
+    """Return the folder of the embedded default, into which `vcs-runtime fetch default` puts it.
+
+    It is below `$VCS_RUNTIME_HOME` if that is set. Else it is in the Python environment if a kit put it there
+    (`share/vcs-runtime`), and otherwise in `home()`.
+    """
+    place = Path("bundles", "default")
+    installed = Path(sys.prefix, "share", "vcs-runtime", place)
+    if not os.environ.get("VCS_RUNTIME_HOME") and (installed / MANIFEST).is_file():
+        return installed
+    return home() / place
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:

@@ -38,6 +38,7 @@ _SECTIONS = {
         "demo": (_HERE, "Score a small built-in story, told well and badly."),
         "fetch": (_EXPORT, "Download the default model and build its bundle."),
         "doctor": (_HERE, "Check this machine: packages, devices, caches, bundle."),
+        "kit": (_EXPORT, "Gather all that a machine without a network needs."),
         "warm-up": (_HERE, "Compile the alignment core for a faster first score."),
     },
     "Bundles for other models": {

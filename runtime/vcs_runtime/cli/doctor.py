@@ -14,8 +14,8 @@ import click
 from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.bundle.paths import default_bundle_path, home
-from vcs_runtime.cli.options import as_json
+from vcs_runtime.bundle.paths import home
+from vcs_runtime.cli.options import as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
@@ -27,37 +27,42 @@ from vcs_runtime.inference.device import (
 from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.tensorrt import fitting
 from vcs_runtime.util.process import available_cores
+from vcs_runtime.util.telemetry import may_report
 
-# Distributions, and the extras that install them (None: the base install).
-_PACKAGES = {
-    "numpy": None,
-    "numba": None,
-    "tokenizers": None,
-    "onnxruntime": "cpu",
-    "onnxruntime-gpu": "gpu",
-    "sentencex": "default",
-    "onnx-ir": "default",
-    "safetensors": "default",
-    "pyarrow": "parquet",
-    "uvicorn": "serve",
-    "matplotlib": "report",
-    "python-calamine": "xlsx",
+_BASE = ("numpy", "numba", "tokenizers")
+# The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
+_MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
+_EXTRAS = {
+    "default": ("onnx-ir", "safetensors"),
+    "export": ("onnx", "onnx-ir", "safetensors"),
+    "parquet": ("pyarrow",),
+    "xlsx": ("python-calamine",),
+    "report": ("matplotlib",),
+    "experiments": ("nltk", "onnx-ir", "rouge-score", "scipy"),
+    "serve": ("starlette", "uvicorn"),
+    "ray": ("ray",),
+    "visil": ("onnxruntime-genai",),
+    "video": ("av",),
+    "capi": ("cffi",),
+    "kit": ("pip", "packaging", "cyclonedx-python-lib"),
 }
 
 
 @click.command()
+@bundle
 @as_json
-def doctor(as_json: bool) -> None:
+def doctor(bundle: str, as_json: bool) -> None:
     """Check this machine: packages, devices, caches, bundle.
 
     The report names the command that installs what is missing. The exit code is 1 if anything that scoring
     needs is missing.
 
     \b
-    Example:
+    Examples:
       vcs-runtime doctor
+      vcs-runtime doctor --bundle authors
     """
-    report = _examine()
+    report = _examine(bundle)
     if as_json:
         click.echo(json.dumps({**report.facts, "problems": report.problems}))
     else:
@@ -80,21 +85,22 @@ class _Report:
     problems: list[str] = field(default_factory=list)
 
 
-def _examine() -> _Report:
+def _examine(name: str) -> _Report:
     report = _Report()
     facts, problems = report.facts, report.problems
     facts["vcs-runtime"] = __version__
     facts["python"] = f"{platform.python_version()} ({sys.executable})"
     facts["machine"] = f"{platform.platform()}, {available_cores()} cores"
-    versions = {name: _version(name) for name in _PACKAGES}
-    for name, extra in _PACKAGES.items():
-        facts[name] = versions[name] or f"not installed (vcs-runtime[{extra}])"
-    if versions["onnxruntime"] and versions["onnxruntime-gpu"]:
+    for package in (*_BASE, *_MAIN):
+        facts[package] = _version(package) or f"not installed (vcs-runtime[{_MAIN.get(package)}])"
+    for extra, packages in _EXTRAS.items():
+        facts[f"extra {extra}"] = _describe_extra(extra, packages)
+    if _version("onnxruntime") and _version("onnxruntime-gpu"):
         problems.append(
             "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one again"
         )
-    if not versions["sentencex"]:
-        problems.append("the default segmenter is missing: pip install 'vcs-runtime[default]'")
+    early = may_report()
+    facts["telemetry"] = "ONNX Runtime reports: it was imported too early" if early else "off"
     try:
         facts["providers"] = ", ".join(available_providers())
         device = choose_device("auto")
@@ -110,18 +116,29 @@ def _examine() -> _Report:
     facts["numba cache"] = (
         os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder"
     )
-    try:
-        bundle = open_bundle("default")
-        facts["default bundle"] = _describe(bundle)
-        if bundle.manifest.engines:
-            engines, reason = fitting(bundle, "embedder", 0)
-            if engines:
-                reason = f"{engines[0].model}; {describe_speed(bundle, speed(bundle, engines))}"
-            facts["TensorRT engine"] = reason
-    except BundleError as error:
-        facts["default bundle"] = "none" if facts["home"] == "none" else f"none in {default_bundle_path()}"
-        problems.append(str(error))
+    rules = _examine_bundle(name, report)
+    if rules and not _version("sentencex"):
+        problems.append("the default segmenter is missing: pip install 'vcs-runtime[default]'")
     return report
+
+
+def _examine_bundle(name: str, report: _Report) -> bool:
+    """Add a bundle and the TensorRT engine that fits it; return whether it needs rules."""
+    facts = report.facts
+    label = "default bundle" if name == "default" else "bundle"
+    try:
+        opened = open_bundle(name)
+    except BundleError as error:
+        facts[label] = "none"
+        report.problems.append(str(error))
+        return True
+    facts[label] = _describe(opened)
+    if opened.manifest.engines:
+        engines, reason = fitting(opened, "embedder", 0)
+        if engines:
+            reason = f"{engines[0].model}; {describe_speed(opened, speed(opened, engines))}"
+        facts["TensorRT engine"] = reason
+    return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
 
 
 def _examine_gpu(report: _Report) -> None:
@@ -159,6 +176,14 @@ def _segmenters(spec: SegmenterSpec | None) -> str:
     rules = f"rules ({spec.rules.name}, {spec.rules.language})" if spec and spec.rules else None
     model = f"model ({spec.model.name}, {spec.model.precision})" if spec and spec.model else None
     return " and ".join(filter(None, (rules, model))) or "none"
+
+
+def _describe_extra(extra: str, packages: tuple[str, ...]) -> str:
+    """Name the packages of an extra with their versions, or those that are missing."""
+    versions = {package: _version(package) for package in packages}
+    if missing := [package for package, found in versions.items() if not found]:
+        return f"{', '.join(missing)} not installed (vcs-runtime[{extra}])"
+    return ", ".join(f"{package} {found}" for package, found in versions.items())
 
 
 def _version(distribution: str) -> str | None:

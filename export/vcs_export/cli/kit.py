@@ -1,0 +1,64 @@
+"""`vcs-runtime kit`: everything that a machine without a network needs, in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vcs_export.cli.options import PATH
+from vcs_export.cli.reporting import log
+from vcs_runtime.cli.options import bundle, output_folder, usage_errors
+from vcs_runtime.util.extras import require
+
+
+@click.command()
+@output_folder(help="Folder to create.")
+@click.option(
+    "--extra",
+    "extras",
+    multiple=True,
+    metavar="EXTRA",
+    help="Extra beside `default` and `cpu`; gpu takes the place of cpu. May be repeated.",
+)
+@bundle
+@click.option(
+    "--python", metavar="VERSION", help="Version of Python there, such as 3.12. [default: this one]"
+)
+@click.option("--platform", metavar="TAG",
+              help="Platform tag of wheels there, such as manylinux_2_28_x86_64. [default: this machine's]"
+              )  # fmt: skip
+@click.option("--wheel", type=PATH, metavar="FILE",
+              help="Wheel of this version of vcs-runtime. [default: from the checkout or the package index]"
+              )  # fmt: skip
+def kit(
+    output: Path,
+    extras: tuple[str, ...],
+    bundle: str,
+    python: str | None,
+    platform: str | None,
+    wheel: Path | None,
+) -> None:
+    """Gather all that a machine without a network needs.
+
+    The folder holds this version of vcs-runtime, the packages of its extras, a bundle, licences, a bill of
+    materials, checksums, and a program that installs them. Packages are downloaded by pip with its own
+    configuration; nothing is installed here (docs/guide/air-gap.md).
+
+    \b
+    Examples:
+      vcs-runtime kit -o kit
+      vcs-runtime kit -o kit --extra report --python 3.12 --platform manylinux_2_28_x86_64
+    """
+    for module in ("packaging", "cyclonedx", "pip"):
+        require(module, "kit", "making a kit")
+    from vcs_export.kit.making import SUMS, make_kit
+    from vcs_export.kit.target import Target, this_machine
+
+    with usage_errors():
+        here = this_machine()
+        target = Target(python or here.python, platform or here.platform)
+        digest = make_kit(output, extras=extras, bundle=bundle, target=target, wheel=wheel, log=log)
+    log(f"sha256 of {SUMS}: {digest}")
+    log("give this line to whoever installs the kit, on another way than the kit itself")
+    click.echo(output)

@@ -1,0 +1,46 @@
+"""pip, run as a process of its own, with the configuration of its user."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+_MAX_REASON = 400
+
+
+def run_pip(command: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of pip and return what it printed, whatever its exit code.
+
+    Indexes, mirrors, proxies, certificates and folders of wheels that are configured for pip hold here too.
+
+    Parameters
+    ----------
+    command
+        Command of pip: "download".
+    arguments
+        Options and arguments of the command.
+
+    Returns
+    -------
+    process
+        The finished process.
+    """
+    quiet = ["--disable-pip-version-check", "--no-input"]
+    # -P: a pip.py in the current folder is not run in place of pip.
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "pip", command, *quiet, *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+def installer_reason(output: str) -> str:
+    """Return an installer's reason for a failure in one line: errors and causes, or the last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
+    # pip names an unreachable index only in its retries, and then reports that there is no such package.
+    retries = [line for line in lines if line.startswith("WARNING: Retrying")]
+    reasons = [line.rpartition("broken by ")[2] for line in retries[-1:]]
+    reasons += [line.partition(":")[2].strip() for line in causes]
+    text = "; ".join(dict.fromkeys(reasons)) or " ".join(lines[-1:]) or "no reason was given"
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "..."

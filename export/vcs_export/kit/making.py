@@ -1,0 +1,194 @@
+"""Making a kit: packages, bundle, licences, bill of materials, checksums, and a program to install them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from email import message_from_bytes
+from importlib.resources import files
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from vcs_export.errors import KitError
+from vcs_export.kit.licences import copy_texts, licence_of, unpacked_size
+from vcs_export.kit.own import own_wheel
+from vcs_export.kit.packages import PIP, UNWANTED, Package, gather
+from vcs_export.kit.sbom import bill_of_materials
+from vcs_export.kit.target import Target
+from vcs_runtime._version import __version__
+from vcs_runtime.bundle.integrity import copy_checked, sha256_of
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.util.atomic import new_folder, refuse_input_as_output
+
+SUMS = "SHA256SUMS"
+
+
+def make_kit(
+    output: Path,
+    *,
+    extras: Sequence[str],
+    bundle: str,
+    target: Target,
+    wheel: Path | None,
+    log: Callable[[str], None],
+) -> str:
+    """Write a kit, which is there whole or not at all.
+
+    Parameters
+    ----------
+    output
+        The folder to create.
+    extras
+        Extras beside `default` and, unless "gpu" is among them, `cpu`.
+    bundle
+        Folder of the bundle, or "default".
+    target
+        The Python and platform that the kit is for.
+    wheel
+        The wheel of vcs-runtime, or None, as for `kit.own.own_wheel`.
+    log
+        Called with one line about each step.
+
+    Returns
+    -------
+    sha256
+        The sha256 of the file with the checksums of all other files, in hex.
+
+    Raises
+    ------
+    ValueError
+        An extra is unknown, or brings PyTorch.
+    KitError
+        The packages cannot be gathered.
+    BundleError
+        The bundle is missing or damaged.
+    InputError
+        The output exists, or lies in the bundle.
+    OSError
+        A file cannot be read or written.
+    """
+    opened = open_bundle(bundle, full=True)
+    if opened.manifest.embedder is None:
+        raise KitError(f"bundle {opened.root} has no embedder, so that nothing can be scored with it")
+    refuse_input_as_output(output, opened.root)
+    with new_folder(output) as folder, tempfile.TemporaryDirectory(prefix="vcs-runtime-") as built:
+        own = own_wheel(Path(built), wheel, log)
+        named = choose_extras(extras, own)
+        (folder / "wheels").mkdir()
+        packages = gather(own, named, target, folder / "wheels", log)
+        log(f"copying the bundle {opened.manifest.name}")
+        _copy_bundle(opened, folder / "bundle")
+        log("writing licences, bill of materials and checksums")
+        name = "default" if bundle == "default" else opened.manifest.name
+        _describe(folder, packages, opened, named, target, name)
+        lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}" for path in _files(folder)]
+        _write(folder / SUMS, "\n".join(lines) + "\n")
+        return sha256_of(folder / SUMS)
+
+
+def choose_extras(named: Sequence[str], own: Path) -> list[str]:
+    """Return the extras of a kit in order.
+
+    Parameters
+    ----------
+    named
+        Extras that its maker named.
+    own
+        The wheel of vcs-runtime, which knows its extras.
+
+    Returns
+    -------
+    extras
+        Those that were named, `default`, and `cpu` unless "gpu" was named.
+
+    Raises
+    ------
+    ValueError
+        An extra is unknown, or brings PyTorch.
+    """
+    with zipfile.ZipFile(own) as archive:
+        [about] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = message_from_bytes(archive.read(about))
+    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    known = [
+        extra
+        for extra in metadata.get_all("Provides-Extra", [])
+        if not any(
+            r.name == UNWANTED and r.marker and r.marker.evaluate({"extra": extra}) for r in requirements
+        )
+    ]
+    if unknown := [extra for extra in named if extra not in known]:
+        raise ValueError(f"unknown extra {unknown[0]!r}: choose from {', '.join(sorted(known))}")
+    return sorted({*named, "default", *(() if "gpu" in named else ("cpu",))})
+
+
+def _copy_bundle(bundle: Bundle, folder: Path) -> None:
+    """Copy the files that a bundle lists, each checked again while it is copied."""
+    folder.mkdir()
+    (folder / MANIFEST).write_bytes((bundle.root / MANIFEST).read_bytes())
+    for entry in bundle.manifest.files:
+        (folder / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        with bundle.path(entry.path).open("rb") as source, (folder / entry.path).open("xb") as target:
+            copy_checked(source, target, entry, f"bundle {bundle.root}", lambda _: None)
+
+
+def _describe(
+    folder: Path,
+    packages: Sequence[Package],
+    bundle: Bundle,
+    extras: Sequence[str],
+    target: Target,
+    name: str,
+) -> None:
+    """Write all files of a kit beside wheels and bundle, except for the checksums."""
+    site, manifest = files("vcs_export.kit").joinpath("site"), bundle.manifest
+    size = sum(unpacked_size(package.wheel) for package in packages)
+    size += sum(entry.size for entry in manifest.files)
+    [pip] = [package.wheel.name for package in packages if package.name == PIP]
+    kit = {
+        "vcs-runtime": __version__,
+        "python": target.python,
+        "platform": target.platform,
+        "extras": list(extras),
+        "bundle": name,
+        "pip": f"wheels/{pip}",
+        "bytes": size,
+    }
+    _write(folder / "kit.json", json.dumps(kit, indent=1) + "\n")
+    for script in ("install.py", "install.sh"):
+        _write(folder / script, site.joinpath(script).read_text("utf-8"))
+    (folder / "install.sh").chmod(0o755)
+    text = site.joinpath("README.txt").read_text("utf-8").format(
+        version=__version__, python=target.python, platform=target.platform, extras=", ".join(extras),
+        bundle=manifest.name, licence=manifest.licence, megabytes=-(-size // 1_000_000),
+        option="" if name == "default" else f" --bundle FOLDER/share/vcs-runtime/bundles/{name}",
+    )  # fmt: skip
+    _write(folder / "README.txt", text)
+    pinned = [f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n" for package in packages]
+    _write(folder / "requirements.txt", "".join(pinned))
+    _write(folder / "sbom.cdx.json", bill_of_materials(packages, bundle))
+    lines = []
+    for package in packages:
+        texts = copy_texts(package.wheel, folder / "licences" / f"{package.name}-{package.version}")
+        lines.append(
+            f"{package.name} {package.version}: {licence_of(package.metadata)}; licence texts: {texts}\n"
+        )
+    lines.append(f"bundle {manifest.name}: {manifest.licence}; see the folder bundle\n")
+    _write(folder / "licences" / "licences.txt", "".join(lines))
+    story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
+    _write(folder / "story" / "reference.txt", story["reference"] + "\n")
+    _write(folder / "story" / "generated.txt", story["versions"][1]["text"] + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a text file with the same bytes on every system."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text.encode())
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,233 @@
+"""The packages of a kit: found by pip for its Python and platform, checked to be complete there, downloaded.
+
+pip chooses the wheels for another Python or platform, but it decides by the machine it runs on which
+dependencies are wanted at all. The requirements are therefore followed again with the target's values, and
+pip is asked again for what was missing. Packages that exist as source only are built here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from vcs_export.errors import KitError
+from vcs_export.installer import installer_reason, run_pip
+from vcs_export.kit.own import NAME
+from vcs_export.kit.target import Target
+from vcs_runtime.bundle.integrity import sha256_of
+
+_ENGINES = ("onnxruntime", "onnxruntime-gpu")
+PIP = "pip"
+UNWANTED = "torch"
+_ROUNDS = 10
+
+Metadata = Mapping[str, Any]
+"""A package's metadata as in pip's report: "name", "version", "requires_dist", "license", ..."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package of the kit.
+
+    Attributes
+    ----------
+    name
+        Its normalised name.
+    metadata
+        Its metadata.
+    wheel
+        Its wheel.
+    sha256
+        The sha256 of the wheel, in hex.
+    needs
+        Names of the packages that it needs on the target.
+    """
+
+    name: str
+    metadata: Metadata
+    wheel: Path
+    sha256: str
+    needs: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """Its version."""
+        return str(self.metadata["version"])
+
+
+def gather(
+    own: Path, extras: Sequence[str], target: Target, folder: Path, log: Callable[[str], None]
+) -> list[Package]:
+    """Find and download all packages that a kit needs, pip itself among them.
+
+    Parameters
+    ----------
+    own
+        The wheel of vcs-runtime, in a folder for wheels that are built here.
+    extras
+        Its extras.
+    target
+        The Python and platform to install it on.
+    folder
+        The folder for the wheels.
+    log
+        Called with one line about each step.
+
+    Returns
+    -------
+    packages
+        The packages, ordered by their names.
+
+    Raises
+    ------
+    KitError
+        A package is missing for the target or cannot be built, the extras contradict each other, or they
+        bring PyTorch.
+    """
+    roots = [f"{own}[{','.join(extras)}]", PIP]
+    wanted = [Requirement(f"{NAME}[{','.join(extras)}]"), Requirement(PIP)]
+    log(f"choosing packages for CPython {target.python} on {target.platform}")
+    for _ in range(_ROUNDS):
+        found = _resolve(roots, target, own.parent, log)
+        needs, missing = _follow(wanted, found, target)
+        if not missing:
+            break
+        roots += [str(requirement) for requirement in missing]
+    else:
+        raise KitError(f"the packages that were found do not fit together: {missing[0]} is missing")
+    _check_names(needs)
+    log(f"downloading {len(needs)} packages")
+    _download([_source(found[name]) for name in needs], target, folder)
+    wheels: dict[str, Path] = {
+        canonicalize_name(parse_wheel_filename(path.name)[0]): path for path in folder.glob("*.whl")
+    }
+    if wheels.keys() != needs.keys():
+        raise KitError(f"pip downloaded other packages: {', '.join(sorted(wheels.keys() ^ needs.keys()))}")
+    return [
+        Package(
+            name, found[name]["metadata"], wheels[name], sha256_of(wheels[name]), tuple(sorted(needs[name]))
+        )
+        for name in sorted(needs)
+    ]
+
+
+def _resolve(
+    roots: Sequence[str], target: Target, built: Path, log: Callable[[str], None]
+) -> dict[str, Mapping[str, Any]]:
+    """Return pip's report about each package; what has no wheel is built into `built` on the way."""
+    report = built / "report.json"
+    while True:
+        done = run_pip(
+            "install",
+            ["--quiet", "--dry-run", "--ignore-installed", "--target", str(built / "unused"), "--report",
+             str(report), "--find-links", str(built), *target.pip_options, *roots],
+        )  # fmt: skip
+        if not done.returncode:
+            break
+        requirement = _without_wheel(done.stderr)
+        if requirement is None or _wheels_of(requirement.name, built):
+            raise KitError(f"no packages for this kit: {installer_reason(done.stderr or done.stdout)}")
+        _build(requirement, target, built, log)
+    items = json.loads(report.read_text("utf-8"))["install"]
+    return {canonicalize_name(item["metadata"]["name"]): item for item in items}
+
+
+def _without_wheel(output: str) -> Requirement | None:
+    """Return the requirement for which pip found no wheel."""
+    match = re.search(r"^ERROR: No matching distribution found for ([^;(\n]+)", output, re.M)
+    return Requirement(match[1]) if match else None
+
+
+def _build(requirement: Requirement, target: Target, built: Path, log: Callable[[str], None]) -> None:
+    name = requirement.name
+    log(f"building {name} from source, as it has no wheel for this Python and platform")
+    plain = f"{name}{requirement.specifier}"
+    done = run_pip(
+        "wheel", ["--quiet", "--no-deps", "--no-binary", name, "--wheel-dir", str(built), plain]
+    )  # fmt: skip
+    if done.returncode:
+        raise KitError(f"{name} cannot be built: {installer_reason(done.stderr or done.stdout)}")
+    [wheel] = _wheels_of(name, built)
+    if not parse_wheel_filename(wheel.name)[3] & target.supported:
+        raise KitError(
+            f"{name} has no wheel for CPython {target.python} on {target.platform}, and this machine builds "
+            f"{wheel.name}: make the kit on a machine of that kind"
+        )
+
+
+def _wheels_of(name: str, folder: Path) -> list[Path]:
+    wheels = folder.glob("*.whl")
+    return [path for path in wheels if parse_wheel_filename(path.name)[0] == canonicalize_name(name)]
+
+
+def _follow(
+    wanted: Iterable[Requirement], found: Mapping[str, Mapping[str, Any]], target: Target
+) -> tuple[dict[str, set[str]], list[Requirement]]:
+    """Follow requirements with the target's values: what each package needs, and what was not found."""
+    needs: dict[str, set[str]] = {}
+    missing: list[Requirement] = []
+    seen: set[tuple[str, str]] = set()
+    todo = list(wanted)
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        item = found.get(name)
+        if item is None or not requirement.specifier.contains(item["metadata"]["version"], prereleases=True):
+            missing.append(requirement)
+            continue
+        needs.setdefault(name, set())
+        for extra in {"", *requirement.extras}:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            for text in item["metadata"].get("requires_dist", []):
+                further = Requirement(text)
+                if further.marker is None or further.marker.evaluate({**target.environment, "extra": extra}):
+                    further.marker = None
+                    needs[name].add(canonicalize_name(further.name))
+                    todo.append(further)
+    return needs, missing
+
+
+def _check_names(needs: Mapping[str, set[str]]) -> None:
+    """Refuse PyTorch, and a kit with two ONNX Runtimes; raises KitError."""
+    if UNWANTED in needs:
+        users = ", ".join(sorted(name for name, names in needs.items() if UNWANTED in names))
+        raise KitError(f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out")
+    if len(engines := [name for name in _ENGINES if name in needs]) > 1:
+        raise KitError(f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out")
+
+
+def _source(item: Mapping[str, Any]) -> str:
+    """Return what to ask pip for: a file of this machine, or a version at the index."""
+    url = urlsplit(item["download_info"]["url"])
+    if url.scheme == "file":
+        return url2pathname(url.path)
+    return f"{item['metadata']['name']}=={item['metadata']['version']}"
+
+
+def _download(sources: Sequence[str], target: Target, folder: Path) -> None:
+    done = run_pip(
+        "download",
+        [
+            "--quiet",
+            "--progress-bar",
+            "off",
+            "--no-deps",
+            "--dest",
+            str(folder),
+            *target.pip_options,
+            *sources,
+        ],
+    )
+    if done.returncode:
+        raise KitError(f"the download failed: {installer_reason(done.stderr or done.stdout)}")

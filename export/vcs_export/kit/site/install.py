@@ -1,0 +1,213 @@
+"""Install this kit without a network: `python install.py FOLDER`; `python install.py --check` only checks it.
+
+The kit carries this program. It needs nothing but Python. In old Pythons, from 3.6 on, it runs far enough to
+say which version it needs.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List, NoReturn, Optional  # noqa: UP035
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUMS = "SHA256SUMS"
+Kit = Dict[str, Any]  # noqa: UP006
+# What would lead out of the installation.
+_IGNORED = ("PYTHONPATH", "PYTHONHOME", "VCS_RUNTIME_HOME")
+
+
+class Refused(Exception):
+    """What is wrong, in one sentence."""
+
+
+def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
+    """Check the kit and this machine, install, and score a pair.
+
+    Parameters
+    ----------
+    arguments
+        The arguments of the command line. None: those of this process.
+
+    Returns
+    -------
+    code
+        0 if all is well, 1 if it is installed and cannot score, 2 if nothing was installed.
+    """
+    parser = argparse.ArgumentParser(
+        prog="install", description="Install vcs-runtime from this kit, offline."
+    )
+    parser.add_argument("folder", nargs="?", help="folder to create for the installation")
+    parser.add_argument("--check", action="store_true", help="check kit and machine, and install nothing")
+    given = parser.parse_args(arguments)
+    if (given.folder is None) != given.check:
+        parser.error("name the folder to create, or --check")
+    try:
+        kit = read_kit()
+        check_python(kit)
+        check_files()
+        check_platform(kit)
+        if given.check:
+            print("nothing was installed")
+            return 0
+        return install(kit, os.path.abspath(given.folder))
+    except Refused as refused:
+        print(f"install: {refused}", file=sys.stderr)
+        return 2
+
+
+def read_kit() -> Kit:
+    """Return what `kit.json` says."""
+    try:
+        with open(os.path.join(HERE, "kit.json"), encoding="utf-8") as file:
+            kit: Kit = json.load(file)
+    except (OSError, ValueError) as error:
+        copy_again(f"kit.json cannot be read ({error})")
+    return kit
+
+
+def check_python(kit: Kit) -> None:
+    """Refuse another Python than the one that the packages are for."""
+    running, name, wanted = "{}.{}".format(*sys.version_info), sys.implementation.name, kit["python"]
+    if running != wanted or name != "cpython":
+        raise Refused(
+            f"this kit is for CPython {wanted}, and {sys.executable} is {name} {running}: "
+            f"name the right one with PYTHON=/path/to/python{wanted}"
+        )
+
+
+def check_files() -> None:
+    """Compare every file with its checksum."""
+    try:
+        with open(os.path.join(HERE, SUMS), "rb") as file:
+            content = file.read()
+        lines = [line.split("  ", 1) for line in content.decode().splitlines()]
+        for digest, name in lines:
+            if digest != sha256(os.path.join(HERE, *name.split("/"))):
+                copy_again(f"{name} is damaged, as its sha256 is not the one in {SUMS}")
+    except OSError as error:
+        copy_again(f"{error.filename} cannot be read ({error.strerror})")
+    except ValueError:
+        copy_again(f"{SUMS} is damaged")
+    print(f"{len(lines)} files are whole; the sha256 of {SUMS} is")
+    print(f"  {hashlib.sha256(content).hexdigest()}")
+    print("  Compare it with the one that whoever made the kit gave you.")
+
+
+def sha256(path: str) -> str:
+    """Return the sha256 of a file, in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def copy_again(reason: str) -> NoReturn:
+    """Refuse a kit that is not whole."""
+    raise Refused(f"{reason}: copy the kit again")
+
+
+def check_platform(kit: Kit) -> None:
+    """Refuse a machine on which a package of the kit cannot be installed."""
+    sys.path.insert(0, os.path.join(HERE, *kit["pip"].split("/")))
+    from pip._vendor.packaging import tags, utils
+
+    here = frozenset(tags.sys_tags())
+    newest = next(name for name in tags.platform_tags() if not name.startswith("linux_"))
+    for name in sorted(os.listdir(os.path.join(HERE, "wheels"))):
+        if not utils.parse_wheel_filename(name)[3] & here:
+            raise Refused(
+                f"this kit is for {kit['platform']}, and this machine is {newest}: {name} does not fit; "
+                f"make a kit with --platform {newest}"
+            )
+    print(f"this machine can install them: CPython {kit['python']}, {newest}")
+
+
+def install(kit: Kit, folder: str) -> int:
+    """Install into a new folder, which is removed again if that fails; then try the installation out."""
+    if os.path.lexists(folder):
+        raise Refused(f"{folder} exists already: name a folder to create")
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be created ({error.strerror}): name another folder") from None
+    try:
+        free = shutil.disk_usage(folder).free
+        if free < kit["bytes"]:
+            raise Refused(f"{kit['bytes'] / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free: {folder}")
+        bundle = fill(kit, folder)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, (OSError, shutil.Error)):
+            raise Refused(f"nothing is installed, as a file cannot be copied: {error}") from None
+        raise
+    return try_out(kit, folder, bundle)
+
+
+def fill(kit: Kit, folder: str) -> str:
+    """Make an environment, install the packages and copy the bundle; return the folder of the bundle."""
+    wheels = os.path.join(HERE, "wheels")
+    print(f"installing {len(os.listdir(wheels))} packages into {folder}", flush=True)
+    # pip comes with the kit, since the Python of many Linux distributions has none for a new environment.
+    run([sys.executable, "-I", "-m", "venv", "--without-pip", folder])
+    pip = [program(folder, "python"), os.path.join(HERE, *kit["pip"].split("/"), "pip")]
+    run(
+        [*pip, "install", "--isolated", "--no-index", "--find-links", wheels, "--require-hashes", "--quiet",
+         "--no-input", "--no-cache-dir", "--disable-pip-version-check",
+         "--requirement", os.path.join(HERE, "requirements.txt")]
+    )  # fmt: skip
+    bundle = os.path.join(folder, "share", "vcs-runtime", "bundles", kit["bundle"])
+    print(f"copying the bundle to {bundle}", flush=True)
+    shutil.copytree(os.path.join(HERE, "bundle"), bundle)
+    run([program(folder, "vcs-runtime"), "bundle", "verify", bundle])
+    return bundle
+
+
+def try_out(kit: Kit, folder: str, bundle: str) -> int:
+    """Run `doctor` and score a pair of texts in the new installation."""
+    command = program(folder, "vcs-runtime")
+    named = [] if kit["bundle"] == "default" else ["--bundle", bundle]
+    reference, generated = (os.path.join(HERE, "story", name) for name in ("reference.txt", "generated.txt"))
+    print("compiling the alignment core, which takes about half a minute", flush=True)
+    subprocess.call([command, "warm-up"], stdout=subprocess.DEVNULL, env=environment())
+    for words in (["doctor"], ["score", "--reference", reference, "--generated", generated]):
+        print(f"\n$ vcs-runtime {' '.join([*words, *named])}", flush=True)
+        code = subprocess.call([command, *words, *named], env=environment())
+        if code:
+            print(f"install: it is installed in {folder}, but {words[0]} ended with {code}", file=sys.stderr)
+            return 1
+    print(f"\nto score a file: {' '.join([command, 'score', 'pairs.jsonl', *named])}")
+    return 0
+
+
+def program(folder: str, name: str) -> str:
+    """Return the path of a program in an environment."""
+    return (
+        os.path.join(folder, "Scripts", name + ".exe")
+        if os.name == "nt"
+        else os.path.join(folder, "bin", name)
+    )
+
+
+def run(command: "List[str]") -> None:  # noqa: UP006
+    """Run a command, and raise Refused with the last line that it printed if it fails."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False
+    )
+    if done.returncode:
+        lines = done.stdout.decode("utf-8", "replace").split("\n")
+        reason = [line.strip() for line in lines if line.strip()][-1:] or ["no reason was given"]
+        raise Refused(f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason[0]})")
+
+
+def environment() -> "Dict[str, str]":  # noqa: UP006
+    """Return the variables of this process without those that would lead out of the installation."""
+    return {name: value for name, value in os.environ.items() if name not in _IGNORED}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
