@@ -83,6 +83,14 @@ def test_the_attention_of_gte_is_the_callers(tmp_path: Path) -> None:
     assert np.abs(vector - embed(folder, ids, causal=False)).max() > 1e-2
 
 
+def test_the_end_token_that_code_of_its_own_puts_is_known(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
+    settings = folder / "tokenizer_config.json"
+    change(settings, add_eos_token=None)
+    bundle = exported(folder, tmp_path / "bundle", *ATTENTION["gte-qwen2"])
+    assert spec_of(bundle).special_tokens == ((), (572,))
+
+
 def test_links_and_copies_give_the_same_vectors(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3", shards=2)
     linked, copied = (exported(folder, tmp_path / mode, "--weights", mode) for mode in ("link", "copy"))

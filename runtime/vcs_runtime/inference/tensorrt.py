@@ -87,7 +87,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) ->
     if spec and spec.precision == "bf16" and not chosen.is_gpu:
         raise DeviceError(
             f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU, "
-            "or export it with `--precision fp16`"
+            "or export it with `--precision fp16` or `fp32`"
         )
     hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or _hindrance(bundle, part, chosen))
     if hindrance:
