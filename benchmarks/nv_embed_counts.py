@@ -83,11 +83,11 @@ def table(lengths: list[int]) -> None:
 
 
 def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes:
-    """What a safetensors file begins with, before its tensors in this order; kind is "F16" or "F32"."""
+    """What a safetensors file begins with, before its tensors in this order; kind is "F16", "BF16" or "F32"."""
     header: dict[str, Any] = {}
     end = 0
     for name, shape in shapes.items():
-        size = int(kind[1:]) // 8 * math.prod(shape)
+        size = int(kind.lstrip("BF")) // 8 * math.prod(shape)
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
         end += size
     start = json.dumps(header).encode()

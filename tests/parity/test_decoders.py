@@ -2,76 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the oracles' imports have to say
     import sentence_transformers
-    import transformers
 
 from support import numpy_decoder
+from support.command_line import vcs
 from support.drawn_texts import drawn_texts
-from support.safetensors_files import StoredTensors
+from support.numpy_onnx import run
+from support.safetensors_files import Array
 from support.tiny_decoder import FAMILIES, write_tiny_decoder
+from support.torch_decoder import OWN_MASK, open_model, pooled, states
+from vcs_runtime import Embedder
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.inference.batching import batches
+from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer
 
 TOLERANCE = 1e-5
+# 1 - cosine to vectors in float32, at worst.
+LOSSES = {
+    ("fp16", "cpu"): 1e-5,
+    ("fp16", "cuda"): 1e-5,
+    ("bf16", "cuda"): 5e-4,
+    ("int8", "cpu"): 2e-3,
+    ("int8", "cuda"): 2e-3,
+}
+in_sentence_transformers = pytest.mark.parametrize(
+    "oracle", [name for name in FAMILIES if name not in OWN_MASK], indirect=True
+)
 TEXTS = drawn_texts(16, 90)
-# Classes for checkpoints whose own code is not part of transformers.
-_OWN_CODE = {"llama_bidirec": (transformers.LlamaConfig, transformers.LlamaModel)}
-# Code of the family's own lets all tokens see each other; sentence-transformers needs that code.
-_OWN_MASK = ("gte-qwen2", "nemotron")
-Array = NDArray[np.float64]
-
-
-def model(folder: Path) -> Any:
-    """The transformer in `folder` in PyTorch, float32, with plain arithmetic."""
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    how = {"dtype": torch.float32, "attn_implementation": "eager"}
-    if config["model_type"] in _OWN_CODE:
-        config_of, model_of = _OWN_CODE[config["model_type"]]
-        config |= {"model_type": config_of.model_type, "auto_map": None}
-        return model_of.from_pretrained(folder, config=config_of(**config), **how).eval()
-    return transformers.AutoModel.from_pretrained(folder, **how).eval()
-
-
-def states(made: Any, rows: Sequence[list[int]], side: str, both_ways: bool) -> list[Array]:
-    """The last hidden states of texts that run in one batch, padded on one side.
-
-    both_ways  whether padding alone is masked, as code of the families' own does
-    """
-    longest = max(map(len, rows))
-    pads = [[0] * (longest - len(ids)) for ids in rows]
-    is_left = side == "left"
-    ids = torch.tensor([pad + row if is_left else row + pad for row, pad in zip(rows, pads, strict=True)])
-    lengths = torch.tensor([len(row) for row in rows])[:, None]
-    places = torch.arange(longest)
-    mask = places >= longest - lengths if is_left else places < lengths
-    given = mask.long()
-    if both_ways:
-        hidden = torch.finfo(torch.float32).min
-        given = torch.zeros(len(rows), 1, longest, longest).masked_fill(~mask[:, None, None, :], hidden)
-    with torch.inference_mode():
-        found = made(input_ids=ids, attention_mask=given).last_hidden_state
-    return [row[seen].double().numpy() for row, seen in zip(found, mask, strict=True)]
-
-
-def pooled(folder: Path, family: str, found: Array) -> Array:
-    """The unit vector of a text by its token vectors, in NumPy."""
-    kind = FAMILIES[family]
-    vector: Array = found[-1] if kind.pooling == "lasttoken" else found.mean(axis=0)
-    for i in range(len(kind.dense)):
-        vector = StoredTensors(folder / f"{i + 2}_Dense")["linear.weight"] @ vector
-    return vector / np.linalg.norm(vector)
 
 
 def largest(ours: Any, theirs: Any) -> float:
@@ -82,53 +50,144 @@ def largest(ours: Any, theirs: Any) -> float:
 
 @dataclass(frozen=True)
 class Oracle:
-    """A tiny checkpoint, and what NumPy computes by it: token vectors and vectors of `TEXTS`."""
+    """A tiny checkpoint, and what is computed by it for `TEXTS`: by NumPy, and by transformers."""
 
     family: str
     folder: Path
     ids: list[list[int]]
-    tokens: list[Array]
-    vectors: list[Array]
+    numpy: list[Array]
+    torch: list[Array]
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    folder = write_tiny_decoder(
-        tmp_path_factory.mktemp(request.param), request.param, files={"max_tokens": 512}
-    )
+    """Vectors of transformers are pooled in NumPy; texts are padded on the left, as publishers advise."""
+    family = request.param
+    folder = write_tiny_decoder(tmp_path_factory.mktemp(family), family)
     ids = [numpy_decoder.token_ids(folder, text) for text in TEXTS]
     assert max(map(len, ids)) > 10 * 12  # many windows
-    tokens = [numpy_decoder.token_vectors(folder, row) for row in ids]
-    return Oracle(request.param, folder, ids, tokens, [numpy_decoder.embed(folder, row) for row in ids])
+    theirs = [pooled(folder, family, found) for found in by_transformers(folder, family, ids, "left")]
+    return Oracle(family, folder, ids, [numpy_decoder.embed(folder, row) for row in ids], theirs)
+
+
+def by_transformers(
+    folder: Path, family: str, ids: list[list[int]], side: str, causal: bool | None = None
+) -> list[Array]:
+    """Token vectors of texts, in batches of eight."""
+    made = open_model(folder, causal)
+    both_ways = family in OWN_MASK and causal is not True
+    parts = (states(made, ids[i : i + 8], side, both_ways) for i in range(0, len(ids), 8))
+    return [found for part in parts for found in part]
 
 
 @pytest.mark.parametrize(("spelling", "side"), [(4, "left"), (5, "right")])
 def test_numpy_computes_as_transformers(oracle: Oracle, tmp_path: Path, spelling: int, side: str) -> None:
     family = oracle.family
-    made = model(write_tiny_decoder(tmp_path, family, spelling=spelling))
-    theirs: list[Array] = []
-    for first in range(0, len(TEXTS), 8):
-        theirs += states(made, oracle.ids[first : first + 8], side, family in _OWN_MASK)
-    tokens = largest(oracle.tokens, theirs)
-    vectors = largest(oracle.vectors, [pooled(oracle.folder, family, found) for found in theirs])
-    print(f"{family}, {side}: tokens {tokens:.1e}, vectors {vectors:.1e}")
-    assert vectors <= TOLERANCE
+    folder = write_tiny_decoder(tmp_path, family, spelling=spelling)
+    ours = [numpy_decoder.token_vectors(folder, row) for row in oracle.ids]
+    tokens = largest(ours, by_transformers(folder, family, oracle.ids, side))
+    whole = largest(oracle.numpy, oracle.torch)
+    print(f"{family}, {side}: tokens {tokens:.1e}, vectors {whole:.1e}")
+    assert whole <= TOLERANCE
     assert tokens <= TOLERANCE
 
 
+@pytest.mark.parametrize("weights", ["link", "copy"])
+@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+def test_bundles_compute_as_transformers(oracle: Oracle, target: str, weights: str, tmp_path: Path) -> None:
+    bundle = export(oracle, tmp_path, "--target", target, "--weights", weights)
+    difference = largest(vectors(bundle), oracle.torch)
+    print(f"{oracle.family}, {target}, {weights}: {difference:.1e}")
+    assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize("stored", ["F16", "BF16"])
+def test_bundles_of_stored_halves_compute_as_transformers(
+    oracle: Oracle, stored: str, tmp_path: Path
+) -> None:
+    family = oracle.family
+    folder = write_tiny_decoder(tmp_path / "stored", family, dtype=stored, prefix="model.", shards=2)
+    found = by_transformers(folder, family, oracle.ids, "right")
+    theirs = [pooled(folder, family, states) for states in found]
+    difference = largest(vectors(export(replace(oracle, folder=folder), tmp_path)), theirs)
+    print(f"{family}, {stored}: {difference:.1e}")
+    assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize("oracle", ["gte-qwen2"], indirect=True)
+def test_gte_may_be_causal(oracle: Oracle, tmp_path: Path) -> None:
+    """As the code of its smaller size runs it, whatever `config.json` says."""
+    found = by_transformers(oracle.folder, oracle.family, oracle.ids, "left", causal=True)
+    theirs = [pooled(oracle.folder, oracle.family, states) for states in found]
+    assert largest(oracle.torch, theirs) > 100 * TOLERANCE
+    ours = vectors(export(oracle, tmp_path, "--attention", "causal"))
+    assert largest(ours, theirs) <= TOLERANCE
+
+
+@pytest.mark.parametrize(("precision", "device"), LOSSES)
+def test_what_precisions_lose(oracle: Oracle, precision: str, device: str, tmp_path: Path) -> None:
+    """The graph for CUDA is computed by an interpreter, which rounds where CUDA's kernels round."""
+    if precision == "fp16" and "gemma" in oracle.family:
+        pytest.skip("Gemma's numbers do not fit into float16")
+    bundle = export(oracle, tmp_path, "--precision", precision)
+    found = np.array(vectors(bundle) if device == "cpu" else by_interpreter(bundle))
+    lost = 1 - (found * np.array(oracle.torch)).sum(axis=1)
+    print(f"{oracle.family}, {precision}, {device}: 1 - cosine {lost.mean():.1e}, at worst {lost.max():.1e}")
+    assert lost.max() <= LOSSES[precision, device]
+
+
 @pytest.mark.parametrize("prompt", ["", "query"])
-@pytest.mark.parametrize("oracle", [name for name in FAMILIES if name not in _OWN_MASK], indirect=True)
-def test_numpy_computes_as_sentence_transformers(oracle: Oracle, prompt: str) -> None:
-    theirs = sentence(oracle.folder)
-    texts = TEXTS[:: 3 if prompt else 1]
-    ours = oracle.vectors
-    if prompt:
-        prefix = FAMILIES[oracle.family].prompts[prompt]
-        ids = [numpy_decoder.token_ids(oracle.folder, text, prefix) for text in texts]
-        ours = [numpy_decoder.embed(oracle.folder, row) for row in ids]
-    difference = largest(ours, theirs.encode(texts, prompt_name=prompt or None))
+@in_sentence_transformers
+def test_bundles_compute_as_sentence_transformers(oracle: Oracle, tmp_path: Path, prompt: str) -> None:
+    theirs = sentence(oracle.folder).encode(TEXTS, prompt_name=prompt or None)
+    bundle = export(oracle, tmp_path, *(["--prompt", prompt] if prompt else []))
+    difference = largest(vectors(bundle), theirs)
     print(f"{oracle.family}, prompt {prompt!r}: {difference:.1e}")
     assert difference <= TOLERANCE
+
+
+@in_sentence_transformers
+def test_texts_are_cut_and_vectors_are_shortened_as_by_sentence_transformers(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    made = sentence(oracle.folder)
+    made.max_seq_length = 19
+    theirs = made.encode(TEXTS, truncate_dim=20, normalize_embeddings=True)
+    assert largest(theirs, made.encode(TEXTS[2:3] * len(TEXTS), truncate_dim=20)) > 0.1
+    bundle = export(oracle, tmp_path, "--max-tokens", "19", "--dimension", "20")
+    difference = largest(vectors(bundle), theirs)
+    print(f"{oracle.family}, cut: {difference:.1e}")
+    assert difference <= TOLERANCE
+
+
+def export(oracle: Oracle, target: Path, *arguments: str) -> Path:
+    """The bundle that the command makes of the checkpoint."""
+    given = ["--precision", "fp32", *arguments]
+    if oracle.family == "gte-qwen2" and "--attention" not in arguments:
+        given += ["--attention", "bidirectional"]
+    bundle = target / "bundle"
+    finished = vcs("export", "decoder", "--from", str(oracle.folder), "-o", str(bundle), *given)
+    assert finished.code == 0, finished.stderr
+    return bundle
+
+
+def vectors(bundle: Path) -> Any:
+    with Embedder.open(bundle, device="cpu") as embedder:
+        return embedder.embed(TEXTS)
+
+
+def by_interpreter(path: Path) -> Any:
+    """Vectors of `TEXTS` by the graph for CUDA."""
+    bundle = open_bundle(path)
+    spec = bundle.manifest.embedder
+    assert spec is not None
+    assert spec.cuda is not None
+    tokenizer = TextTokenizer(load_tokenizer(bundle.path(spec.tokenizer)), spec)
+    sequences = tokenizer.sequences(TEXTS, "", spec.max_tokens)
+    found = np.empty((len(TEXTS), spec.dimension))
+    for batch in batches(sequences.ids, 512, spec.cuda.layout, sequences.skip, mixed=True):
+        found[batch.rows] = run(bundle.path(spec.cuda.model), batch.inputs)
+    return found
 
 
 def sentence(folder: Path) -> Any:

@@ -125,7 +125,7 @@ def token_vectors(folder: Path, ids: list[int], changed: Settings | None = None)
     return decode(tensors, prefix, changed or settings(folder), ids)
 
 
-def decode(tensors: Mapping[str, Array], prefix: str, given: Settings, ids: list[int]) -> Array:
+def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int]) -> Array:
     """The last hidden states `(tokens, hidden)` of one text, by tensors whose names begin with `prefix`."""
     heads, groups, size = given.heads, given.groups, given.head_size
     act = _ACTIVATIONS[given.activation]
@@ -139,7 +139,7 @@ def decode(tensors: Mapping[str, Array], prefix: str, given: Settings, ids: list
         out = x @ tensors[f"{prefix}{name}.weight"].T
         return out + tensors[f"{prefix}{name}.bias"] if biased else out
 
-    x = tensors[f"{prefix}embed_tokens.weight"][ids] * given.embedding_scale
+    x = tensors.rows(f"{prefix}embed_tokens.weight", ids) * given.embedding_scale
     for layer, (window, frequencies) in enumerate(zip(given.windows, given.frequencies, strict=True)):
         at = f"layers.{layer}."
         angles = np.tile(np.arange(len(ids))[:, None] * frequencies, 2)

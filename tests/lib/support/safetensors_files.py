@@ -51,7 +51,8 @@ def write_shards(folder: Path, tensors: Tensors, dtype: str = "F32", shards: int
     if shards > 1:
         files = [f"model-{i + 1:05}-of-{shards:05}.safetensors" for i in range(shards)]
         places = {name: file for file, part in zip(files, parts, strict=True) for name in part}
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), "utf-8")
+        index = {"metadata": {"total_size": sum(t.size for t in tensors.values())}, "weight_map": places}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
     for file, part in zip(files, parts, strict=True):
         write_safetensors(folder / file, {name: tensors[name] for name in part}, dtype)
 
@@ -74,6 +75,17 @@ class StoredTensors(Mapping[str, Array]):
         kind = np.dtype(_TYPES[entry["dtype"]].numpy())
         found = np.fromfile(path, kind, (end - first) // kind.itemsize, offset=start + first)
         return found.reshape(entry["shape"]).astype(np.float64)
+
+    def rows(self, name: str, which: list[int]) -> Array:
+        """Some rows of a matrix that may be large."""
+        path, start, entry = self._places[name]
+        count, width = entry["shape"]
+        kind = np.dtype(_TYPES[entry["dtype"]].numpy())
+        step = width * kind.itemsize
+        assert 0 <= min(which) <= max(which) < count, name
+        first = start + entry["data_offsets"][0]
+        found = [np.fromfile(path, kind, width, offset=first + row * step) for row in which]
+        return np.array(found).astype(np.float64)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
