@@ -10,6 +10,7 @@ import pytest
 
 from support.cuda_stand_ins import DryGpu, Kernel, Product, mark, watch_sessions
 from support.gpu_bundles import GpuBundles, texts_of
+from support.tiny_decoder import FAMILIES
 from vcs_runtime.bundle.opening import open_bundle
 
 ALONE = [9, 26, 64, 65, 240]
@@ -73,9 +74,13 @@ def default_bundle() -> Path:
     return open_bundle("default").root
 
 
-@pytest.mark.parametrize(
-    "kind", ["varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "masked fp16", "padded", "SaT fp16"]
-)
+KINDS = [
+    *("varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "masked fp16", "padded", "SaT fp16"),
+    *("qwen3 fp16", "embedding-gemma bf16", "nemotron fp16"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_text_meets_the_same_launches_alone_and_among_others(
     dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path, kind: str
 ) -> None:
@@ -85,6 +90,8 @@ def test_a_text_meets_the_same_launches_alone_and_among_others(
         bundle = default_bundle
     elif name == "SaT":
         bundle = bundles.sat(precision)
+    elif name in FAMILIES:
+        bundle = bundles.decoder(name, precision)
     else:
         options = {"target_runtime": "tensorrt"} if name == "masked" else {}
         bundle = bundles.nv_embed(precision, **options)

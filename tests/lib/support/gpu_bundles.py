@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import (
     build_tiny_nv_embed_bundle,
     tiny_nv_embed_config,
@@ -21,6 +22,9 @@ from support.tiny_sat import build_tiny_sat_bundle
 from support.tiny_tokenizers import mistral_tokenizer
 from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, LatentConfig, latent_shapes
+from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
+from vcs_export.families.streamed_bundle import Quantization
+from vcs_export.write import BundleInfo
 
 LAYERS = 3
 # Heads of 128 numbers and four times fewer groups than heads, as in NV-Embed: kernels depend on both.
@@ -28,6 +32,17 @@ NARROW = {
     "hidden": 512, "layers": LAYERS, "heads": 4, "groups": 1, "head_dim": 128, "intermediate": 1024,
     "latents": 8, "cross_heads": 2, "cross_size": 64, "positions": 1024,
 }  # fmt: skip
+DECODER = {
+    "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1,
+    "intermediate_size": 1024, "max_position_embeddings": 1024,
+}  # fmt: skip
+# Qwen2 has no setting for the size of heads: it follows from those above.
+_HEADS: dict[str, dict[str, Any]] = {
+    "qwen3": {"head_dim": 128},
+    "nemotron": {"head_dim": 128},
+    "embedding-gemma": {"head_dim": 256, "sliding_window": 64},
+    "kalm-gemma3": {"head_dim": 256, "sliding_window": 64},
+}
 # NV-Embed-v2's own sizes, but for the number of layers and of words, and the size of a head of the latents'
 # attention, which export folds away.
 WIDE = {
@@ -86,6 +101,20 @@ class GpuBundles:
             target.mkdir()
             options = {"precision": precision, "least_cosine": -1, **options}
             build_tiny_nv_embed_bundle(target, checkpoint=checkpoint, **options)
+        return target / "bundle"
+
+    def decoder(self, family: str, precision: str) -> Path:
+        """Return a tiny decoder of a published family, with heads of its true sizes."""
+        target = self.folder / f"{family}-{precision}"
+        checkpoint = self.folder / family
+        if not checkpoint.exists():
+            write_tiny_decoder(checkpoint, family, dtype="BF16", **DECODER, **_HEADS.get(family, {}))
+        if not target.exists():
+            target.mkdir()
+            info = BundleInfo(name=family, licence="CC0-1.0", source="random numbers")
+            quantization = Quantization(precision=precision, least_cosine=-1)
+            options = DecoderOptions(causal=False if family == "gte-qwen2" else None)
+            build_decoder_bundle(checkpoint, target / "bundle", info, quantization, options)
         return target / "bundle"
 
     def sat(self, precision: str) -> Path:
