@@ -18,6 +18,7 @@ from vcs_runtime.cli.options import PATH, output_file, output_folder, overwrite
 from vcs_runtime.cli.tables import console
 from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import byte_bar
+from vcs_runtime.util.reading import refuse_special
 
 
 @click.group()
@@ -96,6 +97,7 @@ def unpack(file: Path, output: Path) -> None:
     Example:
       vcs-runtime bundle unpack default.tar -o default
     """
+    refuse_special(file, file)
     with byte_bar("unpacking", file.stat().st_size) as advance:
         archive.unpack(file, output, advance=advance)
     click.echo(output)

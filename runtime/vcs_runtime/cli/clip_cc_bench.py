@@ -21,6 +21,7 @@ from vcs_runtime.cli.options import (
     as_json,
     check_resume,
     csv_safe,
+    max_read_mb,
     overwrite,
     resume,
     scorer_options,
@@ -54,6 +55,7 @@ _MEMORY_MB = 1024
               help="Recompute the published leaderboard, from DATA or DIR if given, and stop.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
 @csv_safe
+@max_read_mb
 @resume
 @overwrite
 @as_json

@@ -9,7 +9,7 @@ import click
 import rich.table
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, usage_errors
+from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, max_read_mb, usage_errors
 from vcs_runtime.cli.tables import console
 from vcs_runtime.experiments import comparison_tables
 from vcs_runtime.experiments.compare import compare as compare_files
@@ -43,6 +43,7 @@ enough_resamples = click.option(
 @correction
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")
 @csv_safe
+@max_read_mb
 @as_json
 @click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
               "list, those that changed most first. [default: 10]")  # fmt: skip

@@ -26,6 +26,7 @@ from vcs_runtime.cli.options import (
     csv_safe,
     device,
     further,
+    max_read_mb,
     output_folder,
     overwrite,
     resume,
@@ -61,7 +62,7 @@ _data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
                           help="Minimum score of a text that is classified as valid.")  # fmt: skip
 _seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
-_output = together(output_folder(help="Folder for the results."), csv_safe)
+_output = together(output_folder(help="Folder for the results."), csv_safe, max_read_mb)
 _references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
                            help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
 _predictions = click.option("--predictions", type=PATH, required=True, metavar="DIR",

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, combined, together, usage_errors, verbose
+from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors, verbose
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.inference.vector_cache import outdated_cache
@@ -23,6 +23,7 @@ from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, fi
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.reading import read_whole
 
 # Embedders that read English alone.
 _ENGLISH = ("all-minilm-l6-v2",)
@@ -124,6 +125,7 @@ input_options = combined("source", _input, together(
     click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
     click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
                  help="A second pair with one id: refuse the input, or call the pair id#2."),
+    max_read_mb,
     section="Input",
 ))  # fmt: skip
 keep = together(
@@ -305,8 +307,6 @@ def _files_of(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig")
+        return read_whole(path, pipe=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None

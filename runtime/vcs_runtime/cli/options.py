@@ -16,6 +16,7 @@ from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.process import MOST_THREADS
+from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
 from vcs_runtime.util.spreadsheets import formulas_as_text
 
 PATH = click.Path(path_type=Path)
@@ -117,6 +118,17 @@ def _make_csv_safe(context: click.Context, parameter: click.Parameter, value: bo
         context.with_resource(formulas_as_text())
 
 
+def _set_read_limit(context: click.Context, parameter: click.Parameter, value: float | None) -> None:
+    if value is not None:
+        context.with_resource(reading_up_to(value))
+
+
+max_read_mb = click.option(
+    "--max-read-mb", type=click.FloatRange(min=0, max=1e6, min_open=True), metavar="MB", expose_value=False,
+    callback=_set_read_limit,
+    help="Largest line, and largest file that is read as a whole (JSON, Excel, plain text). "
+    f"[default: {LINE_MB:g}, {FILE_MB:g}]",
+)  # fmt: skip
 csv_safe = click.option(
     "--csv-safe", is_flag=True, expose_value=False, callback=_make_csv_safe,
     help="Put ' before texts in CSV and TSV that a spreadsheet would take for formulas.",

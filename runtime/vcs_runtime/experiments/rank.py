@@ -25,6 +25,7 @@ from vcs_runtime.experiments.systems import (
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.readers.input_file import files_in
 from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.reading import read_whole
 
 Texts = Mapping[str, str | list[str]]
 
@@ -94,9 +95,10 @@ def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -
     """
     known = {name.lower(): name for name in models}
     try:
-        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_whole(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: {error}") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if line.lower() not in known:
             problems.add(f"{path}: {line}: no such model in the predictions")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import TooLongError, next_line, refuse_special
 
 Record = dict[str, Any]
 """One line of an output."""
@@ -40,16 +41,22 @@ def read_jsonl(
     Raises
     ------
     InputError
-        The file cannot be read, or a line is not JSON in UTF-8. The message names the file and the line.
+        The file cannot be read, or a line is too long, or not JSON in UTF-8. The message names the file and
+        the line.
     """
     name = path if name is None else name
+    number = 1
     try:
+        refuse_special(path, name)
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                if line.strip() and not (skip_torn and is_torn(line)):
+            line = next_line(file).removeprefix(codecs.BOM_UTF8)
+            while line:
+                if not line.isspace() and not (skip_torn and is_torn(line)):
                     yield number, _parse(line, f"{name} line {number}", unique_keys if unique else None)
+                number += 1
+                line = next_line(file)
+    except TooLongError as error:
+        raise InputError(f"{name} line {number}: {error}") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
 

@@ -46,7 +46,9 @@ class OutputFile:
         self.path = path
         refuse_input_as_output(path, *inputs)
         with self._errors():
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            # A pipe that is opened for reading as well would take what nobody reads.
+            access = os.O_WRONLY if path.is_fifo() else os.O_RDWR
+            flags = access | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(path, flags, 0o644)
         try:
             with self._errors():

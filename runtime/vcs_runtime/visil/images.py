@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _KINDS = ((_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"))
@@ -40,10 +41,9 @@ class Image:
     @classmethod
     def read(cls, path: Path) -> Image:
         """Read a PNG or JPEG file; raise InputError naming the file if that fails."""
+        data = read_whole(path)
         try:
-            return cls(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
+            return cls(data)
         except InputError:
             raise InputError(f"{path}: neither PNG nor JPEG") from None
 

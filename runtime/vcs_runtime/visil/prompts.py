@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.images import Image, Part
 
 VERSION = "1"
@@ -73,9 +74,7 @@ class Prompts:
         for name, fields in _FIELDS.items():
             path = folder / f"{name}.txt"
             try:
-                texts[name] = path.read_text("utf-8").strip()
-            except OSError as error:
-                raise InputError(f"{path}: {error.strerror or error}") from None
+                texts[name] = read_whole(path).decode().strip()
             except UnicodeDecodeError:
                 raise InputError(f"{path}: not UTF-8") from None
             present = sorted(_FIELD.findall(texts[name]))

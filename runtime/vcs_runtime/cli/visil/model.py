@@ -11,6 +11,7 @@ import click
 
 from vcs_runtime.cli.options import PATH, together, usage_errors
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.frames import FRAMES
 from vcs_runtime.visil.models.genai import DEVICES, GenAI
 from vcs_runtime.visil.models.logprobs import LogProbs
@@ -95,9 +96,7 @@ def files_read(options: Mapping[str, Any], prompts: Path | None) -> list[Path]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        return read_whole(path).decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8") from None
 

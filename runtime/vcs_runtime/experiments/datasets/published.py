@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.datasets.texts import Problems, finite_number, scene_key
+from vcs_runtime.util.reading import read_whole
 
 _RESULTS = "results/mpii/{}/individual_results"
 _PUBLISHED = ("{}-published", _RESULTS, f"exp/{_RESULTS}")
@@ -83,9 +85,6 @@ def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str
 
 def _read_csv(path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        return list(csv.DictReader(io.StringIO(read_whole(path).decode("utf-8-sig"), newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not CSV: {error}") from None

@@ -17,6 +17,7 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.texts import Texts
 from vcs_runtime.text.cleaning import check_text
+from vcs_runtime.util.reading import read_whole
 
 POSITIONS = ("beginning", "middle", "end", "random")
 SERIES = ("addition", "deletion", "chronology")
@@ -310,9 +311,9 @@ def read_descriptions(
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises InputError that names it."""
     try:
-        return json.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        return json.loads(read_whole(path).decode("utf-8-sig"))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
 

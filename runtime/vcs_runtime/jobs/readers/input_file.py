@@ -15,6 +15,7 @@ from vcs_runtime.jobs.readers.json_files import read_json_entries, read_lines
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
+from vcs_runtime.util.reading import refuse_special
 
 #: What each kind of file is called.
 _KINDS: Final = {
@@ -95,20 +96,19 @@ class InputFile:
         MissingExtraError
             The format needs an extra.
         """
-        if self.path.exists() and not self.path.is_file():
-            raise InputError(f"{self}: not a regular file (it is read twice: to check it, and to score it)")
+        refuse_special(self.path, self)
         kind = self._kind()
         if kind == "jsonl":
             found: Any = read_jsonl(self.path, name=self, unique=True)
             yield from ((f"line {number}", row) for number, row in found)
         elif kind == "json":
-            yield from read_json_entries(self.path, id_key)
+            yield from read_json_entries(self.path, id_key, self)
         elif kind == "lines":
             yield from read_lines(self.path, id_key)
         elif kind == "parquet":
             yield from read_parquet(self.path, pick)
         elif kind == "xlsx":
-            yield from read_xlsx(self.path, pick)
+            yield from read_xlsx(self.path, pick, self)
         else:
             yield from read_separated(self.path, ",;" if kind == "csv" else "\t", pick)
 

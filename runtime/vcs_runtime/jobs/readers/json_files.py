@@ -10,9 +10,10 @@ from typing import Any
 
 from vcs_runtime.jobs.jsonl import unique_keys
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError
+from vcs_runtime.util.reading import TooLongError, next_line, read_whole
 
 
-def read_json_entries(path: Path, id_key: str) -> Iterator[Row]:
+def read_json_entries(path: Path, id_key: str, name: object) -> Iterator[Row]:
     """Read an array of objects or texts, or an object of texts or objects by id.
 
     Parameters
@@ -21,6 +22,8 @@ def read_json_entries(path: Path, id_key: str) -> Iterator[Row]:
         The file, as UTF-8.
     id_key
         The name of the id in the rows of an object by id.
+    name
+        What errors about the whole file call it.
 
     Yields
     ------
@@ -31,8 +34,10 @@ def read_json_entries(path: Path, id_key: str) -> Iterator[Row]:
     ------
     RowError
         The file holds nothing of the kind.
+    InputError
+        The file cannot be read, or is too large.
     """
-    value = _load(path)
+    value = _load(path, name)
     if isinstance(value, dict):
         value = [
             {id_key: key, **entry} if isinstance(entry, dict) else {id_key: key, TEXT: entry}
@@ -46,19 +51,23 @@ def read_json_entries(path: Path, id_key: str) -> Iterator[Row]:
 
 def read_lines(path: Path, id_key: str) -> Iterator[Row]:
     """Read one text a line, an empty one included. Its id is the number of the line."""
+    number = 1
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
-            try:
+        try:
+            line = next_line(file).removeprefix(codecs.BOM_UTF8)
+            while line:
                 yield f"line {number}", {id_key: number, TEXT: line.decode().rstrip("\r\n")}
-            except UnicodeDecodeError as error:
-                raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+                number += 1
+                line = next_line(file)
+        except UnicodeDecodeError as error:
+            raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+        except TooLongError as error:
+            raise RowError(f"line {number}: {error}") from None
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, name: object) -> Any:
     try:
-        text = path.read_text("utf-8-sig")
+        text = read_whole(path, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RowError(f"not UTF-8 (byte {error.start})") from None
     try:

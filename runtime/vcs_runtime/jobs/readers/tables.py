@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError, quoted
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
 
-# By default csv refuses fields over 128 KiB. Which texts are too long is decided by the scorer.
-_CSV_FIELD = 1 << 30
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -36,10 +37,11 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
     RowError
         The file is no such table.
     """
-    csv.field_size_limit(_CSV_FIELD)
+    csv.field_size_limit(line_limit())  # by default 128 KiB
     separator = _separator(path, separators)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True, delimiter=separator)
+        lines = _Lines(file)
+        reader = csv.DictReader(lines, strict=True, delimiter=separator)
         try:
             names = list(reader.fieldnames or ())
             _refuse_twice(names, "line 1")
@@ -48,6 +50,9 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
                 if None in row or None in row.values():
                     raise RowError(f"line {reader.line_num}: not as many fields as the header")
                 yield f"line {reader.line_num}", row
+                lines.begin_row()
+        except TooLongError as error:
+            raise RowError(f"line {reader.line_num + 1}: {error}") from None
         except UnicodeDecodeError:
             raise RowError(f"line {reader.line_num + 1}: not UTF-8") from None
         except csv.Error as error:
@@ -70,11 +75,33 @@ def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
         raise RowError(f"is not a Parquet file: {str(error).splitlines()[0]}") from None
 
 
-def read_xlsx(path: Path, pick: Pick) -> Iterator[Row]:
+class _Lines:
+    """The lines of a file, of which those of one row are together within the limit of a line."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        self._left = line_limit()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next_line(self._file, self._left)
+        self._left -= len(line)
+        if not line:
+            raise StopIteration
+        return line
+
+
+def read_xlsx(path: Path, pick: Pick, name: object) -> Iterator[Row]:
     """Read the first sheet of an Excel file, whose first row is the header. As `read_separated`."""
     calamine = require("python_calamine", "xlsx", f"{path}: reading .xlsx")
+    content = read_whole(path, name)
     try:
-        with calamine.CalamineWorkbook.from_path(str(path)) as book:
+        with calamine.CalamineWorkbook.from_filelike(io.BytesIO(content)) as book:
             rows = book.get_sheet_by_index(0).to_python(skip_empty_area=False)
     except calamine.CalamineError as error:
         raise RowError(f"is not an Excel file: {error}") from None
@@ -107,8 +134,8 @@ def _separator(path: Path, allowed: str) -> str:
 def _header(path: Path, separator: str) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return next(csv.reader(file, delimiter=separator), [])
-    except (UnicodeDecodeError, csv.Error):
+            return next(csv.reader(_Lines(file), delimiter=separator), [])
+    except (UnicodeDecodeError, csv.Error, TooLongError):
         return []  # the reader names the line
 
 

@@ -1,0 +1,101 @@
+"""Reading files of users within limits: regular files, a line at a time or as a whole.
+
+A text of more than a million characters is never scored, so a line of many megabytes is a file passed by
+mistake, or an attack on memory.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import IO, AnyStr, Final
+
+from vcs_runtime.errors import InputError
+
+#: MB (10^6 bytes) of a line, and of a file that is read as a whole.
+LINE_MB: Final = 64.0
+FILE_MB: Final = 1000.0
+
+_GIVEN: Final[ContextVar[float | None]] = ContextVar("given", default=None)
+
+
+class TooLongError(Exception):
+    """A line, a row or a file beyond its limit. The message says what to do, and does not name the place."""
+
+
+@contextmanager
+def reading_up_to(mb: float) -> Iterator[None]:
+    """Set the limit of lines and of whole files in the block, in MB."""
+    token = _GIVEN.set(mb)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def line_limit() -> int:
+    """Return the largest size of a line in bytes."""
+    return int((_GIVEN.get() or LINE_MB) * 1e6)
+
+
+def too_long(what: str, limit: int) -> TooLongError:
+    """Return the error for something of more bytes than its limit."""
+    return TooLongError(f"{what} of more than {limit / 1e6:g} MB; --max-read-mb lifts the limit")
+
+
+def next_line(file: IO[AnyStr], limit: int | None = None) -> AnyStr:
+    """Read the next line; it is empty at the end. Raises TooLongError for a longer one, which is not read."""
+    most = line_limit() if limit is None else limit
+    line = file.readline(most + 1)
+    if len(line) > most:
+        raise too_long("a line", most)
+    return line
+
+
+def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
+    """Read a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    name
+        What errors call it; None: its path.
+    pipe
+        Whether it may be a pipe, as of `<(command)`: a caller that reads it once only.
+
+    Returns
+    -------
+    bytes
+        Its content.
+
+    Raises
+    ------
+    InputError
+        It is no regular file, too large, or cannot be read. The message names it.
+    """
+    name = path if name is None else name
+    limit = int((_GIVEN.get() or FILE_MB) * 1e6)
+    try:
+        refuse_special(path, name, pipe=pipe)
+        with path.open("rb") as file:
+            content = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from None
+    if content is None or len(content) > limit:
+        raise InputError(f"{name}: {too_long('a file', limit)}")
+    return content
+
+
+def refuse_special(path: Path, name: object, *, pipe: bool = False) -> None:
+    """Raise InputError for a device or a socket, and for a pipe, which can be read once only, unless `pipe`.
+
+    A folder or a missing file is left to the one who opens it. Raises OSError.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (pipe and stat.S_ISFIFO(mode))):
+        raise InputError(f"{name}: not a regular file (it may be read twice: to check it, and to use it)")
