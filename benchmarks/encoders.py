@@ -7,9 +7,9 @@ published shapes, types and names, with a small tokenizer of the same kind; neit
 the values. Then, each in a process of its own:
 
     export      `vcs-runtime export encoder`: seconds, peak resident memory, size of the bundle
-    one text    seconds of a text of `--tokens` tokens, alone, by the bundle and by transformers (float32, SDPA), in
-                turns: the fastest of `--rounds` processes, each of which runs a text once before. Peak resident
-                memory, and the largest difference of a number of the unit vectors
+    one text    a text of `--tokens` tokens, alone, by the bundle and by transformers (float32, SDPA), in turns: CPU
+                seconds on one thread, the least of `--rounds` processes, each of which runs the text once before.
+                Peak resident memory, and the largest difference of a number of the unit vectors
 
 Needs PyTorch and transformers (`make parity` makes such an environment), and up to 5 GB of disk in `--folder`
 (default: the temporary folder).
@@ -118,34 +118,35 @@ def text_of(tokens: int) -> str:
 
 
 def ours(bundle: Path, tokens: int, vectors: Path) -> dict[str, float]:
-    """Seconds of a text by the bundle, the second time."""
+    """CPU seconds of a text by the bundle, the second time."""
     from vcs_runtime.inference.embedder import Embedder
 
-    with Embedder.open(bundle, "cpu") as embedder:
+    with Embedder.open(bundle, "cpu", threads=1) as embedder:
         sequences = embedder._tokenizer.sequences([text_of(tokens)], "", LONGEST)
         assert [len(ids) for ids in sequences.ids] == [tokens]
         for _ in range(2):
-            started = time.perf_counter()
+            started = time.process_time()
             vector = embedder.embed([text_of(tokens)])
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
     np.save(vectors, vector)
     return {"seconds": seconds, "peak": peak_mb()}
 
 
 def theirs(checkpoint: Path, tokens: int, vectors: Path) -> dict[str, float]:
-    """Seconds of a text by transformers, the second time."""
+    """CPU seconds of a text by transformers, the second time."""
     import torch
     import transformers
     from tokenizers import Tokenizer
 
     ids = Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode(text_of(tokens)).ids
     model = transformers.AutoModel.from_pretrained(checkpoint, dtype=torch.float32).eval()
+    torch.set_num_threads(1)
     row = torch.tensor([ids])
     with torch.inference_mode():
         for _ in range(2):
-            started = time.perf_counter()
+            started = time.process_time()
             vector = model(input_ids=row, attention_mask=torch.ones_like(row)).last_hidden_state[:, 0]
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
     np.save(vectors, torch.nn.functional.normalize(vector).numpy())
     return {"seconds": seconds, "peak": peak_mb()}
 

@@ -42,8 +42,8 @@ def ids_of(text: str) -> list[int]:
     return list(tokenizer.encode(text).ids)
 
 
-def build(checkpoint: Path, target: Path, **options: Any) -> Path:
-    return build_sentence_bundle(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random"), **options)
+def build(checkpoint: Path, target: Path) -> Path:
+    return build_sentence_bundle(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random"))
 
 
 def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ from vcs_export.checkpoint.recipe import (
     EncoderRecipe,
     NvEmbedRecipe,
     SatRecipe,
+    SentenceRecipe,
     Wheel,
     load_recipe,
     recipes_folder,
@@ -50,6 +51,7 @@ def test_every_recipe_can_be_read() -> None:
             "sat": SatRecipe,
             "nv-embed": NvEmbedRecipe,
             "decoder": DecoderRecipe,
+            "encoder": SentenceRecipe,
             None: EncoderRecipe,
         }
         assert load_recipe(path, types[kind]).name == path.stem

@@ -23,6 +23,7 @@ from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_bert_bundle
 from vcs_export.families.optimum_route import OPSET, append_sentence
+from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import Graph, GraphBuilder
 from vcs_export.graph.encoder import buckets
@@ -40,9 +41,11 @@ TEXTS = [
 ]
 
 
-def build(checkpoint: Path, target: Path, **options: Any) -> Path:
+def build(checkpoint: Path, target: Path, optimum_python: Path | None = None, **options: Any) -> Path:
     info = BundleInfo("tiny", "CC0-1.0", "random")
-    return build_sentence_bundle(checkpoint, target, info, **options)
+    return build_sentence_bundle(
+        checkpoint, target, info, EmbedderOptions(**options), optimum_python=optimum_python
+    )
 
 
 def spec_of(bundle: Path) -> EmbedderSpec:

@@ -148,3 +148,19 @@ def test_long_texts_are_cut_as_sentence_transformers_cuts_them(tmp_path: Path, n
         lengths = [len(ids) for ids in embedder._tokenizer.sequences(TEXTS, "query: ", 20).ids]
     assert max(lengths) == 20
     np.testing.assert_allclose(found, originals(tmp_path, "query: "), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["gte-modernbert-base", "multilingual-e5-small"])
+def test_folders_that_sentence_transformers_saved_again(tmp_path: Path, name: str) -> None:
+    """New releases spell pooling, modules, lengths and rotations in other ways than published folders."""
+    published = write_folder(tmp_path / "published", name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sentence_transformers.SentenceTransformer(
+            str(published), device="cpu", local_files_only=True
+        ).save_pretrained(str(tmp_path / "again"))
+    vectors = []
+    for folder in (published, tmp_path / "again"):
+        with Embedder.open(build(folder), device="cpu") as embedder:
+            vectors.append(embedder.embed(TEXTS))
+    assert np.array_equal(*vectors)

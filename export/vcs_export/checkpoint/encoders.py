@@ -48,7 +48,7 @@ class EncoderConfig(TransformerConfig):
 
     @property
     def capacity(self) -> int:
-        """The longest input that the model has positions for, special tokens included."""
+        """As in `TransformerConfig`. Positions up to that of the pad are no token's."""
         return self.max_position_embeddings - (PAD + 1 if self.from_pad else 0)
 
 

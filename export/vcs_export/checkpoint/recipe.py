@@ -16,10 +16,12 @@ import msgspec
 
 from vcs_export.checkpoint.bert import FILES, BertConfig
 from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.encoders import EncoderConfig
+from vcs_export.checkpoint.modernbert import ModernBertConfig
 from vcs_export.checkpoint.nv_embed import LatentConfig
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
-from vcs_export.errors import ExportError, os_reason
+from vcs_export.errors import CheckpointError, ExportError, os_reason
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
 
 DEFAULT = "all-minilm-l6-v2"
@@ -205,32 +207,19 @@ class DimensionRange(_Struct, frozen=True):
         return f"{self.least} to {self.most}"
 
 
-class DecoderRecipe(_Struct, frozen=True, tag_field="kind", tag="decoder"):
-    """A published decoder that embeds texts.
+class EmbedderRecipe(_Struct, frozen=True, kw_only=True):
+    """A published model that embeds texts.
 
     Attributes
     ----------
     name, licence, source
         Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
-    max_tokens
-        The longest input, special tokens included.
     config
-        Settings that the checkpoint must have, by the field names of `DecoderConfig`. `causal` also tells
-        what the model's own code does, where its `config.json` does not.
+        Settings that the checkpoint must have, by the names of the fields of its configuration.
     instruction
         What stands before every text.
-    pooling
-        "mean" or "lasttoken": that of the folder, or of a folder that does not name it. None: not known.
-    dense
-        Number of dense layers after the pooling.
-    end_token
-        The token that must close a text. "": whatever `tokenizer.json` puts there.
     dimensions
         Lengths to which the publisher allows vectors to be shortened.
-    sha256
-        Hashes of all its published files, by name. None are compared if it is empty.
-    notice
-        What the bundle says about a licence whose text the project does not keep.
     licence_text
         Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
     """
@@ -238,22 +227,83 @@ class DecoderRecipe(_Struct, frozen=True, tag_field="kind", tag="decoder"):
     name: str
     licence: str
     source: str
-    max_tokens: int
     config: dict[str, bool | int | float | str]
     instruction: str = ""
+    dimensions: tuple[int, ...] | DimensionRange = ()
+    licence_text: bytes | None = None
+
+    def check_config(self, path: Path, config: object) -> None:
+        """Raise CheckpointError, which names `path`, unless `config` has the recipe's settings."""
+        for key, expected in self.config.items():
+            if (actual := getattr(config, key, None)) != expected:
+                raise CheckpointError(f"{path}: is not {self.source}: {key} is {actual}, not {expected}")
+
+    def check_dimension(self, dimension: int, full: int) -> None:
+        """Raise ExportError if the publisher does not shorten vectors of length `full` to `dimension`."""
+        if dimension != full and dimension not in self.dimensions:
+            listed = self.dimensions
+            allowed = ", ".join(map(str, listed)) if isinstance(listed, tuple) else str(listed)
+            raise ExportError(
+                f"dimension {dimension}: {self.source} gives vectors of {allowed or full} numbers"
+            )
+
+
+class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="encoder"):
+    """A published encoder, whose folder says all else.
+
+    Attributes
+    ----------
+    pooling
+        The pooling that its folder must have.
+    copyright
+        Line that stands above the licence's text. "": the text needs none.
+    """
+
+    pooling: Literal["mean", "cls"]
+    copyright: str = ""
+
+    def __post_init__(self) -> None:
+        known = _settings(EncoderConfig) | _settings(ModernBertConfig)
+        _check_names("config", self.config, known, "settings of an encoder")
+
+    @property
+    def notice(self) -> bytes | None:
+        """The licence's text, under the copyright line if it needs one; None if there is no text."""
+        line = f"{self.copyright}\n\n" if self.copyright else ""
+        return self.licence_text and line.encode() + self.licence_text
+
+
+class DecoderRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="decoder"):
+    """A published decoder. `causal` in `config` also tells what the model's own code does.
+
+    Attributes
+    ----------
+    max_tokens
+        The longest input, special tokens included.
+    pooling
+        "mean" or "lasttoken": that of the folder, or of a folder that does not name it. None: not known.
+    dense
+        Number of dense layers after the pooling.
+    end_token
+        The token that must close a text. "": whatever `tokenizer.json` puts there.
+    sha256
+        Hashes of all its published files, by name. None are compared if it is empty.
+    notice
+        What the bundle says about a licence whose text the project does not keep.
+    """
+
+    max_tokens: int
     pooling: Literal["mean", "lasttoken"] | None = None
     dense: int = 0
     end_token: str = ""
-    dimensions: tuple[int, ...] | DimensionRange = ()
     sha256: dict[str, Sha256] = {}
     notice: str = ""
-    licence_text: bytes | None = None
 
     def __post_init__(self) -> None:
         _check_names("config", self.config, _settings(DecoderConfig), "settings of the model")
 
 
-R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe, DecoderRecipe)
+R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe, DecoderRecipe, SentenceRecipe)
 
 
 def recipes_folder() -> Path:
@@ -271,7 +321,7 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
     recipe
         Name of one of the project's recipes, or the path of any TOML file.
     kind
-        Type of the recipe: `EncoderRecipe`, `SatRecipe`, `NvEmbedRecipe` or `DecoderRecipe`.
+        Type of the recipe.
 
     Returns
     -------

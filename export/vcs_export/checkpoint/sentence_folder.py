@@ -143,6 +143,11 @@ def read_sentence_folder(
     return SentenceFolder(pooling, tuple(steps), width, dimension, max_tokens, lower_case, instruction)
 
 
+def other_heads(folder: Path) -> list[str]:
+    """Return the names of files with further heads, such as bge-m3's for words and for every token."""
+    return sorted(path.name for path in folder.glob("*_linear.pt"))
+
+
 def check_width(folder: Path, sentence: SentenceFolder, hidden: int) -> None:
     """Raise CheckpointError unless the pooling expects vectors of the transformer's length."""
     if sentence.width != hidden:

@@ -24,6 +24,7 @@ from vcs_export.errors import CheckpointError, os_reason
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+PICKLED = "pytorch_model.bin"
 FLOATS = ("F32", "F16", "BF16")
 """Types of weights, by the names of safetensors."""
 TOKENIZER = "tokenizer.json"
@@ -197,6 +198,11 @@ def open_tensors(
         The file is damaged, or a tensor is missing or has another shape or type.
     """
     path = folder / WEIGHTS
+    if not path.exists() and (folder / PICKLED).exists():
+        raise CheckpointError(
+            f"{folder}: its weights are in {PICKLED} alone, and pickled files are never opened here: convert "
+            f"them to {WEIGHTS} once, where PyTorch is installed; the page on exporting has the command"
+        )
     try:
         with safe_open(path, framework="numpy") as tensors:
             names = set(tensors.keys())

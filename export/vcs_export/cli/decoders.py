@@ -13,6 +13,7 @@ from vcs_export.cli.options import (
     PATH,
     checkpoint,
     device_name,
+    embedder_options,
     output,
     overwrite,
     require_builders,
@@ -68,22 +69,11 @@ def _quantization(precision: str | None, options: dict[str, Any]) -> Quantizatio
 @click.command()
 @checkpoint
 @output
-@click.option("--recipe", metavar="NAME|FILE",
-              help="Published model that the files must be, such as qwen3-embedding-0.6b, or a TOML file. "
-              "[default: any model]")  # fmt: skip
+@embedder_options
 @click.option("--precision", type=click.Choice(_PRECISIONS),
               help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
               "one of compute capability 8.9; int4 is experimental. [default: fp16; fp32 for Gemma 3]"
               )  # fmt: skip
-@click.option("--prompt", metavar="NAME",
-              help="Prompt of the folder that stands before every text. "
-              "[default: the folder's default prompt]")  # fmt: skip
-@click.option("--instruction", metavar="TEXT",
-              help="Words that stand before every text, in place of a prompt.")  # fmt: skip
-@click.option("--dimension", type=click.IntRange(min=1), metavar="N",
-              help="Length of vectors, whose further numbers are left out. [default: all]")  # fmt: skip
-@click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
-              help="Longest input in tokens. [default: that of the recipe or of the folder]")  # fmt: skip
 @click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="truncate_text", show_default=True,
               help="Treatment of longer texts: mean over windows, cut, or error.")  # fmt: skip
 @click.option("--pooling", type=click.Choice(["mean", "last"]),

@@ -11,13 +11,14 @@ from vcs_export.cli.options import (
     PATH,
     checkpoint,
     device_name,
+    embedder_options,
     output,
     overwrite,
     require_builders,
     text_lines,
 )
 from vcs_export.cli.reporting import log, print_checks
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
 from vcs_runtime.bundle.opening import open_bundle
 
 
@@ -113,6 +114,7 @@ def sat(
 @export.command()
 @checkpoint
 @output
+@embedder_options
 @click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="window_mean", show_default=True,
               help="Treatment of texts longer than the model's window: mean over windows, cut as "
               "sentence-transformers does (special tokens stay), or error.")  # fmt: skip
@@ -121,24 +123,53 @@ def sat(
               "[default: export without PyTorch]")  # fmt: skip
 @overwrite
 def encoder(
-    checkpoint: Path, output: Path, long_text: str, optimum_python: Path | None, overwrite: bool
+    checkpoint: Path,
+    output: Path,
+    recipe: str | None,
+    prompt: str | None,
+    instruction: str | None,
+    dimension: int | None,
+    max_tokens: int | None,
+    long_text: LongTextPolicy,
+    optimum_python: Path | None,
+    overwrite: bool,
 ) -> None:
     """Build an embedder from a sentence-transformers encoder.
 
     BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any other
-    encoder is exported by optimum, in an environment of its own.
+    encoder is exported by optimum, in an environment of its own. A recipe checks the model's settings, and
+    knows its licence and the words that stand before its texts.
 
     \b
     Example:
-      vcs-runtime export encoder --from all-mpnet-base-v2 -o embedder
+      vcs-runtime export encoder --from multilingual-e5-base --recipe multilingual-e5-base -o embedder
     """
     require_builders("export", "exporting")
-    from vcs_export.families.sentence_encoder import build_sentence_bundle
+    from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
+    from vcs_export.checkpoint.sentence_folder import other_heads
+    from vcs_export.families.options import EmbedderOptions
+    from vcs_export.families.sentence_encoder import build_from_recipe, build_sentence_bundle
     from vcs_export.write import BundleInfo, check_target, plain_name
 
+    if recipe is not None and optimum_python is not None:
+        raise click.UsageError("--recipe and --optimum-python exclude each other")
     check_target(output, overwrite, checkpoint)
-    info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
-    build_sentence_bundle(checkpoint, output, info, long_text=long_text, optimum_python=optimum_python)
+    options = EmbedderOptions(
+        prompt=prompt,
+        instruction=instruction,
+        dimension=dimension,
+        max_tokens=max_tokens,
+        long_text=long_text,
+    )
+    if recipe is None:
+        info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
+        build_sentence_bundle(checkpoint, output, info, options, optimum_python=optimum_python)
+    else:
+        named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SentenceRecipe)
+        log(f"the weights of {named.source} are licensed under {named.licence}")
+        build_from_recipe(named, checkpoint, output, options, replace_target=overwrite)
+    if heads := other_heads(checkpoint):
+        log(f"left out, as they do not give a text's vector: {', '.join(heads)}")
     click.echo(output)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 
 import click
@@ -19,6 +21,26 @@ output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
+
+_EMBEDDER = (
+    click.option("--recipe", metavar="NAME|FILE",
+                 help="Published model that the files must be, such as bge-m3 or qwen3-embedding-0.6b, or a "
+                 "TOML file. [default: any model]"),
+    click.option("--prompt", metavar="NAME",
+                 help="Prompt of the folder that stands before every text. "
+                 "[default: that of the recipe, or the folder's default prompt]"),
+    click.option("--instruction", metavar="TEXT",
+                 help="Words that stand before every text, in place of a prompt."),
+    click.option("--dimension", type=click.IntRange(min=1), metavar="N",
+                 help="Length of vectors, whose further numbers are left out. [default: all]"),
+    click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
+                 help="Longest input in tokens. [default: that of the recipe or of the folder]"),
+)  # fmt: skip
+
+
+def embedder_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of every embedder from a folder of sentence-transformers."""
+    return reduce(lambda function, option: option(function), reversed(_EMBEDDER), command)
 
 
 def device_name(context: click.Context, option: click.Parameter, value: str) -> str:

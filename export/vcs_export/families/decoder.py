@@ -15,7 +15,6 @@ from vcs_export.checkpoint.sentence_folder import (
     MODULES,
     SentenceFolder,
     check_width,
-    longest_input,
     read_prompt,
     read_sentence_folder,
     sentence_tokenizer,
@@ -24,6 +23,7 @@ from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checks.measuring import Report, unreported
 from vcs_export.checks.special_tokens import NO_TOKEN, special_tokens
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.streamed_bundle import (
     Quantization,
     TextSettings,
@@ -40,24 +40,14 @@ ATTENTIONS = {"causal": True, "bidirectional": False}
 """Whether a token sees only the tokens before it, by the names of the command."""
 
 
-@dataclass(frozen=True)
-class DecoderOptions:
+@dataclass(frozen=True, kw_only=True)
+class DecoderOptions(EmbedderOptions):
     """What a caller decides about a decoder. None stands for what its folder or its recipe says.
 
     Attributes
     ----------
     pooling
         One of the values of `POOLINGS`, for a folder that does not name it.
-    prompt
-        Name of the folder's prompt that stands before every text.
-    instruction
-        What stands before every text in place of a prompt.
-    dimension
-        Length of a vector, whose further numbers are left out.
-    max_tokens
-        The longest input, special tokens included.
-    long_text
-        What the runtime does with longer texts (`EmbedderSpec`).
     end_token
         The token that closes a text, or "none".
     causal
@@ -65,19 +55,14 @@ class DecoderOptions:
     """
 
     pooling: str | None = None
-    prompt: str | None = None
-    instruction: str | None = None
-    dimension: int | None = None
-    max_tokens: int | None = None
-    long_text: LongTextPolicy = "truncate_text"
     end_token: str | None = None
     causal: bool | None = None
+    long_text: LongTextPolicy = "truncate_text"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.pooling not in (None, *POOLINGS.values()):
             raise ExportError(f"pooling must be one of {', '.join(POOLINGS.values())}, not {self.pooling!r}")
-        if self.prompt is not None and self.instruction is not None:
-            raise ExportError("prompt and instruction exclude each other")
 
 
 def build_decoder_bundle(
@@ -138,13 +123,8 @@ def build_decoder_bundle(
     opened = open_decoder(checkpoint, options.causal)
     config = opened.settings.config
     sentence = _sentence(opened, options)
-    dimension = options.dimension or sentence.dimension
-    if not 1 <= dimension <= sentence.dimension:
-        raise ExportError(f"dimension must be 1 to {sentence.dimension}, not {dimension}")
-    positions = config.max_position_embeddings
-    max_tokens = options.max_tokens or longest_input(checkpoint, sentence, positions)
-    if not 3 <= max_tokens <= positions:
-        raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
+    dimension = options.vector_length(sentence)
+    max_tokens = options.window(checkpoint, sentence, config.max_position_embeddings)
     # Rotations of positions that no text reaches would only take space.
     config = replace(config, max_position_embeddings=max_tokens)
     opened = replace(opened, settings=replace(opened.settings, config=config))
@@ -295,21 +275,11 @@ def _check_recipe(recipe: DecoderRecipe, checkpoint: Path, options: DecoderOptio
     """
     opened = open_decoder(checkpoint, options.causal)
     config = opened.settings.config
-    for key, expected in recipe.config.items():
-        if (actual := getattr(config, key)) != expected:
-            raise CheckpointError(
-                f"{checkpoint / CONFIG}: is not {recipe.source}: {key} is {actual}, not {expected}"
-            )
+    recipe.check_config(checkpoint / CONFIG, config)
     sentence = _sentence(opened, options)
     if (dense := sum(step is not None for step in sentence.steps)) != recipe.dense:
         raise CheckpointError(
             f"{checkpoint}: is not {recipe.source}: it has {dense} dense layers, not {recipe.dense}"
         )
-    dimension = options.dimension
-    if dimension not in (None, sentence.dimension) and dimension not in recipe.dimensions:
-        listed = recipe.dimensions
-        allowed = ", ".join(map(str, listed)) if isinstance(listed, tuple) else str(listed)
-        raise ExportError(
-            f"dimension {dimension}: {recipe.source} gives vectors of {allowed or sentence.dimension} numbers"
-        )
+    recipe.check_dimension(options.vector_length(sentence), sentence.dimension)
     return config.max_position_embeddings

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
-from vcs_export.checkpoint.modernbert import KIND as MODERNBERT
-from vcs_export.checkpoint.modernbert import open_modernbert
+from vcs_export.checkpoint.modernbert import KIND, open_modernbert
+from vcs_export.checkpoint.recipe import SentenceRecipe
 from vcs_export.checkpoint.sentence_folder import (
+    SentenceFolder,
     check_width,
-    longest_input,
     read_sentence_folder,
     sentence_tokenizer,
 )
 from vcs_export.checkpoint.settings import positive, read_json
-from vcs_export.checkpoint.transformer import CONFIG
+from vcs_export.checkpoint.transformer import CONFIG, Checkpoint
 from vcs_export.checkpoint.xlm_roberta import PAD
-from vcs_export.errors import ExportError
+from vcs_export.errors import CheckpointError
 from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.optimum_route import write_by_optimum
+from vcs_export.families.options import EmbedderOptions
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert
-from vcs_export.write import BundleInfo, BundleWriter
+from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, EmbedderSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec
+
+Open = Callable[[Path], AbstractContextManager[Checkpoint[Any]]]
+Write = Callable[[Any, SentenceFolder, Path, Path], None]
+GRAPHS: dict[str, tuple[Open, Write]] = {
+    **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
+    KIND: (open_modernbert, write_modernbert),
+}
+"""How the models that need no PyTorch are read and written, by the `model_type` in `config.json`."""
 
 
 def build_sentence_bundle(
     checkpoint: Path,
     target: Path,
     info: BundleInfo,
+    options: EmbedderOptions = EmbedderOptions(),
     *,
-    long_text: str = "window_mean",
     optimum_python: Path | None = None,
 ) -> Path:
     """Build a bundle from the folder of any sentence-transformers encoder.
@@ -45,11 +57,11 @@ def build_sentence_bundle(
         The folder to write.
     info
         Name, licence, source and extra files of the bundle.
-    long_text
-        What the runtime does with texts beyond the model's window: one of `EXPORTED_POLICIES`.
+    options
+        Prompt, length of vectors, longest input, and what happens to longer texts.
     optimum_python
-        Interpreter of an environment whose optimum exports the model. None builds ModernBERT and the models
-        of `checkpoint.encoders.FAMILIES` without PyTorch, and others by this interpreter's optimum.
+        Interpreter of an environment whose optimum exports the model. None builds the models of `GRAPHS`
+        without PyTorch, and others by this interpreter's optimum.
 
     Returns
     -------
@@ -65,29 +77,24 @@ def build_sentence_bundle(
     ExportError
         An argument is out of range, optimum failed, or the disk cannot be written.
     """
-    if long_text not in EXPORTED_POLICIES:
-        raise ExportError(f"long_text must be one of {', '.join(EXPORTED_POLICIES)}, not {long_text!r}")
     kind = model_type(checkpoint)
     settings = read_json(checkpoint / CONFIG)
-    sentence = read_sentence_folder(checkpoint)
+    sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
+    sentence = replace(sentence, dimension=options.vector_length(sentence))
     vocab_size = positive(checkpoint / CONFIG, settings, "vocab_size")
     tokenizer, _ = sentence_tokenizer(checkpoint, sentence, vocab_size)
     with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-        if optimum_python is None and kind in FAMILIES:
-            with open_encoder(checkpoint) as opened:
+        if optimum_python is None and kind in GRAPHS:
+            open_checkpoint, write = GRAPHS[kind]
+            with open_checkpoint(checkpoint) as opened:
                 check_width(checkpoint, sentence, opened.config.hidden_size)
-                max_tokens = longest_input(checkpoint, sentence, opened.config.capacity)
-                write_encoder(opened, sentence, model, weights)
-        elif optimum_python is None and kind == MODERNBERT:
-            with open_modernbert(checkpoint) as modern:
-                check_width(checkpoint, sentence, modern.config.hidden_size)
-                max_tokens = longest_input(checkpoint, sentence, modern.config.capacity)
-                write_modernbert(modern, sentence, model, weights)
+                max_tokens = options.window(checkpoint, sentence, opened.config.capacity)
+                write(opened, sentence, model, weights)
         else:
             capacity = _capacity(kind, settings)
-            max_tokens = longest_input(checkpoint, sentence, capacity)
+            max_tokens = options.window(checkpoint, sentence, capacity)
             # Optimum's table of positions has no rows for padding, so the longest text must need none.
             max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
             write_by_optimum(checkpoint, sentence, model, weights, optimum_python)
@@ -99,11 +106,68 @@ def build_sentence_bundle(
                 tokenizer=TOKENIZER_FILE,
                 dimension=sentence.dimension,
                 max_tokens=max_tokens,
-                long_text=long_text,
+                long_text=options.long_text,
                 precision="fp32",
                 instruction=sentence.instruction,
             ),
         )
+
+
+def build_from_recipe(
+    recipe: SentenceRecipe,
+    checkpoint: Path,
+    target: Path,
+    options: EmbedderOptions = EmbedderOptions(),
+    *,
+    replace_target: bool = False,
+) -> Path:
+    """Build a bundle from the folder of a published encoder, whose settings must be the recipe's.
+
+    Parameters
+    ----------
+    recipe
+        The published model.
+    checkpoint
+        The sentence-transformers folder.
+    target
+        The folder to write.
+    options
+        What differs from folder and recipe, as for `build_sentence_bundle`.
+    replace_target
+        Whether an existing bundle may be replaced.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    CheckpointError, BundleExistsError, ExportError
+        As for `build_sentence_bundle`. The checkpoint may also be another model's.
+    """
+    kind = model_type(checkpoint)
+    if kind not in GRAPHS:
+        raise CheckpointError(f"{checkpoint / CONFIG}: is not {recipe.source}: model_type is {kind}")
+    with GRAPHS[kind][0](checkpoint) as opened:
+        recipe.check_config(checkpoint / CONFIG, opened.config)
+    if options.prompt is None and options.instruction is None:
+        options = replace(options, instruction=recipe.instruction)
+    sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
+    if sentence.pooling != recipe.pooling:
+        raise CheckpointError(
+            f"{checkpoint}: is not {recipe.source}: its pooling is {sentence.pooling}, not {recipe.pooling}"
+        )
+    recipe.check_dimension(options.vector_length(sentence), sentence.dimension)
+    notice = recipe.notice
+    info = BundleInfo(
+        recipe.name,
+        recipe.licence,
+        recipe.source,
+        {f"{LICENCES}/{recipe.licence}.txt": notice} if notice else {},
+        replace_target,
+    )
+    return build_sentence_bundle(checkpoint, target, info, options)
 
 
 def _capacity(kind: str, settings: Any) -> int | None:

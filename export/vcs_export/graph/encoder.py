@@ -79,20 +79,25 @@ def save_sentence(
     mask
         Ones and zeros, float32 `(batch, tokens)`.
     sentence
-        Pooling and the steps after it.
+        Pooling and the steps after it. Vectors are shortened to its `dimension`.
     model
         File of the graph.
     weights
         File of the weights, in the folder of `model`.
     """
     vectors = pooled(graph, tokens, mask, sentence.pooling)
+    width = sentence.width
     for number, step in enumerate(sentence.steps):
         if step is None:
             vectors = unit_length(graph, vectors)
         else:
             vectors = graph.linear(f"dense.{number}", vectors, step.weight, step.bias)
             vectors = graph.op(step.activation, vectors) if step.activation else vectors
-    if not sentence.steps or sentence.steps[-1] is not None:
+            width = len(step.bias)
+    shorter = sentence.dimension < width
+    if shorter:
+        vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1))
+    if shorter or not sentence.steps or sentence.steps[-1] is not None:
         vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
     graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 

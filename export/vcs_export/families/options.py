@@ -1,0 +1,83 @@
+"""What a caller decides about an embedder from a folder of sentence-transformers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcs_export.checkpoint.sentence_folder import SentenceFolder, longest_input
+from vcs_export.errors import ExportError
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
+
+_FEWEST_TOKENS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderOptions:
+    """What a caller decides. None stands for what the folder or a recipe says.
+
+    Attributes
+    ----------
+    prompt
+        Name of the folder's prompt that stands before every text.
+    instruction
+        What stands before every text in place of a prompt.
+    dimension
+        Length of a vector, whose further numbers are left out.
+    max_tokens
+        The longest input, special tokens included.
+    long_text
+        What the runtime does with longer texts (`EmbedderSpec`): one of `EXPORTED_POLICIES`.
+    """
+
+    prompt: str | None = None
+    instruction: str | None = None
+    dimension: int | None = None
+    max_tokens: int | None = None
+    long_text: LongTextPolicy = "window_mean"
+
+    def __post_init__(self) -> None:
+        if self.prompt is not None and self.instruction is not None:
+            raise ExportError("prompt and instruction exclude each other")
+        if self.long_text not in EXPORTED_POLICIES:
+            raise ExportError(
+                f"long_text must be one of {', '.join(EXPORTED_POLICIES)}, not {self.long_text!r}"
+            )
+
+    def vector_length(self, sentence: SentenceFolder) -> int:
+        """Return the length of a vector. Raises ExportError if the model's are not as long."""
+        dimension = self.dimension or sentence.dimension
+        if not 1 <= dimension <= sentence.dimension:
+            raise ExportError(f"dimension must be 1 to {sentence.dimension}, not {dimension}")
+        return dimension
+
+    def window(self, folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
+        """Return the longest input, special tokens included.
+
+        Parameters
+        ----------
+        folder
+            The folder.
+        sentence
+            What its files of sentence-transformers say.
+        capacity
+            Number of tokens that the model has positions for; None if that is not known.
+
+        Returns
+        -------
+        tokens
+            The longest input.
+
+        Raises
+        ------
+        CheckpointError
+            No file tells it, or it is longer than the model's positions.
+        ExportError
+            `max_tokens` is out of range.
+        """
+        if self.max_tokens is None:
+            return longest_input(folder, sentence, capacity)
+        most = capacity or longest_input(folder, sentence, capacity)
+        if not _FEWEST_TOKENS <= self.max_tokens <= most:
+            raise ExportError(f"max_tokens must be {_FEWEST_TOKENS} to {most}, not {self.max_tokens}")
+        return self.max_tokens
