@@ -182,9 +182,10 @@ def text(layout: str, precision: str, shape: str) -> str:
 
 def decoders() -> dict[str, DecoderConfig]:
     """Return the decoders that there are recipes for, by name."""
+    others = {"max_position_embeddings": 0, "rms_norm_eps": 0.0, "rope_theta": 0.0, "causal": False}
     recipes = (tomllib.loads(path.read_text("utf-8")) for path in sorted(RECIPES.glob("*.toml")))
     return {
-        recipe["name"]: DecoderConfig(**{"causal": False, **recipe["config"]})
+        recipe["name"]: DecoderConfig(**{**others, **recipe["config"]})
         for recipe in recipes
         if recipe.get("kind") in ("nv-embed", "decoder")
     }
