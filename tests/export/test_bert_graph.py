@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from support.numpy_bert import encode
 from support.tiny_bert import WORDS, build_tiny_bundle, write_tiny_checkpoint
-from vcs_export.checkpoint.transformer import bare_tokenizer
+from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
 from vcs_export.errors import CheckpointError
 from vcs_export.families.bert import (
     MODEL_FILE,

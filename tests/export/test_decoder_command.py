@@ -91,6 +91,20 @@ def test_the_end_token_that_code_of_its_own_puts_is_known(tmp_path: Path) -> Non
     assert spec_of(bundle).special_tokens == ((), (572,))
 
 
+@pytest.mark.parametrize("family", ["qwen3", "embedding-gemma"])
+def test_added_tokens_without_a_vector_are_plain_text(tmp_path: Path, family: str) -> None:
+    """EmbeddingGemma's tokenizer has one for images, whose id is the number of its vectors."""
+    folder = write_tiny_decoder(tmp_path / family, family)
+    tokens = json.loads((folder / "config.json").read_text("utf-8"))["vocab_size"]
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    plain = embed(folder, token_ids(folder, "a <image> dog"))
+    added = {**tokenizer["added_tokens"][0], "id": tokens, "content": "<image>"}
+    change(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], added])
+    assert tokens in token_ids(folder, "a <image> dog")
+    with Embedder.open(exported(folder, tmp_path / "bundle"), device="cpu") as embedder:
+        np.testing.assert_allclose(embedder.embed(["a <image> dog"])[0], plain, rtol=0, atol=1e-5)
+
+
 def test_links_and_copies_give_the_same_vectors(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3", shards=2)
     linked, copied = (exported(folder, tmp_path / mode, "--weights", mode) for mode in ("link", "copy"))

@@ -161,6 +161,14 @@ def test_another_tokenizer_is_named(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     gemma_tokenizer().save(str(folder / "tokenizer.json"))
     assert "this is another model's tokenizer" in refusal(folder, tmp_path / "bundle")
+    # The token at the end has no vector.
+    qwen_tokenizer().save(str(folder / "tokenizer.json"))
+    ending = qwen_tokenizer().token_to_id("<|endoftext|>")
+    write_tiny_decoder(folder, "qwen3", vocab_size=ending)
+    assert f"it has the token id {ending}, but the model {ending} tokens" in refusal(
+        folder, tmp_path / "bundle"
+    )
+    write_tiny_decoder(folder, "qwen3")
     # An early revision of the published files had no end token.
     qwen_tokenizer(template=False).save(str(folder / "tokenizer.json"))
     line = refusal(folder, tmp_path / "bundle")

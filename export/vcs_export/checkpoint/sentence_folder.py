@@ -16,7 +16,8 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.safetensors_reader import read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS, loaded_tokenizer
+from vcs_export.checkpoint.tokenizer_file import loaded_tokenizer
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
 from vcs_export.errors import CheckpointError
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")
@@ -159,6 +160,9 @@ def check_width(folder: Path, sentence: SentenceFolder, hidden: int) -> None:
 def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) -> tuple[bytes, Tokenizer]:
     """Read a folder's tokenizer, and check its ids and its lower-casing.
 
+    Added tokens for which the model has no vector are left out, such as Gemma's for images. A text that
+    spells one is read as any other text, where the originals fail.
+
     Parameters
     ----------
     folder
@@ -181,8 +185,9 @@ def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) 
         The file is not a tokenizer, or another model's, or does not lower-case as the folder says.
     """
     path = folder / TOKENIZER
-    content, tokenizer = loaded_tokenizer(path)
-    largest = max(tokenizer.get_vocab().values(), default=0)
+    content, tokenizer = loaded_tokenizer(path, vocab_size)
+    # The special tokens around a text have ids of their own, which need not be in the vocabulary.
+    largest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
     if largest >= vocab_size:
         raise CheckpointError(
             f"{path}: it has the token id {largest}, but the model {vocab_size} tokens (vocab_size): "

@@ -17,9 +17,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.settings import above_zero, only, positive, read_json, value
+from vcs_export.checkpoint.settings import above_zero, only, positive, value
 from vcs_export.errors import CheckpointError, os_reason
 
 CONFIG = "config.json"
@@ -265,80 +264,6 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
             shapes[f"{prefix}{name}.weight"] = shape
             shapes[f"{prefix}{name}.bias"] = shape[:1]
     return shapes
-
-
-def bare_tokenizer(path: Path) -> bytes:
-    """Read a `tokenizer.json` without its truncation and padding.
-
-    Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in MiniLM's.
-    They would silently cut every longer text. The runtime pads and cuts windows itself.
-
-    Parameters
-    ----------
-    path
-        The `tokenizer.json`.
-
-    Returns
-    -------
-    content
-        The bytes of the changed file.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not a tokenizer.
-    """
-    data: Any = read_json(path)
-    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
-        raise CheckpointError(f"{path}: not a tokenizer.json: it has no `model`")
-    data["truncation"] = None
-    data["padding"] = None
-    return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
-        "utf-8", "surrogatepass"
-    )
-
-
-def loaded_tokenizer(path: Path) -> tuple[bytes, Tokenizer]:
-    """Return the bytes of `bare_tokenizer`, and the tokenizer loaded from them. Raises CheckpointError."""
-    content = bare_tokenizer(path)
-    try:
-        return content, Tokenizer.from_buffer(content)
-    except Exception as error:  # the library has no error class of its own
-        raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
-
-
-def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """Read a `tokenizer.json` as `bare_tokenizer` does, and check its vocabulary.
-
-    Parameters
-    ----------
-    path
-        The `tokenizer.json`.
-    vocab_size
-        Number of the model's tokens.
-    special
-        Expected ids of special tokens.
-
-    Returns
-    -------
-    content
-        The bytes of the changed file.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not a tokenizer, or another model's.
-    """
-    content, tokenizer = loaded_tokenizer(path)
-    if (size := tokenizer.get_vocab_size()) != vocab_size:
-        raise CheckpointError(
-            f"{path}: {size} tokens, but the model has {vocab_size} (vocab_size): "
-            "this is another model's tokenizer"
-        )
-    for token, expected in special.items():
-        if (actual := tokenizer.token_to_id(token)) != expected:
-            raise CheckpointError(f"{path}: {token} must have the id {expected}, not {actual}")
-    return content
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vcs_export.checkpoint.bert import open_bert
 from vcs_export.checkpoint.recipe import SegmenterRecipe
-from vcs_export.checkpoint.transformer import TOKENIZER, bare_tokenizer
+from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
+from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.families.learned_segmenter import add_learned_segmenter
 from vcs_export.graph.bert import write_bert
 from vcs_export.write import BundleInfo, BundleWriter

@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.bert import BertCheckpoint, BertConfig, open_bert
 from vcs_export.checkpoint.recipe import SegmenterRecipe
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint, bare_tokenizer
+from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
+from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.transformer import (

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NvEmbedRecipe
-from vcs_export.checkpoint.transformer import TOKENIZER, checked_tokenizer
+from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
+from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.checks.measuring import Report, unreported
 from vcs_export.families.streamed_bundle import Quantization, TextSettings, Tokens, build_streamed_bundle
 from vcs_export.graph.nv_embed import nv_embed_model

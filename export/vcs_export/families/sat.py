@@ -11,7 +11,8 @@ from pathlib import Path
 
 from vcs_export.checkpoint.recipe import SatRecipe
 from vcs_export.checkpoint.settings import read_json
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS, checked_tokenizer
+from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import (
     PAD,
     READY_MADE,
