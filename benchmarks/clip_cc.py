@@ -25,6 +25,7 @@ from vcs_runtime.experiments.datasets.clip_cc import find_texts, read_published
 from vcs_runtime.experiments.datasets.texts import Problems
 from vcs_runtime.experiments.leaderboard import leaderboard
 from vcs_runtime.inference.tokenizer import load_tokenizer
+from vcs_runtime.segmentation.punkt import Punkt
 
 #: Our names of the cells, by those of the benchmark's leaderboard.json.
 CELLS = {"slug": "system", "display": "name", "borda": "borda", "mean_hm_cf": "mean_hm_cf",
@@ -118,9 +119,7 @@ def difference(board: Path, other: Path) -> str:
 
 def sizes(checkout: Path) -> str:
     """Count texts, sentences and tokens: a text is embedded whole, by sentences, and by cleaned sentences."""
-    references, predictions = find_texts(checkout)
-    texts, systems = read_texts(references, predictions, (), Problems())
-    every = [*map(str, texts.values()), *(text for own in systems.values() for text in own.values())]
+    every = _texts(checkout)
     bundle = open_bundle("default")
     tokenizer = load_tokenizer(bundle.path(bundle.manifest.embedder.tokenizer))  # type: ignore[union-attr]
     with Segmenter.open(bundle, "cpu", use="rules") as segmenter:
@@ -131,6 +130,28 @@ def sizes(checkout: Path) -> str:
         f"the default's tokenizer; the longest text has {max(whole)}; {sum(n > 256 for n in whole) / len(whole):.0%} have "
         f"more than 256, {sum(n > 512 for n in whole) / len(whole):.0%} more than 512"
     )
+
+
+def sentences(checkout: Path) -> str:
+    """Say how many texts Punkt splits as the rules do."""
+    every = _texts(checkout)
+    with Segmenter.open("default", "cpu", use="rules") as segmenter:
+        sides = [
+            [[piece.strip() for piece in pieces if piece.strip()] for pieces in split(every)]
+            for split in (segmenter.split, Punkt().split)
+        ]
+    alike = [a == b for a, b in zip(*sides, strict=True)]
+    references = len(read_texts(*find_texts(checkout), (), Problems())[0])  # they come first
+    ours, theirs = (sum(map(len, side)) for side in sides)
+    return (
+        f"Punkt splits {sum(alike)} of {len(every)} texts as the rules do, and {sum(alike[:references])} of {references} "
+        f"references: {theirs} sentences, where the rules find {ours}"
+    )
+
+
+def _texts(checkout: Path) -> list[str]:
+    texts, systems = read_texts(*find_texts(checkout), (), Problems())
+    return [*map(str, texts.values()), *(text for own in systems.values() for text in own.values())]
 
 
 def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
@@ -154,3 +175,4 @@ if __name__ == "__main__":
         print(places(folder))
     if len(folders) > 2:
         print(difference(*folders[1:]))
+        print(sentences(folders[0]))
