@@ -91,3 +91,17 @@ def test_figures_of_a_small_model_are_refused(copy: Path, tmp_path: Path) -> Non
     assert done.returncode != 0
     assert "small model" in done.stderr
     assert copy.read_text("utf-8") == PAGE.read_text("utf-8")
+
+
+def test_the_page_about_judges_has_what_is_calculated() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks/gpu/calculated.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row = re.compile(r"^(\S+) +[\d.]+ +([\d.]+) +\d+ +(\d+ to \d+) +(\d+ to \d+)$", re.M)
+    calculated = {name: figures for name, *figures in row.findall(done.stdout)}
+    assert len(calculated) > 8
+    page = (ROOT / "docs/guide/judges.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\S+) \| (\S+) GB \| (.+?) s \| (.+?) s \|", page, re.M)
+    shown = {name.lower(): figures for name, *figures in rows}
+    for figures in calculated.values():  # "2 to 2" is shown as 2
+        figures[1:] = [re.sub(r"^(\d+) to \1$", r"\1", figure) for figure in figures[1:]]
+    assert shown == calculated
