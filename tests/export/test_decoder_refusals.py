@@ -20,13 +20,13 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-def refusal(folder: Path, target: Path, *arguments: str) -> str:
-    """Export, and return the one line of the error."""
+def refusal(folder: Path, target: Path, *arguments: str, named: str | None = None) -> str:
+    """Export, and return the one line of the error, which names the folder or what `named` says."""
     run = vcs("export", "decoder", "--from", str(folder), "-o", str(target), *arguments)
     assert run.code == 2, run.stderr
     assert not target.exists()
     lines = run.stderr.splitlines()
-    assert str(folder) in lines[-1]
+    assert (named or str(folder)) in lines[-1]
     assert sum(line.startswith("error") for line in lines) <= 1
     return lines[-1]
 
@@ -35,6 +35,8 @@ def refusal(folder: Path, target: Path, *arguments: str) -> str:
     ("family", "settings", "message"),
     [
         ("qwen3", {"model_type": "qwen4"}, "model_type 'qwen4' is not supported, only qwen3, qwen2, llama"),
+        ("qwen3", {"model_type": "nvembed"}, "for model_type 'nvembed' use `export nv-embed-v2`"),
+        ("qwen3", {"model_type": "xlm-roberta"}, "for model_type 'xlm-roberta' use `export encoder`"),
         ("qwen3", {"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported, only 'silu'"),
         ("qwen3", {"attention_bias": True}, "attention_bias True"),
         ("qwen3", {"use_sliding_window": True}, "use_sliding_window True"),
@@ -183,3 +185,18 @@ def test_poolings_of_other_models_are_named(tmp_path: Path) -> None:
     assert "the pooling cls of a decoder is not supported" in refusal(folder, tmp_path / "bundle")
     write_json(pooling, {"word_embedding_dimension": 33, "pooling_mode": "lasttoken"})
     assert "the pooling expects vectors of 33 numbers" in refusal(folder, tmp_path / "bundle")
+
+
+def test_a_decoder_is_no_encoder(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "kalm-gemma3")
+    run = vcs("export", "encoder", "--from", str(folder), "-o", str(tmp_path / "bundle"))
+    assert run.code == 2
+    assert "config.json: for model_type 'gemma3_text' use `export decoder`" in run.stderr
+
+
+def test_an_unknown_recipe_is_told_the_known_ones(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    message = refusal(folder, tmp_path / "bundle", "--recipe", "qwen3", named="'qwen3'")
+    assert "there is no recipe 'qwen3', only embeddinggemma-300m, gte-qwen2-1.5b-instruct, " in message
+    assert "nv-embed-v2" not in message
+    assert message.endswith(", or a TOML file")

@@ -334,6 +334,8 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
         The file cannot be read, or a key is missing, unknown or wrong. The message names file and key.
     """
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
+    if isinstance(recipe, str) and not path.is_file():
+        raise ExportError(f"there is no recipe {recipe!r}, only {', '.join(_names(kind))}, or a TOML file")
     folder = path.parent
 
     def convert_path(kind: type, value: Any) -> Path:
@@ -350,6 +352,13 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
         raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
     except ValueError as error:  # of tomllib or msgspec
         raise ExportError(f"recipe {path}: {error}") from None
+
+
+def _names(kind: type[R]) -> list[str]:
+    """Return the names of the project's recipes of one type."""
+    tag = kind.__struct_config__.tag
+    paths = sorted(recipes_folder().glob("*.toml"))
+    return [path.stem for path in paths if tomllib.loads(path.read_text("utf-8")).get("kind") == tag]
 
 
 def _settings(kind: Any) -> set[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vcs_export.checkpoint.decoders.opening import FAMILIES as DECODERS
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
 from vcs_export.checkpoint.modernbert import KIND, open_modernbert
 from vcs_export.checkpoint.recipe import SentenceRecipe
@@ -92,6 +93,8 @@ def build_sentence_bundle(
                 check_width(checkpoint, sentence, opened.config.hidden_size)
                 max_tokens = options.window(checkpoint, sentence, opened.config.capacity)
                 write(opened, sentence, model, weights)
+        elif optimum_python is None and kind in DECODERS:
+            raise CheckpointError(f"{checkpoint / CONFIG}: for model_type {kind!r} use `export decoder`")
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(checkpoint, sentence, capacity)

@@ -10,6 +10,8 @@ from typing import Any
 from vcs_export.checkpoint.decoder import decoder_shapes
 from vcs_export.checkpoint.decoders import gemma3, llama, qwen2, qwen3
 from vcs_export.checkpoint.decoders.family import FamilySettings, check_plain
+from vcs_export.checkpoint.encoders import FAMILIES as ENCODERS
+from vcs_export.checkpoint.modernbert import KIND as MODERNBERT
 from vcs_export.checkpoint.safetensors_reader import StoredTensor, open_shards, stored_names
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import CONFIG
@@ -30,6 +32,8 @@ FAMILIES: Mapping[str, Reader] = {
 }
 """The families by the `model_type` in `config.json`."""
 
+# The commands for models of other kinds.
+_ELSEWHERE = {**dict.fromkeys((*ENCODERS, MODERNBERT), "encoder"), "nvembed": "nv-embed-v2"}
 _PREFIXES = ("", "model.", "language_model.model.", "language_model.")
 _EMBEDDINGS = "embed_tokens.weight"
 # What a decoder that generates text has as well.
@@ -84,6 +88,8 @@ def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoi
     path = folder / CONFIG
     data = read_json(path)
     kind = str(data.get("model_type")) if isinstance(data, dict) else ""
+    if command := _ELSEWHERE.get(kind):
+        raise CheckpointError(f"{path}: for model_type {kind!r} use `export {command}`")
     if kind not in FAMILIES:
         raise CheckpointError(f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}")
     for name in _ADAPTERS:
