@@ -234,9 +234,16 @@ def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
 
 
 def test_a_wrong_bundle_is_found_before_any_judge_begins(
-    bench: Any, sat_bundle: Path, tmp_path: Path
+    bench: Any, tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
 ) -> None:
-    for bundle, message in ((tmp_path, "bundle.json"), (sat_bundle, "it holds no embedder")):
+    bare = Path(shutil.copytree(tiny_bundle, tmp_path / "bare"))  # as `export decoder` makes it
+    manifest = json.loads((bare / "bundle.json").read_text())
+    write_json(bare / "bundle.json", {key: own for key, own in manifest.items() if key != "segmenter"})
+    for bundle, message in (
+        (tmp_path, "bundle.json"),
+        (sat_bundle, "it holds no embedder"),
+        (bare, "it holds no segmenter: name one, such as --segmenter default"),
+    ):
         done = bench("--judge", f"third={bundle}")
         assert done.code == 2
         assert message in done.stderr

@@ -288,7 +288,10 @@ def choose_segmenter(bundle: Bundle, use: str) -> SegmenterSpec:
         raise unknown_choice("use", use, CHOICES)
     spec = bundle.manifest.segmenter
     if spec is None:
-        raise BundleError(f"bundle {bundle.root}: it holds no segmenter")
+        raise BundleError(
+            f"bundle {bundle.root}: it holds no segmenter: name one, such as --segmenter default, or add one "
+            "with `vcs-runtime bundle make`"
+        )
     if use == "rules":
         if spec.rules is None:
             raise BundleError(f"bundle {bundle.root}: it has a learned segmenter only, no rules")
