@@ -1,14 +1,18 @@
-"""Input layouts of a decoder's graph for ONNX Runtime's CUDA provider: "varlen", and "packed" for bf16.
+"""Input layouts of a decoder's graph for ONNX Runtime's CUDA provider: "varlen", or else "packed".
 
 They have operators of which the provider has one fused kernel, and the CPU mostly none:
 
 - HyperConnectionPostMix adds a matrix in half precision to a float32 one.
 - GatedRMSNorm multiplies with the SiLU of a gate, with a single rounding.
 - PackedMultiHeadAttention attends within texts of any lengths, without padding. It takes fp16, and as many
-  heads of keys and values as of queries.
-- RMSNormalization reads float32 and writes fp16.
+  heads of keys and values as of queries. It is not causal, and has no windows.
+- RMSNormalization reads float32 and writes fp16. From bf16 it writes only bf16, which is enough for the norms
+  of heads.
 
-The last two refuse bf16, which therefore keeps padding around its attention, as in `Packed`.
+Causal models, windows and bf16 therefore keep padding around their attention, as in `Packed`. Attention is
+flash attention there, with lengths or causal, never both: with lengths, the provider aligns a causal mask at
+the last token of each text. Layers with a window add a bias, for which it has a fused kernel if the padded
+width is a multiple of 4.
 
 With "varlen", the mean of a text's tokens has two steps. Its tokens are added in groups of `POOL_GROUP`, each
 of which lies in memory on its own, so that no sum depends on the place of the text in its batch. Then groups
@@ -84,7 +88,7 @@ class _Fused(Layout):
 
 
 class CudaPacked(_Fused, Packed):
-    """The layout `Packed` with CUDA's fused kernels, for bf16."""
+    """The layout `Packed` with CUDA's fused kernels."""
 
     def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
         super().__init__(graph, config)
