@@ -13,7 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from support.command_line import vcs
 from support.tiny_decoder import write_tiny_decoder
-from support.tiny_sentence import write_json
+from support.tiny_nv_embed import write_tiny_nv_embed
+from support.tiny_sentence import write_json, write_tiny_family
 from support.tiny_tokenizers import gemma_tokenizer, qwen_tokenizer
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
@@ -176,6 +177,16 @@ def test_another_tokenizer_is_named(tmp_path: Path) -> None:
     line = refusal(folder, tmp_path / "bundle")
     assert "tokenizer.json: it puts no token after a text" in line
     assert "(--end-token)" in line
+
+
+def test_the_command_for_another_kind_of_model_is_named(tmp_path: Path) -> None:
+    decoder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    run = vcs("export", "encoder", "--from", str(decoder), "-o", str(tmp_path / "bundle"))
+    assert "model_type 'qwen3' is a decoder: use `vcs-runtime export decoder`" in run.stderr
+    encoder = write_tiny_family(tmp_path, "mpnet")
+    assert "`vcs-runtime export encoder` takes encoders" in refusal(encoder, tmp_path / "bundle")
+    embedder = write_tiny_nv_embed(tmp_path / "nv-embed")
+    assert "`vcs-runtime export nv-embed-v2` takes NV-Embed" in refusal(embedder, tmp_path / "bundle")
 
 
 def test_poolings_of_other_models_are_named(tmp_path: Path) -> None:

@@ -79,6 +79,10 @@ def build_sentence_bundle(
         An argument is out of range, optimum failed, or the disk cannot be written.
     """
     kind = model_type(checkpoint)
+    if kind in DECODERS and optimum_python is None:
+        raise CheckpointError(
+            f"{checkpoint / CONFIG}: model_type {kind!r} is a decoder: use `vcs-runtime export decoder`"
+        )
     settings = read_json(checkpoint / CONFIG)
     sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
     sentence = replace(sentence, dimension=options.vector_length(sentence))

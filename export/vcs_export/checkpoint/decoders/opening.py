@@ -91,7 +91,11 @@ def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoi
     if command := _ELSEWHERE.get(kind):
         raise CheckpointError(f"{path}: for model_type {kind!r} use `export {command}`")
     if kind not in FAMILIES:
-        raise CheckpointError(f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}")
+        other = "nv-embed-v2` takes NV-Embed" if kind == "nvembed" else "encoder` takes encoders"
+        raise CheckpointError(
+            f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}; "
+            f"`vcs-runtime export {other}"
+        )
     for name in _ADAPTERS:
         if (folder / name).exists():
             raise CheckpointError(f"{folder / name}: LoRA adapters are not supported: merge them first")
