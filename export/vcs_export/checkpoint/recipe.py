@@ -337,9 +337,6 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
     if isinstance(recipe, str) and not path.is_file():
         raise ExportError(f"there is no recipe {recipe!r}, only {', '.join(_names(kind))}, or a TOML file")
     folder = path.parent
-    if isinstance(recipe, str) and not path.is_file():
-        known = ", ".join(sorted(path.stem for path in folder.glob("*.toml")))
-        raise ExportError(f"there is no recipe {recipe!r}, only {known}, or a file (NAME.toml)")
 
     def convert_path(kind: type, value: Any) -> Path:
         return Path(folder, value)

@@ -80,9 +80,8 @@ def build_sentence_bundle(
     """
     kind = model_type(checkpoint)
     if kind in DECODERS and optimum_python is None:
-        raise CheckpointError(
-            f"{checkpoint / CONFIG}: model_type {kind!r} is a decoder: use `vcs-runtime export decoder`"
-        )
+        path = checkpoint / CONFIG
+        raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(checkpoint / CONFIG)
     sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
     sentence = replace(sentence, dimension=options.vector_length(sentence))
@@ -97,8 +96,6 @@ def build_sentence_bundle(
                 check_width(checkpoint, sentence, opened.config.hidden_size)
                 max_tokens = options.window(checkpoint, sentence, opened.config.capacity)
                 write(opened, sentence, model, weights)
-        elif optimum_python is None and kind in DECODERS:
-            raise CheckpointError(f"{checkpoint / CONFIG}: for model_type {kind!r} use `export decoder`")
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(checkpoint, sentence, capacity)

@@ -89,13 +89,9 @@ def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoi
     data = read_json(path)
     kind = str(data.get("model_type")) if isinstance(data, dict) else ""
     if command := _ELSEWHERE.get(kind):
-        raise CheckpointError(f"{path}: for model_type {kind!r} use `export {command}`")
+        raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export {command}`")
     if kind not in FAMILIES:
-        other = "nv-embed-v2` takes NV-Embed" if kind == "nvembed" else "encoder` takes encoders"
-        raise CheckpointError(
-            f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}; "
-            f"`vcs-runtime export {other}"
-        )
+        raise CheckpointError(f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}")
     for name in _ADAPTERS:
         if (folder / name).exists():
             raise CheckpointError(f"{folder / name}: LoRA adapters are not supported: merge them first")
