@@ -231,3 +231,11 @@ def test_home_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert home() == tmp_path
     with pytest.raises(BundleError, match="run `vcs-runtime fetch default`"):
         open_bundle("default")
+
+
+def test_one_of_very_many_keys_that_stands_twice_is_named(tmp_path: Path) -> None:
+    """Found in one pass: comparing each key with all others would take minutes."""
+    keys = ",".join(f'"{number}":0' for number in range(250_000))
+    (tmp_path / MANIFEST).write_text(f'{{{keys},"7":0}}')
+    with pytest.raises(BundleError, match="the key '7' stands twice"):
+        read_manifest(tmp_path / MANIFEST)

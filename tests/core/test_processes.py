@@ -203,6 +203,28 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     assert run_python(LOAD, privileged=False, **place).startswith("0 read 1 compiled")
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner"),
+    [(0o757, None), (0o775, (-1, 54321)), (0o755, (54321, -1))],
+    ids=["anybody's", "of a group", "a stranger's"],
+)
+def test_a_cache_folder_to_which_others_can_write_is_passed_over(
+    copied_package: Path, mode: int, owner: tuple[int, int] | None
+) -> None:
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    for file in (copied_package / "cache").rglob("*.nbi"):
+        file.parent.chmod(mode)
+        if owner:
+            try:
+                os.chown(file.parent, *owner)
+            except PermissionError:
+                pytest.skip("only root can give a folder away")
+    # Beside the sources there is no file yet: the kernel is compiled again, and saved there.
+    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+
+
 def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -> None:
     blocked = copied_package / "file"
     blocked.write_text("")

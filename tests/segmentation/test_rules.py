@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import TextError
-from vcs_runtime.segmentation.rules import MAX_WORDS, Rules, doubt
+from vcs_runtime.segmentation.rules import MAX_MARKS, MAX_WORDS, Rules, doubt
 
 RULES = Rules(RulesSpec("sentencex", "en"))
 TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()
@@ -75,3 +75,12 @@ def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:
     assert RULES.split(text) == ["a man walks\n\n", "a dog barks"]
     assert doubt(text, RULES.split(text))
     assert doubt("A man throws a ball.", ["A man throws a ball."]) is None
+
+
+@pytest.mark.parametrize("marks", ["'", "“", "「。", "a'"])
+def test_texts_that_would_hold_the_rules_for_minutes_are_refused(marks: str) -> None:
+    """The time of sentencex grows with the square of their number: a million apostrophes take 71 s."""
+    text = f"A man sits. {marks * MAX_MARKS}"
+    with pytest.raises(TextError, match=r"quotation marks and ends of sentences, more than 50,000"):
+        RULES.split(text + marks)
+    assert "".join(RULES.split(f"A man's dog. {marks * 100}")) == f"A man's dog. {marks * 100}"

@@ -1,8 +1,9 @@
-"""The cache of compiled kernels: Numba's file cache, which differs in three points.
+"""The cache of compiled kernels: Numba's file cache, which differs in four points.
 
 - Numba checks only the source file of the kernel itself, so a change in a helper's file would leave stale
   machine code in the cache. Here the stamp covers every source file of the package.
 - Numba ignores a folder that it cannot write to. Here a read-only folder (in a container image) is read.
+- Numba reads any folder. Here one to which other users can write is passed over.
 - Numba raises an error if no folder is writable. Here each process compiles the kernel for itself.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -53,8 +56,26 @@ def _place(locator_name: str, function: Callable[..., Any]) -> Any:
     return type("Place", (caching.FunctionCache,), {"_impl_class": implementation})(function)
 
 
+def _is_own(folder: str, source: str) -> bool:
+    """Return whether nobody but this user, root and the owner of the source file can write to a folder.
+
+    A cached kernel is a pickle of machine code, which whoever writes it runs in this process.
+    """
+    if not hasattr(os, "getuid"):  # Windows
+        return True
+    try:
+        facts = os.stat(folder)
+    except OSError:  # nothing to be read, and perhaps it will be made
+        return True
+    private_group = facts.st_gid == facts.st_uid  # as many systems give every user
+    others = stat.S_IWOTH | (0 if private_group else stat.S_IWGRP)
+    return facts.st_uid in (os.getuid(), 0, os.stat(source).st_uid) and not facts.st_mode & others
+
+
 class KernelCache(caching.NullCache):
     """A cache that reads from the first folder with the kernel and saves to the first writable folder.
+
+    A folder to which other users can write is passed over.
 
     The order is: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the user's cache.
     """
@@ -64,6 +85,7 @@ class KernelCache(caching.NullCache):
         if config.CACHE_DIR:  # type: ignore[attr-defined]
             locators.insert(0, "UserProvidedCacheLocator")
         self._places = [_place(locator, function) for locator in locators]
+        self._source = function.__code__.co_filename
 
     @property
     def cache_path(self) -> str:
@@ -73,7 +95,7 @@ class KernelCache(caching.NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Read the machine code for a signature; None if no folder holds it."""
-        for place in self._places:
+        for place in self._own_places():
             # A file that is unreadable, truncated or foreign counts as missing: the kernel is compiled again.
             with contextlib.suppress(Exception):
                 overload = place.load_overload(sig, target_context)
@@ -83,7 +105,10 @@ class KernelCache(caching.NullCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save the machine code for a signature in the first folder that can be written."""
-        for place in self._places:
+        for place in self._own_places():
             with contextlib.suppress(OSError):
                 place.save_overload(sig, data)
                 return
+
+    def _own_places(self) -> list[Any]:
+        return [place for place in self._places if _is_own(place.cache_path, self._source)]

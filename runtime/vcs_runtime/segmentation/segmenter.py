@@ -17,7 +17,7 @@ from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.tensorrt import choose_for
 from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
-from vcs_runtime.segmentation.rules import Rules, doubt
+from vcs_runtime.segmentation.rules import Rules, crowded, doubt
 from vcs_runtime.text.cleaning import check_texts
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
@@ -205,7 +205,10 @@ class Segmenter:
         TextError
             Rules cannot split the text, and there is no learned segmenter. The message starts with `name`.
         """
-        pieces = self._by_rules(text)
+        try:
+            pieces = self._by_rules(text)
+        except TextError as error:
+            raise TextError(f"{name}: {error}") from None
         if pieces is None:
             return None
         pieces = [piece for piece in pieces if not piece.isspace()]
@@ -216,7 +219,7 @@ class Segmenter:
 
     def _by_rules(self, text: str) -> list[str] | None:
         """Split a text by rules; None if the learned segmenter must split it."""
-        if self._rules is None:
+        if self._rules is None or (self.spec.model is not None and crowded(text)):
             return None
         pieces = self._rules.split(text)
         return None if self.spec.model is not None and doubt(text, pieces) else pieces

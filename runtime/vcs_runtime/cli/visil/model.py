@@ -33,7 +33,7 @@ writer_options = together(
     click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
                  help="Text that stands for an image in the prompt, for --sglang."),
     click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-                 metavar="S", help="Seconds to wait for an answer of the server."),
+                 metavar="S", help="Seconds in which a whole answer of the server must be there."),
 )  # fmt: skip
 model_options = together(
     writer_options,

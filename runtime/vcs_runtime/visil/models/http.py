@@ -6,8 +6,11 @@ import http.client
 import json
 import math
 import os
-import urllib.error
-import urllib.request
+import socket
+import threading
+import time
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,11 +21,8 @@ KEY = "VCS_RUNTIME_API_KEY"
 
 # These codes refuse one request, such as a prompt that is too long. Others mean that the server is broken.
 _REFUSED = (400, 413, 422)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any) -> None:
-        return None  # urllib then raises HTTPError
+# A real answer has some megabytes: log-probabilities of a prompt of images.
+_MOST_BYTES = 1 << 28
 
 
 class Client:
@@ -42,7 +42,7 @@ class Client:
         url
             Address of the server, such as "http://gpu7:8000".
         timeout
-            Seconds to wait for an answer.
+            Seconds in which the whole answer must be there.
 
         Raises
         ------
@@ -56,7 +56,9 @@ class Client:
             raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect).open
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        # Neither asks a proxy or follows a redirect.
+        self._connection = partial(kind, parts.hostname, parts.port, timeout=timeout)
 
     def get(self, path: str) -> Any:
         """Return the JSON at `path`; raise ModelError naming the URL and the reason if there is none."""
@@ -90,23 +92,62 @@ class Client:
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(KEY):
             headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(self.url + path, body, headers)
         try:
-            with self._open(request, timeout=self._timeout) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                message = error.read(500).decode("utf-8", "replace").strip()
-            reason = f"HTTP {error.code} {error.reason}{': ' if message else ''}{message}"
-            if error.code in _REFUSED:
-                raise TextError(f"{self.url}{path}: {reason}") from None
+            response, content = self._exchange(path, body, headers)
+            if 200 <= response.status < 300:
+                return json.loads(content)
+            message = content[:500].decode("utf-8", "replace").strip()
+            reason = f"HTTP {response.status} {response.reason}{': ' if message else ''}{message}"
+            if response.status in _REFUSED:
+                raise TextError(f"{self.url}{path}: {reason}")
         except TimeoutError:
             reason = f"no answer within {self._timeout:g} s"
-        except urllib.error.URLError as error:
-            timed_out = isinstance(error.reason, TimeoutError)
-            reason = f"no answer within {self._timeout:g} s" if timed_out else str(error.reason)
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            reason = str(error)
         except (OSError, http.client.HTTPException) as error:
             reason = f"the connection broke: {error!r}"
-        except ValueError:
+        except TextError:
+            raise
+        except (ValueError, RecursionError):
             reason = "the answer is not JSON"
         raise ModelError(f"{self.url}{path}: {reason}")
+
+    def _exchange(
+        self, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request, and return the answer with its body.
+
+        Raises TimeoutError if not all of it is there in time, however often a part of it comes.
+        """
+        end = time.monotonic() + self._timeout
+        late = threading.Event()
+        connection = self._connection()
+        with closing(connection):
+            connection.connect()
+            opened = connection.sock
+
+            def stop() -> None:
+                late.set()
+                with suppress(OSError):
+                    socket.socket.shutdown(opened, socket.SHUT_RDWR)  # ends the read that waits
+
+            timer = threading.Timer(max(0.0, end - time.monotonic()), stop)
+            timer.daemon = True
+            timer.start()
+            try:
+                target = urlsplit(self.url + path)
+                query = f"?{target.query}" if target.query else ""
+                connection.request("GET" if body is None else "POST", target.path + query, body, headers)
+                response = connection.getresponse()
+                content = response.read(_MOST_BYTES + 1)
+            except (OSError, http.client.HTTPException):
+                if late.is_set():
+                    raise TimeoutError from None
+                raise
+            finally:
+                timer.cancel()
+        if late.is_set():
+            raise TimeoutError
+        if len(content) > _MOST_BYTES:
+            raise http.client.HTTPException(f"the answer has more than {_MOST_BYTES} bytes")
+        return response, content

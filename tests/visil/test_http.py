@@ -1,0 +1,68 @@
+"""The client of model servers: the whole answer in time, of a bounded size, and JSON."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from vcs_runtime.errors import ModelError
+from vcs_runtime.visil.models import http
+from vcs_runtime.visil.models.http import Client
+
+HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
+
+
+@contextmanager
+def server(*parts: bytes, pause: float = 0.0) -> Iterator[str]:
+    """A server that sends these parts as its answer to one request, with a pause after each."""
+    stop = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                for part in parts:
+                    connection.sendall(part)
+                    if stop.wait(pause):
+                        return
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        stop.set()
+        listener.close()
+        thread.join()
+
+
+def test_an_answer_is_read_whole() -> None:
+    with server(HEAD, b'{"a": ', b"1}") as url:
+        assert Client(url, 60).post("/v1", {}) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "parts", [(HEAD, *[b" "] * 100, b"1"), (b"HTTP/1.0 200 OK\r\n", *[b"A: b\r\n"] * 90, b"\r\n1")]
+)
+def test_a_server_that_sends_a_byte_now_and_then_has_the_same_time(parts: tuple[bytes, ...]) -> None:
+    """Each pause is shorter than the time in which the answer must be there, and all are longer."""
+    with server(*parts, pause=0.1) as url, pytest.raises(ModelError, match=r"no answer within 0\.5 s"):
+        Client(url, 0.5).get("/v1/models")
+
+
+def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_MOST_BYTES", 1000)
+    with server(HEAD, b" " * 1000 + b"1") as url, pytest.raises(ModelError, match="more than 1000 bytes"):
+        Client(url, 60).get("/")
+
+
+@pytest.mark.parametrize("answer", [b"[" * 200_000, b"\xff", b"", b"{"])
+def test_what_is_no_json_is_named(answer: bytes) -> None:
+    with server(HEAD, answer) as url, pytest.raises(ModelError, match="the answer is not JSON"):
+        Client(url, 60).get("/")
