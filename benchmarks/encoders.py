@@ -2,7 +2,7 @@
 
     python benchmarks/encoders.py [MODEL ...] [--folder DIR] [--tokens 20 128 600] [--rounds 3]
 
-MODEL is gte-modernbert-base or bge-m3. No weights are needed: a checkpoint with random ones is written in the
+MODEL is one of `MODELS`, by default all. No weights are needed: a checkpoint with random ones is written in the
 published shapes, types and names, with a small tokenizer of the same kind; neither speed nor memory depends on
 the values. Then, each in a process of its own:
 
@@ -33,38 +33,50 @@ from sides import measure, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
-LONGEST = 8192
 MODERN_SPECIAL = {"bos": "[CLS]", "cls": "[CLS]", "eos": "[SEP]", "sep": "[SEP]", "pad": "[PAD]"}
 XLM_R_SPECIAL = {"bos": "<s>", "eos": "</s>", "pad": "<pad>"}
 
 
 @dataclass(frozen=True)
 class Published:
-    """A published model: `config.json`, and how its tensors are stored."""
+    """A published model: `config.json`, how its tensors are stored, and its longest input."""
 
     config: Mapping[str, Any]
-    stored: str
+    stored: str = "float32"
+    window: int = 512
 
 
+def _sizes(kind: str, hidden: int, layers: int, inner: int, words: int) -> dict[str, Any]:
+    return {
+        "model_type": kind,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": max(12, hidden // 64),
+        "intermediate_size": inner,
+        "vocab_size": words,
+    }
+
+
+_ROBERTA = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
+_MODERN = {"norm_eps": 1e-5, "global_attn_every_n_layers": 3, "local_attention": 128,
+           "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}  # fmt: skip
 MODELS = {
+    "multilingual-e5-small": Published(
+        _sizes("bert", 384, 12, 1536, 250037) | {"max_position_embeddings": 512}
+    ),
     "gte-modernbert-base": Published(
-        {
-            "model_type": "modernbert", "hidden_size": 768, "num_hidden_layers": 22, "num_attention_heads": 12,
-            "intermediate_size": 1152, "vocab_size": 50368, "max_position_embeddings": LONGEST,
-            "norm_eps": 1e-5, "global_attn_every_n_layers": 3, "local_attention": 128,
-            "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
-        },
+        _sizes("modernbert", 768, 22, 1152, 50368) | _MODERN | {"max_position_embeddings": 8192},
         "float16",
+        8192,
+    ),
+    "multilingual-e5-base": Published(
+        _sizes("xlm-roberta", 768, 12, 3072, 250002) | _ROBERTA | {"max_position_embeddings": 514}
     ),
     "bge-m3": Published(
-        {
-            "model_type": "xlm-roberta", "hidden_size": 1024, "num_hidden_layers": 24,
-            "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 250002,
-            "max_position_embeddings": LONGEST + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
-        },
-        "float32",
+        _sizes("xlm-roberta", 1024, 24, 4096, 250002) | _ROBERTA | {"max_position_embeddings": 8194},
+        window=8192,
     ),
-}  # fmt: skip
+}
 
 
 def write(checkpoint: Path, name: str) -> dict[str, float]:
@@ -76,7 +88,7 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
     from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 
     settings = dict(MODELS[name].config)
-    modern = settings["model_type"] == "modernbert"
+    modern = settings["model_type"] == "modernbert"  # all others here have the words of XLM-R
     tokenizer = modernbert_tokenizer() if modern else xlm_roberta_tokenizer()
     special = MODERN_SPECIAL if modern else XLM_R_SPECIAL
     ids = {f"{role}_token_id": tokenizer.token_to_id(token) for role, token in special.items()}
@@ -92,7 +104,10 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
         checkpoint / "1_Pooling/config.json",
         {"word_embedding_dimension": config.hidden_size, "pooling_mode_cls_token": True},
     )
-    write_json(checkpoint / "sentence_bert_config.json", {"max_seq_length": LONGEST, "do_lower_case": False})
+    write_json(
+        checkpoint / "sentence_bert_config.json",
+        {"max_seq_length": MODELS[name].window, "do_lower_case": False},
+    )
     return {"disk": (checkpoint / "model.safetensors").stat().st_size / 1e9}
 
 
@@ -122,7 +137,7 @@ def ours(bundle: Path, tokens: int, vectors: Path) -> dict[str, float]:
     from vcs_runtime.inference.embedder import Embedder
 
     with Embedder.open(bundle, "cpu", threads=1) as embedder:
-        sequences = embedder._tokenizer.sequences([text_of(tokens)], "", LONGEST)
+        sequences = embedder._tokenizer.sequences([text_of(tokens)], "", embedder.spec.max_tokens)
         assert [len(ids) for ids in sequences.ids] == [tokens]
         for _ in range(2):
             started = time.process_time()
@@ -171,7 +186,7 @@ def compare(name: str, folder: Path, lengths: list[int], rounds: int) -> None:
         f"{made['peak']:.0f} MB, {made['disk']:.2f} GB of disk"
     )
     print(f"{'tokens':>8}{'bundle':>22}{'transformers':>22}{'ratio':>8}{'difference':>12}")
-    for tokens in lengths:
+    for tokens in (n for n in lengths if n <= MODELS[name].window):
         found: dict[str, dict[str, float]] = {}
         for _ in range(rounds):
             for side, source in (("ours", bundle), ("theirs", checkpoint)):

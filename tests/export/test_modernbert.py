@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
@@ -110,10 +111,18 @@ def test_layers_with_a_window_have_no_scores_of_all_pairs(checkpoint: Path, tmp_
     assert most[4000] < 5 * most[1000]
 
 
+def test_a_row_without_tokens_is_zero_and_changes_no_other(checkpoint: Path, tmp_path: Path) -> None:
+    bundle = build(checkpoint, tmp_path / "bundle")
+    session = onnxruntime.InferenceSession(bundle / "embedder/model.onnx", providers=["CPUExecutionProvider"])
+    ids = np.array([ids_of(TEXTS[-1])] * 2, np.int64)
+    mask = np.stack([np.ones_like(ids[0]), np.zeros_like(ids[0])])
+    [vectors] = session.run(None, {"input_ids": ids, "attention_mask": mask})
+    np.testing.assert_allclose(vectors[0], encode(checkpoint, ids_of(TEXTS[-1])), rtol=0, atol=3e-6)
+    assert not vectors[1].any()
+
+
 def largest_array(model: Path, tokens: int) -> int:
     """The size of the largest array that a run computes on one text; the first layer is global."""
-    import onnxruntime
-
     proto = onnx.load(model)
     names = [out for node in proto.graph.node if node.op_type == "Softmax" for out in node.output][1:]
     proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)

@@ -101,7 +101,7 @@ def decoder(
     overwrite: bool,
     **options: Any,
 ) -> None:
-    """Build an embedder from a decoder: Qwen3, Qwen2, Llama, Gemma 3.
+    """Build an embedder from a decoder: Qwen, Llama or Gemma 3.
 
     The folder is one of sentence-transformers or of transformers. It may be larger than memory. A recipe
     checks the model's settings and known hashes, and knows its licence.
