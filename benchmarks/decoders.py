@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]
 
 def _nv_embed_files(folder: Path, layers: int | None) -> dict[str, tuple[int, ...]]:
     from support.tiny_tokenizers import mistral_tokenizer
-    from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
+    from vcs_export.checkpoint.decoder import decoder_shapes
     from vcs_export.checkpoint.nv_embed import latent_shapes
 
     config, latent = settings()
@@ -160,7 +160,8 @@ def _nv_embed_files(folder: Path, layers: int | None) -> dict[str, tuple[int, ..
     text |= {"num_hidden_layers": layers or config.num_hidden_layers}
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
     _padded(mistral_tokenizer(), config.vocab_size).save(str(folder / "tokenizer.json"))
-    shapes = decoder_shapes(decoder_config(folder / "config.json", text, False), "embedding_model.")
+    kept = replace(config, num_hidden_layers=text["num_hidden_layers"])
+    shapes = decoder_shapes(kept, "embedding_model.")
     return shapes | latent_shapes(latent)
 
 

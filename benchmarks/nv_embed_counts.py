@@ -20,6 +20,7 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from vcs_export.checkpoint.decoder import DecoderConfig, decoder_config, decoder_shapes
+from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
 from vcs_export.checkpoint.nv_embed import (
     LATENT_PREFIX,
     LatentConfig,
@@ -98,11 +99,16 @@ def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes
 def write_checkpoint(folder: Path, layers: int) -> NvEmbedCheckpoint:
     """Random weights of full width; one block of numbers, repeated: speed does not depend on the values."""
     config, latent = settings()
-    text = {key: getattr(config, key) for key in config.__dataclass_fields__ if key != "causal"}
+    text: dict[str, Any] = {
+        name: getattr(config, name)
+        for name in ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+                     "rms_norm_eps", "rope_theta")
+    }  # fmt: skip
     text |= {"model_type": "bidir_mistral", "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": layers}
     text |= {"vocab_size": 64, "max_position_embeddings": 1024}
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
-    shapes = decoder_shapes(decoder_config(folder / "config.json", text, False), "embedding_model.")
+    kept = replace(config, num_hidden_layers=layers, vocab_size=64)
+    shapes = decoder_shapes(kept, "embedding_model.")
     shapes |= latent_shapes(latent)
     block = np.random.default_rng(0).standard_normal((1 << 22) + 1).astype(np.float32)
     with (folder / "model.safetensors").open("wb") as file:

@@ -20,7 +20,7 @@ from support.tiny_nv_embed import (
 )
 from support.tiny_sat import build_tiny_sat_bundle
 from support.tiny_tokenizers import mistral_tokenizer
-from vcs_export.checkpoint.decoder import decoder_config, decoder_shapes
+from vcs_export.checkpoint.decoder import Rotation, decoder_config, decoder_shapes
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, LatentConfig, latent_shapes
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
 from vcs_export.families.streamed_bundle import Quantization
@@ -147,7 +147,8 @@ def _write_wide(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     mistral_tokenizer().save(str(folder / "tokenizer.json"))
     latent = config["latent_attention_config"]
-    decoder = decoder_config(folder / "config.json", config["text_config"], causal=False)
+    text = config["text_config"]
+    decoder = decoder_config(folder / "config.json", text, Rotation(text["rope_theta"]), causal=False)
     shapes = decoder_shapes(decoder, DECODER_PREFIX)
     shapes |= latent_shapes(
         LatentConfig(**{field.name: latent[field.name] for field in fields(LatentConfig)})
