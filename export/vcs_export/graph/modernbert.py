@@ -134,7 +134,8 @@ def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, 
     )
     queries = graph.op("Add", starts, graph.op("Range", whole, size, single))
     beyond = graph.op("Add", size, margin)
-    keys = graph.op("Add", starts, graph.op("Range", graph.op("Neg", margin), beyond, single))
+    # Sub in place of Neg, which `inference.placement` does not count among the operators of shapes.
+    keys = graph.op("Add", starts, graph.op("Range", graph.op("Sub", whole, margin), beyond, single))
     last = graph.op("Sub", count, single)
     places = graph.op("Max", graph.op("Min", keys, last), whole)
     distance = graph.op(
