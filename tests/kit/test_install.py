@@ -193,6 +193,15 @@ class TestScript:
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("nothing was installed\n")
 
+    def test_a_name_behind_which_there_is_no_python_is_passed_over(self, kit: Path, tmp_path: Path) -> None:
+        """pyenv has a command for each version that it knows, which fails for one that is not chosen."""
+        version = json.loads((kit / "kit.json").read_text())["python"]
+        (tmp_path / f"python{version}").write_text("#!/bin/sh\nexit 127\n")
+        (tmp_path / f"python{version}").chmod(0o755)
+        (tmp_path / "python3").symlink_to(sys.executable)
+        done = self.run(kit, "--check", PATH=f"{tmp_path}:/usr/bin:/bin")
+        assert done.stdout.endswith("nothing was installed\n"), done.stderr
+
     def test_without_a_python_it_says_which_one_is_needed(self, kit: Path, tmp_path: Path) -> None:
         for tool in ("dirname", "sed"):
             (tmp_path / tool).symlink_to(shutil.which(tool) or "")

@@ -4,7 +4,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 version=$(sed -n 's/^ *"python": "\(.*\)",*$/\1/p' "$here/kit.json")
 for python in ${PYTHON:-"python$version" python3}; do
-    if command -v "$python" >/dev/null 2>&1; then
+    if "$python" -c "" >/dev/null 2>&1; then
         exec "$python" -I "$here/install.py" "$@"
     fi
 done
