@@ -40,6 +40,8 @@ def refusal(folder: Path, target: Path, *arguments: str, named: str | None = Non
         ("qwen3", {"attention_bias": True}, "attention_bias True"),
         ("qwen3", {"use_sliding_window": True}, "use_sliding_window True"),
         ("qwen3", {"layer_types": ["full_attention", "linear_attention"]}, "layer_types linear_attention"),
+        ("qwen3", {"layer_types": 3}, "layer_types 3 is not supported"),
+        ("qwen3", {"rope_scaling": {"rope_type": ["linear"]}}, "rope_type ['linear'] is not supported"),
         ("qwen3", {"rope_scaling": YARN}, "rope_type 'yarn' is not supported, only default, linear, llama3"),
         ("qwen3", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "attention_factor": 0.9}},
          "attention_factor of rope_type 'linear'"),

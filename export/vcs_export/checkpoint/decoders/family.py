@@ -104,7 +104,8 @@ def no_windows(path: Path, data: Any) -> None:
     """Refuse layers with a window, in a family whose published models have none. Raises CheckpointError."""
     only(path, data, "use_sliding_window", False, False)
     layers = data.get("layer_types") or []
-    if others := set(map(str, layers)) - {"full_attention"}:
+    kinds = layers if isinstance(layers, list) else [layers]
+    if others := {str(kind) for kind in kinds} - {"full_attention"}:
         raise CheckpointError(
             f"{path}: layer_types {', '.join(sorted(others))} is not supported, only full_attention"
         )
@@ -166,7 +167,7 @@ def _scaling(path: Path, data: Any) -> float | Llama3Scaling | None:
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: rope_scaling must be an object, not {data!r}")
     kinds = [data[key] for key in ("rope_type", "type") if key in data] or ["default"]
-    kind = kinds[0]
+    kind = str(kinds[0])
     if len(set(map(str, kinds))) > 1 or kind not in _TYPES:
         raise CheckpointError(
             f"{path}: rope_type {' and '.join(map(repr, kinds))} is not supported, only {', '.join(_TYPES)}"
