@@ -17,6 +17,8 @@ import pytest
 from support.command_line import vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime.cli import main
+from vcs_runtime.cli.results import finish
+from vcs_runtime.experiments.results import Results, Table
 
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x9b\u202e\ud800[/x]\n"
 SHOWN = r"\x1b]0;pwned\x07\x1b[2J\x9b\u202e\ud800[/x]\n"
@@ -72,6 +74,14 @@ def test_a_bundle_of_a_stranger_is_shown_escaped(tiny_bundle: Path, tmp_path: Pa
     assert safe(done.stdout)
     assert all(f"{name} {SHOWN}" in done.stdout for name in hostile)
     assert len(done.stdout.splitlines()) == len(vcs("bundle", "info", tiny_bundle).stdout.splitlines())
+
+
+def test_tables_of_experiments_show_texts_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("name", f"title {ESCAPES}", ("scene",), [(f"scene {ESCAPES}",)])
+    finish(Results("rank", "signature", {}, {}, notes=[f"note {ESCAPES}"], tables=[table]), tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count(SHOWN[:11]) == 3  # a narrow table breaks the rest
+    assert safe(printed)
 
 
 def test_errors_show_names_of_files_escaped(engine: tuple[object, ...], tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import Finished, vcs
-from support.stories import read_lines, story, write_pairs
+from support.stories import story, write_pairs
 from vcs_runtime.util import reading
 
 LONG = 70_000_000  # characters, more than a line may have
@@ -132,14 +130,12 @@ def test_pipes_work_where_a_file_is_read_or_written_once(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
-def test_an_output_to_a_pipe_waits_for_a_reader(tiny_bundle: Path, tmp_path: Path) -> None:
-    write_pairs(tmp_path / "p.jsonl", [{"id": 1, "reference": story(1), "generated": story(2)}])
+def test_an_output_whose_reader_has_gone_is_an_error(score: Callable[..., Finished], tmp_path: Path) -> None:
+    """More pairs than a block has: the reader goes while the first block is scored."""
+    rows = [{"id": i, "reference": "A dog. A cat.", "generated": "A man. A cat."} for i in range(2100)]
+    write_pairs(tmp_path / "p.jsonl", rows)
     os.mkfifo(pipe := tmp_path / "pipe")
-    command = [sys.executable, "-m", "vcs_runtime", "score", "p.jsonl", "-o", "pipe", "--device", "cpu"]
-    process = subprocess.Popen([*command, "--bundle", str(tiny_bundle)], cwd=tmp_path)
-    try:
-        (tmp_path / "copy").write_bytes(pipe.read_bytes())
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-    assert [line["id"] for line in read_lines(tmp_path / "copy")] == [1]
+    reader = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)))
+    reader.start()
+    assert_refused(score(tmp_path / "p.jsonl", "-o", pipe), f"{pipe}: Broken pipe")
+    reader.join()
