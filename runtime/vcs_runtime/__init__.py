@@ -77,3 +77,6 @@ if not TYPE_CHECKING:
         found = getattr(import_module(_MODULES.get(name, "vcs_runtime.errors")), name)
         globals()[name] = found
         return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

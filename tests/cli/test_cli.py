@@ -265,6 +265,12 @@ def test_help_and_version() -> None:
     assert "--resume" in vcs("score", "-h").stdout
 
 
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    script = "import vcs_runtime as v; print(set(v.__all__) - set(dir(v)), 'Scorer' in vars(v))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set() False\n"
+
+
 def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
     engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
 ) -> None:

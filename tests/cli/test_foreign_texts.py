@@ -63,6 +63,14 @@ def test_ids_are_shown_escaped_by_every_command(
     assert SHOWN in done[4].stdout
 
 
+def test_names_of_summaries_are_shown_escaped(tmp_path: Path) -> None:
+    summary = {"name": ESCAPES, "visil": 0.5, "tokens": 3}
+    write_pairs(tmp_path / "v.jsonl", [{"id": ESCAPES, "signature": "s", "summaries": [summary]}])
+    done = vcs("visil", "select", tmp_path / "v.jsonl", "--alpha", "1")
+    assert (done.code, done.stdout.count(SHOWN)) == (0, 3)
+    assert safe(done.stdout), done.stdout
+
+
 def test_a_bundle_of_a_stranger_is_shown_escaped(tiny_bundle: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(tiny_bundle, bundle)

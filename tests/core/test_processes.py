@@ -225,6 +225,14 @@ def test_a_cache_folder_to_which_others_can_write_is_passed_over(
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
 
 
+def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(copied_package: Path) -> None:
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    # The group may write by this umask. It is another than the user's own where the test may choose it.
+    shared = "import contextlib, os\nos.umask(0o002)\nwith contextlib.suppress(OSError): os.setgid(54321)\n"
+    assert run_python(shared + LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(shared + LOAD, **place).startswith("1 read 0 compiled")
+
+
 def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -> None:
     blocked = copied_package / "file"
     blocked.write_text("")

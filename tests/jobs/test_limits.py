@@ -51,7 +51,8 @@ def test_a_line_without_end_is_refused(
 def test_a_row_of_many_lines_is_refused(score: Callable[..., Finished], tmp_path: Path) -> None:
     source = tmp_path / "p.csv"
     source.write_text('reference,generated\n"a.","b."\n"' + "a line\n" * 400 + '","c."\n')
-    assert_refused(score(source, "--max-read-mb", "0.001"), f"{source} line ", "a line of more than ")
+    says = "line 3: a row of more than 0.001 MB; --max-read-mb lifts the limit"
+    assert_refused(score(source, "--max-read-mb", "0.001"), f"{source} {says}")
     assert score(source, "--max-read-mb", "0.01").code == 1  # nothing can be scored, and all is read
 
 

@@ -107,6 +107,8 @@ class KernelCache(caching.NullCache):
         """Save the machine code for a signature in the first folder that can be written."""
         for place in self._own_places():
             with contextlib.suppress(OSError):
+                # Numba would let the user's group write to it where the umask does; then it is never read.
+                os.makedirs(place.cache_path, mode=0o755, exist_ok=True)
                 place.save_overload(sig, data)
                 return
 

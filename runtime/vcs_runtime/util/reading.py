@@ -47,12 +47,15 @@ def too_long(what: str, limit: int) -> TooLongError:
     return TooLongError(f"{what} of more than {limit / 1e6:g} MB; --max-read-mb lifts the limit")
 
 
-def next_line(file: IO[AnyStr], limit: int | None = None) -> AnyStr:
-    """Read the next line; it is empty at the end. Raises TooLongError for a longer one, which is not read."""
-    most = line_limit() if limit is None else limit
-    line = file.readline(most + 1)
-    if len(line) > most:
-        raise too_long("a line", most)
+def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
+    """Read the next line, of a row that has `before` characters already; it is empty at the end.
+
+    Raises TooLongError if they are together beyond the limit of a line; no more is read then.
+    """
+    limit = line_limit()
+    line = file.readline(limit - before + 1)
+    if before + len(line) > limit:
+        raise too_long("a row" if before else "a line", limit)
     return line
 
 

@@ -28,6 +28,7 @@ from vcs_runtime.cli.visil.steps import answer, caption, correspond, keyframes, 
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
+from vcs_runtime.util.printable import printable
 from vcs_runtime.visil import plots
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
@@ -120,7 +121,7 @@ def score(
         click.echo(json.dumps({**vars(done), "signature": signature}))
     else:
         before = f", {done.resumed} of them before" if done.resumed else ""
-        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{signature}")
+        click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{printable(signature)}")
     exit_with(done.failed)
 
 
@@ -135,9 +136,9 @@ def probe(no_images: bool, tolerance: float, **model: Any) -> None:
     """
     opened = open_model(model)
     checks = probing.probe(opened, images=not no_images, tolerance=tolerance)
-    click.echo(opened.fingerprint)
+    click.echo(printable(opened.fingerprint))
     for check in checks:
-        click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}")
+        click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {printable(check.detail)}")
     exit_with(not checks[-1].passed)
 
 
@@ -202,7 +203,8 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
             click.echo(json.dumps({"id": name, "chosen": chosen, "frontier": front}))
         else:
             steps_ = ", ".join(f"{step['name']} from {step['alpha']:.6g}" for step in front)
-            click.echo(f"{name}: {'; '.join(f'alpha {a}: {c}' for a, c in chosen.items())} ({steps_})")
+            chosen_ = "; ".join(f"alpha {a}: {c}" for a, c in chosen.items())
+            click.echo(printable(f"{name}: {chosen_} ({steps_})"))
 
 
 @visil.command("correlate")

@@ -12,6 +12,7 @@ from vcs_runtime.jobs.readers.rows import Pick, Row, RowError, quoted
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
 
+_CSV_FIELD = (1 << 31) - 1  # the largest that Windows takes
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -37,7 +38,7 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
     RowError
         The file is no such table.
     """
-    csv.field_size_limit(line_limit())  # by default 128 KiB
+    csv.field_size_limit(min(line_limit(), _CSV_FIELD))  # by default 128 KiB
     separator = _separator(path, separators)
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = _Lines(file)
@@ -45,6 +46,7 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
         try:
             names = list(reader.fieldnames or ())
             _refuse_twice(names, "line 1")
+            lines.begin_row()
             pick(names, "line 1")
             for row in reader:
                 if None in row or None in row.values():
@@ -83,14 +85,14 @@ class _Lines:
         self.begin_row()
 
     def begin_row(self) -> None:
-        self._left = line_limit()
+        self._read = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = next_line(self._file, self._left)
-        self._left -= len(line)
+        line = next_line(self._file, self._read)
+        self._read += len(line)
         if not line:
             raise StopIteration
         return line
