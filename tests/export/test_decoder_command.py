@@ -192,6 +192,17 @@ def test_shorter_vectors_are_the_first_numbers_at_unit_length(tmp_path: Path, fa
     np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-6)
 
 
+def test_the_folder_may_shorten_vectors(qwen3: Path, tmp_path: Path) -> None:
+    """As sentence-transformers saves a model that was loaded with `truncate_dim`."""
+    change(qwen3 / "config_sentence_transformers.json", truncate_dim=20)
+    bundle = exported(qwen3, tmp_path / "bundle")
+    with Embedder.open(bundle, device="cpu") as embedder:
+        [vector] = embedder.embed(TEXTS[:1])
+    want = embed(qwen3, token_ids(qwen3, TEXTS[0]), dimension=20)
+    np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
+    assert spec_of(exported(qwen3, tmp_path / "longer", "--dimension", "32")).dimension == 32
+
+
 def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path) -> None:
     long = " ".join(TEXTS) * 3
     bundle = exported(qwen3, tmp_path / "bundle", "--max-tokens", "12")
@@ -315,6 +326,19 @@ class TestRecipes:
         assert run.code == 2
         assert message in run.stderr
         assert not (tmp_path / "bundle").exists()
+
+    @pytest.mark.parametrize(
+        ("family", "arguments"),
+        [("gte-qwen2", ["--attention", "bidirectional"]), ("qwen3", ["--pooling", "mean"])],
+    )
+    def test_what_contradicts_the_recipe_is_refused(
+        self, tmp_path: Path, family: str, arguments: list[str]
+    ) -> None:
+        folder = write_tiny_decoder(tmp_path / family, family, sentence=False, hidden_size=48)
+        file = recipe(tmp_path / "r.toml", RECIPE.replace("hidden_size = 32", "hidden_size = 48"))
+        run = export(folder, tmp_path / "bundle", "--recipe", file, *arguments)
+        assert run.code == 2
+        assert f"{arguments[0][2:]} contradicts the recipe of someone/tiny" in run.stderr
 
     def test_the_recipe_knows_the_attention_that_the_folder_does_not_tell(self, tmp_path: Path) -> None:
         folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")

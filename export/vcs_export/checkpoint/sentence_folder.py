@@ -35,6 +35,13 @@ _SWITCHES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _ACTIVATIONS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid"}
+# What newer files say about how texts are read, where this is not as in older ones.
+_READING: dict[str, object] = {
+    "transformer_task": "feature-extraction",
+    "module_output_name": "token_embeddings",
+    "processing_kwargs": {},
+    "query_expansion": None,
+}
 _AFTER_POOLING = ("Dense", "Normalize")
 
 
@@ -77,6 +84,8 @@ class SentenceFolder:
         Whether texts are lower-cased before they are tokenised.
     instruction
         Prompt before a text where the caller names none.
+    shortened
+        Length to which the folder shortens vectors where the caller names none; None: it does not.
     """
 
     pooling: str
@@ -86,6 +95,7 @@ class SentenceFolder:
     max_tokens: int | None
     lower_case: bool
     instruction: str
+    shortened: int | None = None
 
 
 def read_sentence_folder(
@@ -141,7 +151,10 @@ def read_sentence_folder(
         steps.append(dense)
         dimension = len(dense.bias)
     max_tokens, lower_case = _feeding(folder / LENGTHS)
-    return SentenceFolder(pooling, tuple(steps), width, dimension, max_tokens, lower_case, instruction)
+    shortened = _shortened(folder / PROMPTS)
+    return SentenceFolder(
+        pooling, tuple(steps), width, dimension, max_tokens, lower_case, instruction, shortened
+    )
 
 
 def other_heads(folder: Path) -> list[str]:
@@ -291,6 +304,7 @@ def _pooling_mode(path: Path, data: Any) -> str:
 def _dense(folder: Path, width: int) -> Dense:
     path = folder / "config.json"
     data = _object(path)
+    only(path, data, "module_input_name", "sentence_embedding", "sentence_embedding")
     only(path, data, "in_features", width, None)
     out = positive(path, data, "out_features")
     name = value(path, data, "activation_function", str)
@@ -319,9 +333,18 @@ def _feeding(path: Path) -> tuple[int | None, bool]:
     if not path.is_file():
         return None, False
     data = _object(path)
+    given = {key: setting for key, setting in data.items() if setting is not None}
+    for key, supported in _READING.items():
+        only(path, given, key, supported, supported)
     lower_case = value(path, {"do_lower_case": False, **data}, "do_lower_case", bool)
     limited = data.get("max_seq_length") is not None
     return positive(path, data, "max_seq_length") if limited else None, lower_case
+
+
+def _shortened(path: Path) -> int | None:
+    """Return the length to which vectors are shortened, if there is one."""
+    data = _object(path) if path.is_file() else {}
+    return None if data.get("truncate_dim") is None else positive(path, data, "truncate_dim")
 
 
 def read_prompt(folder: Path, prompt: str | None = None) -> str:

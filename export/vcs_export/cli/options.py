@@ -32,7 +32,7 @@ _EMBEDDER = (
     click.option("--instruction", metavar="TEXT",
                  help="Words that stand before every text, in place of a prompt."),
     click.option("--dimension", type=click.IntRange(min=1), metavar="N",
-                 help="Length of vectors, whose further numbers are left out. [default: all]"),
+                 help="Length of vectors, whose further numbers are left out. [default: as the folder says]"),
     click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
                  help="Longest input in tokens. [default: that of the recipe or of the folder]"),
 )  # fmt: skip

@@ -234,9 +234,16 @@ def build_from_recipe(
     Raises
     ------
     CheckpointError, BundleExistsError, ExportError
-        As for `build_decoder_bundle`. The checkpoint may also be that of another model.
+        As for `build_decoder_bundle`. The checkpoint may also be that of another model, and an option may
+        contradict the recipe.
     """
     causal = recipe.config.get("causal")
+    for argument, wanted, published in (
+        ("attention", options.causal, causal),
+        ("pooling", options.pooling, recipe.pooling),
+    ):
+        if wanted is not None and published not in (None, wanted):
+            raise ExportError(f"{argument} contradicts the recipe of {recipe.source}: leave out one of them")
     own = options.prompt is not None or options.instruction is not None
     options = replace(
         options,

@@ -46,9 +46,10 @@ class EmbedderOptions:
 
     def vector_length(self, sentence: SentenceFolder) -> int:
         """Return the length of a vector. Raises ExportError if the model's are not as long."""
-        dimension = self.dimension or sentence.dimension
-        if not 1 <= dimension <= sentence.dimension:
-            raise ExportError(f"dimension must be 1 to {sentence.dimension}, not {dimension}")
+        most = sentence.dimension
+        dimension = self.dimension or min(sentence.shortened or most, most)
+        if not 1 <= dimension <= most:
+            raise ExportError(f"dimension must be 1 to {most}, not {dimension}")
         return dimension
 
     def window(self, folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
