@@ -203,6 +203,12 @@ def test_poolings_of_other_models_are_named(tmp_path: Path) -> None:
 def test_an_unknown_recipe_is_told_the_known_ones(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     message = refusal(folder, tmp_path / "bundle", "--recipe", "qwen3", named="'qwen3'")
-    assert "there is no recipe 'qwen3', only embeddinggemma-300m, gte-qwen2-1.5b-instruct, " in message
+    assert "there is no recipe 'qwen3' for this kind of model, only embeddinggemma-300m, " in message
     assert "nv-embed-v2" not in message
     assert message.endswith(", or a TOML file")
+
+
+def test_a_recipe_of_another_kind_of_model_is_told_the_known_ones(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    message = refusal(folder, tmp_path / "bundle", "--recipe", "bge-m3", named="'bge-m3'")
+    assert "there is no recipe 'bge-m3' for this kind of model, only embeddinggemma-300m, " in message

@@ -79,5 +79,8 @@ def test_mistakes_in_a_recipe_are_named(tmp_path: Path, old: str, new: str, mess
 
 
 def test_an_unknown_recipe_is_named() -> None:
-    with pytest.raises(ExportError, match="no recipe .no-such-model., only all-minilm-l6-v2, or a TOML file"):
+    with pytest.raises(
+        ExportError,
+        match="no recipe .no-such-model. for this kind of model, only all-minilm-l6-v2, or a TOML file",
+    ):
         load_recipe("no-such-model", EncoderRecipe)

@@ -334,8 +334,11 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
         The file cannot be read, or a key is missing, unknown or wrong. The message names file and key.
     """
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
-    if isinstance(recipe, str) and not path.is_file():
-        raise ExportError(f"there is no recipe {recipe!r}, only {', '.join(_names(kind))}, or a TOML file")
+    if isinstance(recipe, str) and recipe not in (names := _names(kind)):
+        known = ", ".join(names)
+        raise ExportError(
+            f"there is no recipe {recipe!r} for this kind of model, only {known}, or a TOML file"
+        )
     folder = path.parent
 
     def convert_path(kind: type, value: Any) -> Path:

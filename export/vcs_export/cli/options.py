@@ -24,8 +24,8 @@ overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing 
 
 _EMBEDDER = (
     click.option("--recipe", metavar="NAME|FILE",
-                 help="Published model that the files must be, such as bge-m3 or qwen3-embedding-0.6b, or a "
-                 "TOML file. [default: any model]"),
+                 help="Published model that the files must be, by its name in lower case, or a TOML file. "
+                 "[default: any model]"),
     click.option("--prompt", metavar="NAME",
                  help="Prompt of the folder that stands before every text. "
                  "[default: that of the recipe, or the folder's default prompt]"),
