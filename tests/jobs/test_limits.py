@@ -81,6 +81,15 @@ def test_a_limit_lifts_that_of_lines_and_changes_no_score(
     assert (tmp_path / "p.jsonl").read_bytes() == (tmp_path / "o.jsonl").read_bytes()
 
 
+def test_the_limit_can_be_set_for_scores_of_visil(tmp_path: Path) -> None:
+    source = tmp_path / "v.jsonl"
+    summary = {"name": "short", "visil": 0.5, "tokens": 3}
+    write_pairs(source, [{"id": "v", "signature": "s", "summaries": [summary]}])
+    command = ("visil", "select", source, "--alpha", "1", "--max-read-mb")
+    assert_refused(vcs(*command, "0.00001"), f"{source} line 1: a line of more than 1e-05 MB; --max-read-mb")
+    assert vcs(*command, "1").code == 0
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
 @pytest.mark.parametrize("kind", ["device", "pipe"])
 def test_devices_and_pipes_are_refused_where_they_cannot_work(

@@ -351,6 +351,7 @@ experiment.add_command(clip_cc_bench)
 @_references
 @_seed
 @output_folder(help="Data folder to create.")
+@max_read_mb
 @bundle
 @segmenter
 @device

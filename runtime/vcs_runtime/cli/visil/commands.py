@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, check_resume, overwrite, resume, usage_errors
+from vcs_runtime.cli.options import PATH, check_resume, max_read_mb, overwrite, resume, usage_errors
 from vcs_runtime.cli.tables import console
 from vcs_runtime.cli.visil.model import (
     exit_with,
@@ -178,6 +178,7 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
     help="Price of a token in nats; may be repeated.",
 )
 @click.option("--plot", type=PATH, metavar="FILE", help="PNG file with a plot of summaries and choices.")
+@max_read_mb
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: bool) -> None:
     """Choose a summary of each video in SCORES.
@@ -230,6 +231,7 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
 @click.option(
     "--plot", type=PATH, metavar="FILE", help="PNG file with a plot of answers and the logistic curve."
 )
+@max_read_mb
 @json_option
 def correlate_command(
     scores: Path, answers: Path, trim: bool, by_video: bool, shuffles: int, seed: int, plot: Path | None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.options import PATH, together, usage_errors
+from vcs_runtime.cli.options import PATH, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.frames import FRAMES
@@ -34,6 +34,7 @@ writer_options = together(
                  help="Text that stands for an image in the prompt, for --sglang."),
     click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
                  metavar="S", help="Seconds in which a whole answer of the server must be there."),
+    max_read_mb,
 )  # fmt: skip
 model_options = together(
     writer_options,
