@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,17 +27,18 @@ def test_a_process_that_ignores_interrupts_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text(
         INTERRUPTED.replace("time.sleep(60)", "raise ImportError('it went on')")
     )
-    ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        done = run(tmp_path)
-    finally:
-        signal.signal(signal.SIGINT, ignoring)
+    done = run(tmp_path, signal.SIG_IGN)
     assert "it went on" in done.stderr
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, on_interrupt: Any = signal.default_int_handler) -> subprocess.CompletedProcess[str]:
+    """Run the command, which ignores interrupts if this process does: a shell's background job would."""
     path = os.pathsep.join((str(folder), *sys.path))
-    return subprocess.run(
-        [sys.executable, "-m", "vcs_runtime", "score", "none.jsonl"],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "vcs_runtime", "score", "none.jsonl"],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -60,7 +60,9 @@ def test_all_references_count_and_so_do_sentences_of_hm_cf(tiny_bundle: Path) ->
         assert scorer.score([TEXTS[0], TEXTS[0]], TEXTS[1], chunk_size=3).error is None
     with Scorer.open(tiny_bundle, device="cpu", pair_mem_gb=TOO_LITTLE) as scorer:
         assert scorer.score(*TEXTS, chunk_size=2).error is None
-        with pytest.raises(TextError, match="12 x 12 sentences"):
+        with pytest.raises(
+            TextError, match="12 x 12 sentences take .*: leave out hm-cf, or raise pair_mem_gb"
+        ):
             scorer.score(*TEXTS, chunk_size=2, also=["hm-cf"])
     with Scorer.open(tiny_bundle, device="cpu") as scorer:
         assert scorer.score(*TEXTS) == alone

@@ -230,14 +230,16 @@ class Preparation:
 
     def _checked_size(self, pair: PreparedPair) -> PreparedPair | TextError:
         """Return a pair that may be embedded, or an error if its similarities take too much memory."""
-        for name, pieces in (("chunks", pair.chunks), ("sentences", pair.sentences)):
+        for name, pieces, advice in (
+            ("chunks", pair.chunks, "join more sentences to a chunk"),
+            ("sentences", pair.sentences, "leave out hm-cf"),
+        ):
             size = similarities_of(pieces) * 8 / 1e9
             if size > self._pair_mem_gb:
                 counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
                 return TextError(
                     f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
-                    f"{self._pair_mem_gb:g}: join more sentences to a chunk, or raise pair_mem_gb "
-                    "(--pair-mem-gb)"
+                    f"{self._pair_mem_gb:g}: {advice}, or raise pair_mem_gb (--pair-mem-gb)"
                 )
         return pair
 
