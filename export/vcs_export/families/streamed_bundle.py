@@ -298,8 +298,8 @@ def _unquantised(
     # float16 has more digits than bfloat16, and takes half the space of float32.
     narrow = COMPUTE["fp32"] not in opened.types and opened.config.fp16
     precision = "fp16" if narrow else "fp32"
-    folder = bundle.target.parent
-    with tempfile.TemporaryDirectory(prefix=f".{bundle.target.name}.exact-", dir=folder) as work:
+    # In the unfinished bundle, since what a killed process leaves of that is removed one day.
+    with tempfile.TemporaryDirectory(prefix=".exact-", dir=bundle.folder) as work:
         exact = Path(work, "model.onnx")
         written = write_decoder_model(opened, exact, precision, layout, link=True, watch=watch)
         try:
