@@ -106,15 +106,17 @@ def test_devices_and_pipes_are_refused_where_they_cannot_work(
         ("explain", special, *bundle),
         ("report", special, "-o", tmp_path / "r.html"),
         ("report", scores, "--pairs", special, "-o", tmp_path / "r.html", *bundle),
-        ("compare", special, scores),
-        ("compare", scores, special),
         ("bundle", "unpack", special, "-o", tmp_path / "u"),
         ("experiment", "authors", "--data", special, "-o", tmp_path / "x", *bundle),
-        ("visil", "select", special, "--alpha", "1"),
     ):
         assert_refused(vcs(*arguments), f"{special}: not a regular file")
-    if kind == "device":
-        assert_refused(vcs("score", "--reference", special, "--generated", refs, *bundle), "not a regular")
+    for arguments in (
+        ("score", "--reference", special, "--generated", refs, *bundle),
+        ("compare", special, scores),
+        ("compare", scores, special),
+        ("visil", "select", special, "--alpha", "1"),
+    ) * (kind == "device"):
+        assert_refused(vcs(*arguments), f"{special}: not a regular file")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
@@ -130,6 +132,12 @@ def test_pipes_work_where_a_file_is_read_or_written_once(
     writer.join()
     (tmp_path / "u.txt").write_text(story(2))
     assert by_pipe == score("--reference", tmp_path / "u.txt", "--generated", text, "--json")
+
+    writer = threading.Thread(target=pipe.write_bytes, args=(scores.read_bytes(),))
+    writer.start()
+    compared = vcs("compare", pipe, scores, "--name", "a", "--name", "b", "--json")
+    writer.join()
+    assert compared == vcs("compare", scores, scores, "--name", "a", "--name", "b", "--json")
 
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))

@@ -117,7 +117,7 @@ class _Scores:
 def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
     """Read a score file. A score that is not required is NaN where it is missing."""
     scores = _Scores()
-    for place, row in read_scores(path, required):
+    for place, row in read_scores(path, required, pipe=True):
         name, scores.signature = str(row["id"]), str(row["signature"])
         if name in scores.rows or name in scores.failed:
             raise InputError(f"{place}: id {name} is there twice")

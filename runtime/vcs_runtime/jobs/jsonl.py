@@ -16,7 +16,7 @@ Record = dict[str, Any]
 
 
 def read_jsonl(
-    path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False
+    path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False, pipe: bool = False
 ) -> Iterator[tuple[int, Any]]:
     """Read the values of a JSONL file one at a time, with their line numbers.
 
@@ -32,6 +32,8 @@ def read_jsonl(
         What errors call the file; None: its path.
     unique
         Refuse an object with one key twice.
+    pipe
+        Whether the file may be a pipe: a caller that reads it once only.
 
     Yields
     ------
@@ -47,7 +49,7 @@ def read_jsonl(
     name = path if name is None else name
     number = 1
     try:
-        refuse_special(path, name)
+        refuse_special(path, name, pipe=pipe)
         with path.open("rb") as file:
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:
@@ -63,7 +65,7 @@ def read_jsonl(
 
 def read_records(
     path: Path, fields: Sequence[str] = ("id",), otherwise: str = "this is no line of an earlier run", *,
-    skip_torn: bool = False,
+    skip_torn: bool = False, pipe: bool = False,
 ) -> Iterator[tuple[str, Record]]:  # fmt: skip
     """Read the lines that a job has written, one at a time.
 
@@ -75,7 +77,7 @@ def read_records(
         What each line must have.
     otherwise
         The end of the error for a line that is not an object with these fields.
-    skip_torn
+    skip_torn, pipe
         As for `read_jsonl`.
 
     Yields
@@ -88,7 +90,7 @@ def read_records(
     InputError
         As for `read_jsonl`, and for a line without the fields.
     """
-    for number, record in read_jsonl(path, skip_torn=skip_torn):
+    for number, record in read_jsonl(path, skip_torn=skip_torn, pipe=pipe):
         place = f"{path} line {number}"
         if not isinstance(record, dict) or any(field not in record for field in fields):
             raise InputError(f"{place}: {otherwise}")

@@ -37,7 +37,9 @@ def has_hm_cf(path: Path) -> bool:
     return any("hm_cf" in row for _, row in read_scores(path) if "error" not in row)
 
 
-def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[str, Record]]:
+def read_scores(
+    path: Path, names: Sequence[str] = _NUMBERS, *, pipe: bool = False
+) -> Iterator[tuple[str, Record]]:
     """Read the lines of a score file one at a time.
 
     Parameters
@@ -46,6 +48,8 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
         The score file.
     names
         The numbers that each line must have, unless it has an `error`.
+    pipe
+        As for `read_jsonl`.
 
     Yields
     ------
@@ -61,7 +65,8 @@ def read_scores(path: Path, names: Sequence[str] = _NUMBERS) -> Iterator[tuple[s
     signature = None
     fields = ("id", "signature")
     otherwise = "no line of a score file (`vcs-runtime score -o`)"
-    for place, row in read_table(path) if is_table(path) else read_records(path, fields, otherwise):
+    lines = read_table(path) if is_table(path) else read_records(path, fields, otherwise, pipe=pipe)
+    for place, row in lines:
         if any(field not in row for field in fields):
             raise InputError(f"{place}: {otherwise}")
         if signature is not None and row["signature"] != signature:

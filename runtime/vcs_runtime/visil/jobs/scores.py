@@ -181,7 +181,7 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()
     otherwise = "no line of `vcs-runtime visil score -o`"
-    for place, row in read_records(path, ("id", "signature"), otherwise):
+    for place, row in read_records(path, ("id", "signature"), otherwise, pipe=True):
         if "error" in row:
             continue
         name = str(row["id"])
