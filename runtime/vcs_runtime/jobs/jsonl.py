@@ -77,7 +77,9 @@ def read_records(
         What each line must have.
     otherwise
         The end of the error for a line that is not an object with these fields.
-    skip_torn, pipe
+    skip_torn
+        As for `read_jsonl`.
+    pipe
         As for `read_jsonl`.
 
     Yields
