@@ -143,6 +143,14 @@ def test_truncation_of_the_text_leaves_the_instruction(build: Opener, layout: st
     np.testing.assert_allclose(vector, oracle([*ids_of("the red man")[:4], SEP], skip=2), atol=2e-6)
 
 
+def test_an_instruction_that_leaves_no_room_for_a_text_is_refused(build: Opener) -> None:
+    """Else all texts would have the vector of the instruction, and any two of them the best score."""
+    embedder = build("packed", long_text="truncate_text")
+    embedder.embed(["dog"], "the red car ", max_length=6)
+    with pytest.raises(TextError, match="instruction has 3 tokens and the model's input 3"):
+        embedder.embed(["dog"], "the red car ", max_length=5)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, layout: str) -> None:
     embedder = build(layout, special_tokens=((SEP, SEP), ()))

@@ -92,6 +92,13 @@ class TextTokenizer:
         TextError
             A text is too long for an embedder that refuses long texts, or nothing of it is left to pool.
         """
+        if self._spec.long_text == "truncate_text" and instruction:
+            room = max_tokens - self.special_count
+            if (count := self._instruction_tokens(instruction)) >= room:
+                raise TextError(
+                    f"texts: the instruction has {count} tokens and the model's input {room}, so that "
+                    "nothing of a text is left to embed"
+                )
         encodings = self._tokenizer.encode_batch_fast(
             [instruction + text for text in texts], add_special_tokens=False
         )
