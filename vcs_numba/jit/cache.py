@@ -69,7 +69,10 @@ def _is_own(folder: str, source: str) -> bool:
         return True
     private_group = facts.st_gid == facts.st_uid  # as many systems give every user
     others = stat.S_IWOTH | (0 if private_group else stat.S_IWGRP)
-    return facts.st_uid in (os.getuid(), 0, os.stat(source).st_uid) and not facts.st_mode & others
+    owners = {os.getuid(), 0}
+    with contextlib.suppress(OSError):  # code may come without a file, as from a zip archive
+        owners.add(os.stat(source).st_uid)
+    return facts.st_uid in owners and not facts.st_mode & others
 
 
 class KernelCache(caching.NullCache):
