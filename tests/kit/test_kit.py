@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,7 +198,18 @@ def test_a_wheel_with_an_unsafe_name_is_refused(make_kit: Make, index: Path, tmp
 
 def test_a_bundle_that_cannot_score_is_refused(make_kit: Make, sat_bundle: Path, tmp_path: Path) -> None:
     message = refused(make_kit(tmp_path / "kit", bundle=sat_bundle), tmp_path / "kit")
-    assert message.endswith("has no embedder, so that nothing can be scored with it")
+    assert "has no embedder, so that nothing can be scored with it" in message
+
+
+def test_a_bundle_without_a_segmenter_is_refused(make_kit: Make, tiny_bundle: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "embedder"
+    shutil.copytree(tiny_bundle, bundle)
+    manifest = json.loads((bundle / "bundle.json").read_text("utf-8"))
+    del manifest["segmenter"]
+    (bundle / "bundle.json").write_text(json.dumps(manifest), "utf-8")
+    message = refused(make_kit(tmp_path / "kit", bundle=bundle), tmp_path / "kit")
+    assert "has no segmenter" in message
+    assert "`vcs-runtime bundle make`" in message
 
 
 def test_an_output_that_exists_is_left_alone(make_kit: Make, tmp_path: Path, tiny_bundle: Path) -> None:

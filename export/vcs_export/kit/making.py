@@ -72,8 +72,12 @@ def make_kit(
         A file cannot be read or written.
     """
     opened = open_bundle(bundle, full=True)
-    if opened.manifest.embedder is None:
-        raise KitError(f"bundle {opened.root} has no embedder, so that nothing can be scored with it")
+    for part in ("embedder", "segmenter"):
+        if getattr(opened.manifest, part) is None:
+            raise KitError(
+                f"bundle {opened.root} has no {part}, so that nothing can be scored with it: "
+                "`vcs-runtime bundle make` joins two bundles"
+            )
     refuse_input_as_output(output, opened.root)
     with new_folder(output) as folder, tempfile.TemporaryDirectory(prefix="vcs-runtime-") as built:
         own = own_wheel(Path(built), wheel, log)
