@@ -12,19 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vcs_runtime._version import __version__
+from vcs_runtime.errors import (
+    BundleError,
+    CacheError,
+    DeviceError,
+    InputError,
+    MissingExtraError,
+    ModelError,
+    TextError,
+    VcsError,
+)
 
 if TYPE_CHECKING:
     from vcs_numba import Params, Scores
-    from vcs_runtime.errors import (
-        BundleError,
-        CacheError,
-        DeviceError,
-        InputError,
-        MissingExtraError,
-        ModelError,
-        TextError,
-        VcsError,
-    )
     from vcs_runtime.inference.custom import TextEmbedder
     from vcs_runtime.inference.embedder import Embedder
     from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -72,9 +72,9 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Import a public name when it is first used: the command line must not wait for all of them."""
-        if name not in __all__:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(_MODULES.get(name, "vcs_runtime.errors")), name)
+        found = getattr(import_module(_MODULES[name]), name)
         globals()[name] = found
         return found
 
