@@ -179,6 +179,14 @@ def test_another_tokenizer_is_named(tmp_path: Path) -> None:
     assert "(--end-token)" in line
 
 
+@pytest.mark.parametrize("added", [["<image>"], [{"content": "<image>"}]])
+def test_added_tokens_without_ids_are_named(tmp_path: Path, added: list[Any]) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    path = folder / "tokenizer.json"
+    write_json(path, json.loads(path.read_text("utf-8")) | {"added_tokens": added})
+    assert "tokenizer.json: its added_tokens have no ids" in refusal(folder, tmp_path / "bundle")
+
+
 def test_the_command_for_another_kind_of_model_is_named(tmp_path: Path) -> None:
     decoder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     run = vcs("export", "encoder", "--from", str(decoder), "-o", str(tmp_path / "bundle"))

@@ -194,7 +194,7 @@ GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
         ({"global_attn_every_n_layers": ...}, "global_attn_every_n_layers must be of type int, not None"),
         ({"layer_types": ["full_attention"] * 5}, "layer_types contradicts global_attn_every_n_layers 3"),
         (
-            {"layer_types": ["full_attention"] * 4 + ["chunked"], "global_attn_every_n_layers": ...},
+            {"layer_types": ["full_attention"] * 4 + [["chunked"]], "global_attn_every_n_layers": ...},
             "layer_types must be 5 times full_attention or sliding_attention",
         ),
         ({"rope_parameters": {"full_attention": GLOBAL}}, "rope_parameters has no object sliding_attention"),

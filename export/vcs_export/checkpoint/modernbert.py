@@ -149,7 +149,7 @@ def _local_layers(path: Path, data: Any, layers: int) -> tuple[bool, ...]:
         if kinds not in (None, expected):
             raise CheckpointError(f"{path}: layer_types contradicts global_attn_every_n_layers {every}")
         kinds = expected
-    if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= {_GLOBAL, _LOCAL}:
+    if not isinstance(kinds, list) or len(kinds) != layers or not set(map(str, kinds)) <= {_GLOBAL, _LOCAL}:
         raise CheckpointError(f"{path}: layer_types must be {layers} times {_GLOBAL} or {_LOCAL}")
     return tuple(kind == _LOCAL for kind in kinds)
 

@@ -42,7 +42,11 @@ def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
     data["truncation"] = None
     data["padding"] = None
     if vocab_size is not None:
-        data["added_tokens"] = [item for item in data.get("added_tokens") or () if item["id"] < vocab_size]
+        added = data.get("added_tokens") or ()
+        try:
+            data["added_tokens"] = [item for item in added if item["id"] < vocab_size]
+        except (TypeError, KeyError):
+            raise CheckpointError(f"{path}: not a tokenizer.json: its added_tokens have no ids") from None
     return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
         "utf-8", "surrogatepass"
     )
