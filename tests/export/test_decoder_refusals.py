@@ -220,3 +220,9 @@ def test_a_recipe_of_another_kind_of_model_is_told_the_known_ones(tmp_path: Path
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     message = refusal(folder, tmp_path / "bundle", "--recipe", "bge-m3", named="'bge-m3'")
     assert "there is no recipe 'bge-m3' for this kind of model, only embeddinggemma-300m, " in message
+
+
+def test_own_weights_need_a_recipe_that_has_others(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
+    line = refusal(folder, tmp_path / "bundle", "--own-weights", named="--own-weights")
+    assert "--own-weights needs --recipe" in line

@@ -110,6 +110,8 @@ def decoder(
     Example:
       vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o embedder
     """
+    if own_weights and recipe is None:
+        raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import DecoderRecipe, load_recipe
     from vcs_export.families.decoder import (
