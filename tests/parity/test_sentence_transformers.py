@@ -23,6 +23,7 @@ from support.drawn_texts import drawn_texts
 from support.tiny_sentence import write_json, write_modules
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
+from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
@@ -142,7 +143,9 @@ def test_published_folders_give_the_vectors_of_sentence_transformers(tmp_path: P
 
 @pytest.mark.parametrize("name", ["gte-modernbert-base", "bge-m3"])
 def test_long_texts_are_cut_as_sentence_transformers_cuts_them(tmp_path: Path, name: str) -> None:
-    bundle = build(write_folder(tmp_path, name, max_tokens=20), long_text="truncate_text")
+    bundle = build(
+        write_folder(tmp_path, name, max_tokens=20), options=EmbedderOptions(long_text="truncate_text")
+    )
     with Embedder.open(bundle, device="cpu") as embedder:
         found = embedder.embed(TEXTS, "query: ")
         lengths = [len(ids) for ids in embedder._tokenizer.sequences(TEXTS, "query: ", 20).ids]
