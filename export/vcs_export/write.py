@@ -83,6 +83,11 @@ class BundleInfo:
             raise ExportError(f"name {self.name!r} must be letters, digits, '.', '_' and '-'")
 
 
+def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
+    """Return the file of a bundle, by its name, that holds the text of a licence; none without a text."""
+    return {f"{LICENCES}/{licence}.txt": text} if text else {}
+
+
 def plain_name(folder: Path) -> str:
     """Return the name of a folder in the letters that a bundle's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name)

@@ -31,7 +31,7 @@ from vcs_export.families.streamed_bundle import (
     build_streamed_bundle,
 )
 from vcs_export.graph.sentence_decoder import sentence_decoder
-from vcs_export.write import LICENCES, BundleInfo, Progress, plain_name, silent
+from vcs_export.write import BundleInfo, Progress, licence_file, plain_name, silent
 from vcs_runtime.bundle.manifest import LongTextPolicy, SegmenterSpec
 
 POOLINGS = {"mean": "mean", "last": "lasttoken"}
@@ -253,12 +253,11 @@ def build_from_recipe(
         causal=options.causal if causal is None else bool(causal),
     )
     positions = _check_recipe(recipe, checkpoint, options)
-    notice = recipe.notice.encode() or recipe.licence_text
     info = BundleInfo(
         plain_name(checkpoint) if own_weights else recipe.name,
         recipe.licence,
         checkpoint.resolve().name if own_weights else recipe.source,
-        {f"{LICENCES}/{recipe.licence}.txt": notice} if notice else {},
+        licence_file(recipe.licence, recipe.notice.encode() or recipe.licence_text),
         replace_target,
     )
     return build_decoder_bundle(

@@ -22,7 +22,7 @@ from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
 from vcs_export.families.bert import build_bert_bundle
 from vcs_export.installer import installer_reason, run_pip
-from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target
+from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target, licence_file
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
@@ -155,8 +155,7 @@ def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -
                     f"{staged.origin}: not {recipe.source}: {key} is {value}, expected {expected}"
                 )
     texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
-    if recipe.licence_text:
-        texts[f"{LICENCES}/{recipe.licence}.txt"] = recipe.licence_text
+    texts |= licence_file(recipe.licence, recipe.licence_text)
     files = {NOTICE: _notice(staged, recipe).encode(), **texts}
     return build_bert_bundle(
         staged.folder,

@@ -26,7 +26,7 @@ from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
-from vcs_export.write import LICENCES, BundleInfo, BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter, licence_file
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec, SegmenterSpec
 
@@ -192,7 +192,7 @@ def build_from_recipe(
                 f"{path}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
                 "a model of your own is exported without a recipe, with its own threshold"
             )
-    files = {f"{LICENCES}/{recipe.licence}.txt": recipe.notice} if recipe.notice else {}
+    files = licence_file(recipe.licence, recipe.notice)
     return build_sat_bundle(
         checkpoint,
         target,

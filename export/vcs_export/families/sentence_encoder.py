@@ -27,7 +27,7 @@ from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert
-from vcs_export.write import LICENCES, BundleInfo, BundleWriter
+from vcs_export.write import BundleInfo, BundleWriter, licence_file
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EmbedderSpec
 
@@ -163,12 +163,11 @@ def build_from_recipe(
             f"{checkpoint}: is not {recipe.source}: its pooling is {sentence.pooling}, not {recipe.pooling}"
         )
     recipe.check_dimension(options.vector_length(sentence), sentence.dimension)
-    notice = recipe.notice
     info = BundleInfo(
         recipe.name,
         recipe.licence,
         recipe.source,
-        {f"{LICENCES}/{recipe.licence}.txt": notice} if notice else {},
+        licence_file(recipe.licence, recipe.notice),
         replace_target,
     )
     return build_sentence_bundle(checkpoint, target, info, options)
