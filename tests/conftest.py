@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 # pytest-xdist sets it for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
-# Some tests import ONNX Runtime themselves.
+# Some tests import ONNX Runtime or OpenVINO themselves.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}

@@ -1,16 +1,19 @@
-"""ONNX Runtime's telemetry is off, and a program that cannot be helped is told so."""
+"""The telemetry of ONNX Runtime and of OpenVINO is off, and a program that cannot be helped is told so."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import textwrap
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
 from vcs_runtime.inference.device import import_onnxruntime
-from vcs_runtime.util.telemetry import refuse_telemetry
+from vcs_runtime.util.telemetry import early_reporters, refuse_openvino_telemetry, refuse_telemetry
 
 
 @pytest.fixture
@@ -49,3 +52,57 @@ def test_others_are_not_warned(
         warnings.simplefilter("error")
         refuse_telemetry()
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+# Whoever reports starts a process, which opens a socket, and keeps an identifier in the home folder. The hook
+# also keeps a failing test from reporting.
+IMPORT_OPENVINO = """
+    import os, sys
+
+    def audit(event, arguments):
+        if event.startswith(("socket.", "urllib.", "subprocess.")) or event in ("os.fork", "os.mkdir"):
+            print(event, arguments, file=sys.stderr)
+            raise OSError(event)
+
+    sys.addaudithook(audit)
+    from vcs_runtime.util.telemetry import early_reporters, refuse_openvino_telemetry
+    refuse_openvino_telemetry()
+    import openvino
+
+    openvino.Core()
+    print(openvino.__version__, hasattr(openvino, "convert_model"), early_reporters())
+"""
+
+
+def test_openvino_is_imported_whole_and_reports_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    environment = {**os.environ, "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    for variable in ("CI", "TF_BUILD", "JENKINS_URL"):  # where these are set it does not report anyway
+        environment.pop(variable, None)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(IMPORT_OPENVINO)],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.endswith(" True []\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("consent", [True, False])
+def test_a_program_that_imported_openvino_first_is_warned_once_unless_its_user_declined(
+    monkeypatch: pytest.MonkeyPatch, consent: bool
+) -> None:
+    reporter = types.SimpleNamespace(consent=consent)
+    tools = types.ModuleType("openvino.tools.ovc")
+    tools.telemetry = reporter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openvino.tools.ovc", tools)
+    monkeypatch.setitem(sys.modules, "openvino_telemetry", types.ModuleType("openvino_telemetry"))
+    assert early_reporters() == (["OpenVINO"] if consent else [])
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        refuse_openvino_telemetry()
+        refuse_openvino_telemetry()
+    assert ["opt_in_out --opt_out" in str(warning.message) for warning in shown] == [True] * consent
+    assert reporter.consent is False
+    assert early_reporters() == []

@@ -27,7 +27,7 @@ from vcs_runtime.inference.device import (
 from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.tensorrt import fitting
 from vcs_runtime.util.process import available_cores
-from vcs_runtime.util.telemetry import may_report
+from vcs_runtime.util.telemetry import early_reporters
 
 _BASE = ("numpy", "numba", "tokenizers")
 # The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
@@ -99,8 +99,8 @@ def _examine(name: str) -> _Report:
         problems.append(
             "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one again"
         )
-    early = may_report()
-    facts["telemetry"] = "ONNX Runtime reports: it was imported too early" if early else "off"
+    early = " and ".join(early_reporters())
+    facts["telemetry"] = f"{early}: imported before vcs-runtime, with telemetry on" if early else "off"
     try:
         facts["providers"] = ", ".join(available_providers())
         device = choose_device("auto")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from typing import Any
 
 _VARIABLE = "ORT_DISABLE_TELEMETRY"
 _REPORTS_FROM = (1, 31)
+_OPENVINO_REPORTER = "openvino_telemetry"
 
 
-def may_report() -> bool:
-    """Return whether ONNX Runtime was imported with its telemetry on, which nothing can switch off later."""
-    if os.environ.get(_VARIABLE) == "1" or (onnxruntime := sys.modules.get("onnxruntime")) is None:
-        return False
-    version = str(getattr(onnxruntime, "__version__", "")).split(".")[:2]
-    return not all(word.isdigit() for word in version) or tuple(map(int, version)) >= _REPORTS_FROM
+def early_reporters() -> list[str]:
+    """Return the libraries that were imported too early, with their telemetry on, such as "OpenVINO"."""
+    early = {"ONNX Runtime": _onnxruntime_may_report(), "OpenVINO": _openvino_reports() is not None}
+    return [name for name, reports in early.items() if reports]
 
 
 def refuse_telemetry() -> None:
@@ -24,7 +24,7 @@ def refuse_telemetry() -> None:
     Its wheels report from version 1.31 on, unless the environment says otherwise. Where something else has
     imported it already, a RuntimeWarning says so, once.
     """
-    if may_report():
+    if _onnxruntime_may_report():
         warnings.warn(
             "onnxruntime was imported before vcs-runtime, and may report to its makers: "
             f"set {_VARIABLE}=1 before it is imported",
@@ -32,3 +32,36 @@ def refuse_telemetry() -> None:
             stacklevel=2,
         )
     os.environ[_VARIABLE] = "1"
+
+
+def refuse_openvino_telemetry() -> None:
+    """Keep OpenVINO from reporting to its makers; call this before it is imported.
+
+    Its import writes an identifier to the home folder and reports to Google Analytics, unless the user has
+    declined in a file there. It goes without where its package `openvino_telemetry` cannot be imported, which
+    this arranges. Where something else has imported OpenVINO already, its later reports are switched off, and
+    a RuntimeWarning says so, once.
+    """
+    if (reporter := _openvino_reports()) is not None:
+        reporter.consent = False
+        warnings.warn(
+            "openvino was imported before vcs-runtime, and has reported that to its makers: "
+            "import it later, or decline for good with `opt_in_out --opt_out`",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    sys.modules.setdefault(_OPENVINO_REPORTER, None)  # type: ignore[arg-type]
+
+
+def _onnxruntime_may_report() -> bool:
+    """Return whether ONNX Runtime was imported with its telemetry on, which nothing can switch off later."""
+    if os.environ.get(_VARIABLE) == "1" or (onnxruntime := sys.modules.get("onnxruntime")) is None:
+        return False
+    version = str(getattr(onnxruntime, "__version__", "")).split(".")[:2]
+    return not all(word.isdigit() for word in version) or tuple(map(int, version)) >= _REPORTS_FROM
+
+
+def _openvino_reports() -> Any:
+    """Return what reports for an OpenVINO that was imported already, or None."""
+    reporter = getattr(sys.modules.get("openvino.tools.ovc"), "telemetry", None)
+    return reporter if getattr(reporter, "consent", False) else None
