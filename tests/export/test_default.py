@@ -327,7 +327,7 @@ def test_a_bundle_whose_segmenter_has_other_bytes_is_built_again(
     """Bundles were built whose last bits depended on the processor."""
     segmenter = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
     opened = open_bundle(build(checkpoint, boundary=segmenter))
-    [digest] = opened.digests(["segmenter/model.onnx.data"])
+    [digest] = opened.digests(["embedder/segmenter.onnx.data"])
     same, other = (msgspec.structs.replace(segmenter, weights=value) for value in (digest, "0" * 64))
     assert build(tmp_path / "not even looked at", boundary=same) == opened.root
     with pytest.raises(ExportError, match="not even looked at"):
@@ -338,7 +338,7 @@ def test_the_default_segmenter_has_the_same_bytes_on_every_processor() -> None:
     """Its hash is in signatures."""
     boundary = load_recipe("all-minilm-l6-v2", EncoderRecipe).boundary
     assert boundary is not None
-    assert open_bundle("default").digests(["segmenter/model.onnx.data"]) == [boundary.weights]
+    assert open_bundle("default").digests(["embedder/segmenter.onnx.data"]) == [boundary.weights]
 
 
 def test_a_faster_process_is_not_an_error(

@@ -15,8 +15,14 @@ from safetensors.numpy import load_file, save_file
 from support import numpy_bert
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
+from support.tiny_layouts import build_layout_bundle
 from vcs_export.errors import CheckpointError
-from vcs_export.families.learned_segmenter import MODEL_FILE, build_learned_segmenter_bundle
+from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.learned_segmenter import MODEL_FILE, WEIGHTS_FILE, build_learned_segmenter_bundle
+from vcs_export.write import BundleInfo
+from vcs_runtime import Embedder, Segmenter
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
+from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle
 
 
@@ -50,6 +56,60 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path,
     for i, row in enumerate(rows):
         want = oracle(checkpoint, updates, layers, row, capitals[i, : len(row)].tolist())
         np.testing.assert_allclose(logits[i, : len(row), 0], want, rtol=0, atol=2e-5)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one with each of them."""
+    checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
+    recipe = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
+    info = BundleInfo("tiny", "MIT", "drawn at random")
+    build_learned_segmenter_bundle(checkpoint, recipe, tmp_path / "segmenter")
+    build_bert_bundle(checkpoint, tmp_path / "embedder", info)
+    return build_bert_bundle(checkpoint, tmp_path / "shared", info, boundary=recipe)
+
+
+def learned(bundle: Path) -> LearnedSegmenterSpec:
+    spec = open_bundle(bundle).part("segmenter")
+    assert isinstance(spec, LearnedSegmenterSpec)
+    return spec
+
+
+def probabilities(bundle: Path) -> list[bytes]:
+    texts = ["the dog runs a man walks The Dog sat", "open the door"]
+    with Segmenter.open(bundle, "cpu") as segmenter:
+        return [row.tobytes() for row in segmenter.boundary_probabilities(texts)]
+
+
+def test_beside_its_embedder_a_segmenter_stores_no_word_vectors(shared: Path) -> None:
+    alone, both = open_bundle(shared.parent / "segmenter"), open_bundle(shared)
+    tensors = load_file(shared.parent / "checkpoint/model.safetensors")
+    tables = [tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position")]
+    own, of_embedder = (both.path(path) for path in learned(shared).weights)
+    assert alone.path(WEIGHTS_FILE).stat().st_size - own.stat().st_size >= sum(t.nbytes for t in tables)
+    assert probabilities(shared) == probabilities(alone.root)
+    # A GPU must hold as much of it as before, and nothing of the embedder is another one.
+    assert both.weights_size(learned(shared)) == alone.weights_size(learned(alone.root))
+    for path in (of_embedder, of_embedder.with_suffix("")):
+        assert path.read_bytes() == (shared.parent / "embedder/embedder" / path.name).read_bytes()
+
+
+def test_in_a_combined_bundle_a_segmenter_still_shares_with_its_own_embedder(shared: Path) -> None:
+    other = build_layout_bundle(shared.parent / "other", "packed")
+    for embedder, folder in (
+        (shared, "embedder"),
+        (shared.parent / "embedder", "embedder"),
+        (other, "segmenter"),
+    ):
+        made = shared.parent / f"{embedder.name}-made"
+        merge(embedder, shared, made)
+        assert {Path(path).parent.name for path in learned(made).weights} == {folder}
+        assert probabilities(made) == probabilities(shared)
+        with Embedder.open(embedder, "cpu") as one, Embedder.open(made, "cpu") as two:
+            assert one.embed(["dog"]).tobytes() == two.embed(["dog"]).tobytes()
+    assert sum(entry.size for entry in open_bundle(shared.parent / "shared-made").manifest.files) == sum(
+        entry.size for entry in open_bundle(shared).manifest.files
+    )
 
 
 def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:

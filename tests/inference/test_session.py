@@ -67,7 +67,8 @@ def test_both_models_share_the_memory_that_may_be_taken(
         next((bundle / part).glob("*.data")).stat().st_size
         for bundle, part in ((tiny_bundle, "embedder"), (mixed_bundle, "segmenter"))
     ]
-    assert limits[0] / limits[1] == pytest.approx(sizes[0] / sizes[1], rel=1e-3)
+    # The gaps between the tensors of a file take no memory.
+    assert limits[0] / limits[1] == pytest.approx(sizes[0] / sizes[1], rel=0.03)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf"), 1e300])

@@ -66,7 +66,7 @@ class SegmenterRecipe(_Struct, frozen=True):
     max_tokens, stride, threshold
         How the runtime runs it (`LearnedSegmenterSpec`).
     weights
-        The sha256 of what checkpoint and updates give together. None: not known.
+        The sha256 of the segmenter's own file of weights in a bundle with its embedder. None: not known.
     """
 
     name: str

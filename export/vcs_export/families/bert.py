@@ -63,8 +63,8 @@ def build_bert_bundle(
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
     with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-        write_bert(opened, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
-        model = add_learned_segmenter(bundle, opened, boundary, TOKENIZER_FILE) if boundary else None
+        stored = write_bert(opened, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        model = add_learned_segmenter(bundle, opened, boundary, TOKENIZER_FILE, stored) if boundary else None
         return bundle.commit(
             embedder=EmbedderSpec(
                 name=info.name,

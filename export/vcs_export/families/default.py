@@ -216,9 +216,9 @@ def _is_current(target: Path, recipe: EncoderRecipe, log: Callable[[str], None])
 
 
 def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:
-    """Whether a bundle's learned segmenter is the one of the recipe."""
+    """Whether a bundle's learned segmenter is the one of the recipe, in files as they are written now."""
     learned = bundle.manifest.segmenter and bundle.manifest.segmenter.model
-    known = segmenter.weights is None or (learned and bundle.digests(learned.weights) == [segmenter.weights])
+    known = segmenter.weights is None or (learned and bundle.digests(learned.weights)[0] == segmenter.weights)
     return bool(known) and _updates_line(segmenter) in bundle.path(NOTICE).read_text("utf-8")
 
 

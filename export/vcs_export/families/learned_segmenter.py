@@ -22,7 +22,7 @@ from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.transformer import (
     OPSET,
     attention,
@@ -39,6 +39,8 @@ OUTPUT = "logits"
 MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"
 TOKENIZER_FILE = "segmenter/tokenizer.json"
+SHARING_MODEL = "segmenter.onnx"
+"""Name of the graph in the folder of an embedder whose weights it shares."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,17 @@ def build_learned_segmenter_bundle(
 
 
 def add_learned_segmenter(
-    bundle: BundleWriter, checkpoint: BertCheckpoint, recipe: SegmenterRecipe, tokenizer: str
+    bundle: BundleWriter,
+    checkpoint: BertCheckpoint,
+    recipe: SegmenterRecipe,
+    tokenizer: str,
+    shared: StoredWeights | None = None,
 ) -> LearnedSegmenterSpec:
     """Write the learned segmenter into a bundle that is being built.
+
+    Training left the word and position vectors as they are. With an embedder from the same checkpoint, the
+    segmenter's graph lies beside the embedder's, and refers to its file for them: a graph may only refer to
+    files in its own folder.
 
     Parameters
     ----------
@@ -117,6 +127,8 @@ def add_learned_segmenter(
         The updates, and how the runtime runs the model.
     tokenizer
         Path of the checkpoint's tokenizer in the bundle.
+    shared
+        Weights of the embedder in the bundle. None: the segmenter has a folder and all weights of its own.
 
     Returns
     -------
@@ -131,12 +143,17 @@ def add_learned_segmenter(
         A file cannot be written.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
-    write_learned_segmenter(checkpoint, updates, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+    model, weights = MODEL_FILE, [WEIGHTS_FILE]
+    if shared:
+        folder = shared.path.parent.relative_to(bundle.folder)
+        names = (SHARING_MODEL, f"{SHARING_MODEL}.data", shared.path.name)
+        model, *weights = ((folder / name).as_posix() for name in names)
+    write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights[0]), shared)
     return LearnedSegmenterSpec(
         name=recipe.name,
         kind="words",
-        model=MODEL_FILE,
-        weights=(WEIGHTS_FILE,),
+        model=model,
+        weights=tuple(weights),
         tokenizer=tokenizer,
         special_tokens=_special_tokens(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
@@ -191,7 +208,13 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
     return Updates(path, layers, tensors)
 
 
-def write_learned_segmenter(checkpoint: BertCheckpoint, updates: Updates, model: Path, weights: Path) -> None:
+def write_learned_segmenter(
+    checkpoint: BertCheckpoint,
+    updates: Updates,
+    model: Path,
+    weights: Path,
+    shared: StoredWeights | None = None,
+) -> None:
     """Write the graph of the learned segmenter, and its weights beside it.
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
@@ -207,6 +230,8 @@ def write_learned_segmenter(checkpoint: BertCheckpoint, updates: Updates, model:
         File of the graph.
     weights
         File of the weights, in the folder of `model`.
+    shared
+        Weights in the folder of `model` to which the graph refers where they are the same.
 
     Raises
     ------
@@ -215,7 +240,7 @@ def write_learned_segmenter(checkpoint: BertCheckpoint, updates: Updates, model:
     OSError
         A file cannot be written.
     """
-    graph = GraphBuilder(OPSET)
+    graph = GraphBuilder(OPSET, shared=shared)
     merged = _Merged(checkpoint, updates)
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))

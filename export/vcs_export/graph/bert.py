@@ -7,14 +7,14 @@ from pathlib import Path
 import onnx_ir as ir
 
 from vcs_export.checkpoint.bert import BertCheckpoint
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.pooling import mean_pooling, unit_length
 from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
 
 OUTPUT = "embedding"
 
 
-def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> None:
+def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> StoredWeights:
     """Write the encoder's graph, and its weights beside it.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most as many tokens as
@@ -30,6 +30,11 @@ def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> None:
     weights
         File of the weights, in the folder of `model`.
 
+    Returns
+    -------
+    stored
+        The places of the weights in their file.
+
     Raises
     ------
     OSError
@@ -44,4 +49,4 @@ def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> None:
         x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
         x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
     embedding = unit_length(graph, mean_pooling(graph, x, weight_of_token))
-    graph.save(embedding, OUTPUT, ("batch", checkpoint.config.hidden_size), model, weights)
+    return graph.save(embedding, OUTPUT, ("batch", checkpoint.config.hidden_size), model, weights)

@@ -8,6 +8,7 @@ gaps are zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -128,6 +129,31 @@ class Graph:
         return self._constants[name]
 
 
+@dataclass(frozen=True)
+class StoredWeights:
+    """A finished weights' file, to which other graphs in its folder may refer.
+
+    Attributes
+    ----------
+    path
+        The file.
+    places
+        Offset and size in bytes of each tensor, by name.
+    """
+
+    path: Path
+    places: Mapping[str, tuple[int, int]]
+
+    def offset(self, name: str, array: Weights) -> int | None:
+        """Return the offset of a tensor in the file; None unless it is there with the same name and bytes."""
+        offset, size = self.places.get(name, (0, -1))
+        if size != array.nbytes:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return offset if file.read(size) == _stored_bytes(array).tobytes() else None
+
+
 class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
@@ -139,14 +165,19 @@ class GraphBuilder(Graph):
         "fp32"; "fp16", with which weights, scalars and so all arithmetic are half precision; or "int8", with
         which tables are stored as int8 and all else is float32 (`vcs_export.quantization.int8` does the
         rest).
+    shared
+        Weights of another graph in the same folder. A tensor that is there with the same name and bytes is
+        not stored again.
     """
 
-    def __init__(self, opset: int, precision: str = "fp32") -> None:
+    def __init__(self, opset: int, precision: str = "fp32", shared: StoredWeights | None = None) -> None:
         super().__init__(opset)
         self._float = np.dtype(np.float16 if precision == "fp16" else np.float32)
         self._small_tables = precision == "int8"
         self._weights: dict[str, Weights] = {}
         self._offsets: dict[str, tuple[int, ir.Value]] = {}
+        self._shared = shared
+        self._borrowed: list[ir.Value] = []
         self._end = 0
 
     @property
@@ -167,6 +198,10 @@ class GraphBuilder(Graph):
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
         stored: Weights = array if array.dtype == np.int8 else array.astype(self._float, copy=False)
+        if self._shared and (place := self._shared.offset(name, stored)) is not None:
+            value = _external(name, self._shared.path, place, stored)
+            self._borrowed.append(value)
+            return value
         offset = -(-self._end // ALIGNMENT) * ALIGNMENT
         self._end = offset + stored.nbytes
         kind = ir.TensorType(ir.DataType.from_numpy(stored.dtype))
@@ -263,7 +298,7 @@ class GraphBuilder(Graph):
 
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
-    ) -> None:
+    ) -> StoredWeights:
         """Write the graph with its one float32 output, and the weights' file beside it.
 
         Parameters
@@ -279,6 +314,11 @@ class GraphBuilder(Graph):
         weights
             File of the weights, in the folder of `model`: the graph refers to it by a bare name.
 
+        Returns
+        -------
+        stored
+            The places of the weights in their file.
+
         Raises
         ------
         OSError
@@ -290,19 +330,29 @@ class GraphBuilder(Graph):
             for key, array in self._weights.items():
                 _write_at(file, self._offsets[key][0], array)
         for key, (offset, value) in self._offsets.items():
-            value.const_value = ir.ExternalTensor(
-                weights.name,
-                offset,
-                self._weights[key].nbytes,
-                ir.DataType.from_numpy(self._weights[key].dtype),
-                shape=ir.Shape(self._weights[key].shape),
-                name=key,
-                base_dir=weights.parent,
-            )
-        self._write(output, name, shape, model, [value for _, value in self._offsets.values()])
+            value.const_value = _external(key, weights, offset, self._weights[key]).const_value
+        own = [value for _, value in self._offsets.values()]
+        self._write(output, name, shape, model, [*own, *self._borrowed])
+        return StoredWeights(
+            weights,
+            {key: (offset, self._weights[key].nbytes) for key, (offset, _) in self._offsets.items()},
+        )
+
+
+def _external(name: str, file: Path, offset: int, array: Weights) -> ir.Value:
+    """Return a value whose tensor, of the shape and type of `array`, is in a file beside the graph."""
+    kind, shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    tensor = ir.ExternalTensor(
+        file.name, offset, array.nbytes, kind, shape=shape, name=name, base_dir=file.parent
+    )
+    return ir.Value(name=name, shape=shape, type=ir.TensorType(kind), const_value=tensor)
 
 
 def _write_at(file: BinaryIO, offset: int, array: Weights) -> None:
     file.write(bytes(offset - file.tell()))
-    # Little-endian on every machine: that is the format of ONNX's raw data.
-    file.write(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
+    file.write(_stored_bytes(array).data)
+
+
+def _stored_bytes(array: Weights) -> NDArray[Any]:
+    """Return the array as its bytes are stored: little-endian on every machine, as in ONNX's raw data."""
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

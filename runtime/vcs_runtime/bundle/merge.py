@@ -73,7 +73,8 @@ def merge(
     embedder_spec = merged.model(first, first.manifest.embedder, "embedder")
     segmenter_spec = second.manifest.segmenter
     if segmenter_spec.model:
-        model = merged.model(second, segmenter_spec.model, "segmenter")
+        role = "embedder" if merged.has_weights_of(second, segmenter_spec.model) else "segmenter"
+        model = merged.model(second, segmenter_spec.model, role)
         segmenter_spec = replace(segmenter_spec, model=model)
     merged.others(first, "embedder")
     merged.others(second, "segmenter")
@@ -121,6 +122,20 @@ class _Merged:
             tokenizer=paths[spec.tokenizer],
             weights=tuple(paths[path] for path in spec.weights),
         )
+
+    def has_weights_of(self, bundle: Bundle, spec: LearnedSegmenterSpec) -> bool:
+        """Whether the embedder's folder has weights of a segmenter, and no other file under its names.
+
+        Such a segmenter is put into that folder, so that the file is there once: graphs refer only to files
+        in their own folder.
+        """
+        there = {
+            path: self.files.get(f"embedder/{PurePosixPath(path).name}") for path in _files_of(bundle, spec)
+        }
+        same = {
+            path for path, item in there.items() if item and [item.entry.sha256] == bundle.digests([path])
+        }
+        return all(path in same for path, item in there.items() if item) and bool(same & set(spec.weights))
 
     def others(self, bundle: Bundle, role: str) -> None:
         """Add the files that belong to no model, under another name where theirs is taken."""

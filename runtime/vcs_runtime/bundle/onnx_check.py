@@ -63,7 +63,7 @@ _KEYS = {b"location", b"offset", b"length", b"checksum"}
 _Strings = dict[int, bytes]
 
 
-def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
+def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
     """Check an ONNX file before it is opened.
 
     Every external tensor must name one of the allowed files, without a folder, and lie inside it. Every
@@ -78,8 +78,8 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> set[str]:
 
     Returns
     -------
-    set of str
-        Names of the files that it does name.
+    dict of str to int
+        Names of the files that it does name, and the bytes of its tensors in each.
 
     Raises
     ------
@@ -129,9 +129,9 @@ class _Check:
         self._graphs = 0
         self._used: set[str] = set()
         self._own: set[str] = set()
-        self._named: set[str] = set()
+        self._named: dict[str, int] = {}
 
-    def model(self) -> set[str]:
+    def model(self) -> dict[str, int]:
         self._message("model", 0, len(self._data), 0)
         if not self._graphs:
             raise _Refusal("there is no graph in it")
@@ -246,9 +246,11 @@ class _Check:
         numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
         if not all(map(_NUMBER.fullmatch, numbers)):
             raise _Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
-        if sum(map(int, numbers)) > self._sizes[_text(name)]:
+        offset, length = map(int, numbers)
+        size = self._sizes[_text(name)]
+        if offset + length > size:
             raise _Refusal(f"external data reach beyond the end of {_text(name)!r}")
-        self._named.add(_text(name))
+        self._named[_text(name)] = self._named.get(_text(name), 0) + (length or size - offset)
 
     def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
         """Yield the fields of a message: number, wire type, and where the value begins and ends."""

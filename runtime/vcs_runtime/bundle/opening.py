@@ -61,8 +61,10 @@ class Bundle:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
-        """Return the size of a model's weights files in bytes."""
-        return sum(entry.size for entry in self.manifest.files if entry.path in spec.weights)
+        """Return the bytes of a model's weights: of a file that models share, what this one reads of it."""
+        sizes = self.sizes_beside(spec.model)
+        own = sizes[PurePosixPath(spec.model).name] if spec.model in spec.weights else 0
+        return own + sum(check_onnx(self.path(spec.model), sizes).values())
 
     def graph_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return the sha256 of what a TensorRT engine is built from: graph and weights."""

@@ -65,7 +65,7 @@ class Embedder:
                 f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
                 f"which are not those of a {self._layout} graph"
             )
-        weights = bundle.weights_size(self.spec)
+        weights = bundle.weights_size(self.spec) if device.is_gpu else 0
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
 
     @classmethod

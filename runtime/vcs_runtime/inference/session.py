@@ -171,7 +171,7 @@ class Budget:
     width
         Length of the model's vectors, on which the memory for a token depends.
     weights
-        Bytes of memory that the weights take.
+        Bytes of a GPU's memory that the weights take.
     layout
         Input layout of the graph.
     others

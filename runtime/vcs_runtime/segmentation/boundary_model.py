@@ -95,7 +95,7 @@ class BoundaryModel:
         # Dynamic int8 takes its ranges from the whole batch, so windows are run one at a time.
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
-        self._budget = Budget(device, _WIDTH, bundle.weights_size(spec))
+        self._budget = Budget(device, _WIDTH, bundle.weights_size(spec) if device.is_gpu else 0)
         self._step = 1 if alone else _STEP[device.provider_name]
         self._shape_of: ShapeOf | None = None
         if device.batch_invariant:
