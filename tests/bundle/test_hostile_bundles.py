@@ -18,9 +18,10 @@ import onnx
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 
+from support.changed_bundles import edit as edit_manifest
+from support.changed_bundles import relist
 from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import BundleError, Embedder
-from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.onnx_check import check_onnx
 
@@ -37,23 +38,6 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bundle(honest: Path, tmp_path: Path) -> Path:
     (tmp_path / "secret").write_text("what must not be read")
     return shutil.copytree(honest, tmp_path / "bundle")
-
-
-def told(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what `bundle.json` says."""
-    data = json.loads((bundle / MANIFEST).read_text())
-    change(data)
-    (bundle / MANIFEST).write_text(json.dumps(data))
-
-
-def relist(bundle: Path) -> None:
-    """List and hash whatever is there."""
-    paths = sorted(p for p in bundle.rglob("*") if p.is_file() and p.name != MANIFEST)
-    files = [
-        {"path": p.relative_to(bundle).as_posix(), "size": p.stat().st_size, "sha256": sha256_of(p)}
-        for p in paths
-    ]
-    told(bundle, lambda data: data.update(files=files))
 
 
 def rewrite(path: str, content: bytes) -> Attack:
@@ -170,7 +154,7 @@ def fifo(bundle: Path) -> None:
 
 
 def listed_outside(path: str) -> Attack:
-    return lambda bundle: told(bundle, lambda data: data["files"][0].update(path=path))
+    return lambda bundle: edit_manifest(bundle, lambda data: data["files"][0].update(path=path))
 
 
 def half_tensor(start: bytes) -> bytes:
@@ -213,14 +197,14 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a manifest nested without end": (
         lambda b: (b / MANIFEST).write_text('{"a":' * 100_000), "cannot be read",
     ),
-    "a newer schema": (lambda b: told(b, lambda d: d.update(schema=4)), "this version reads schema"),
+    "a newer schema": (lambda b: edit_manifest(b, lambda d: d.update(schema=4)), "this version reads schema"),
     "a key that stands twice": (
         lambda b: (b / MANIFEST).write_text((b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)),
         "stands twice",
     ),
-    "an unknown key": (lambda b: told(b, lambda d: d.update(run="rm")), "unknown field `run`"),
+    "an unknown key": (lambda b: edit_manifest(b, lambda d: d.update(run="rm")), "unknown field `run`"),
     "a number that is none": (
-        lambda b: told(b, lambda d: d["embedder"].update(dimension=float("nan"))), "NaN is no number",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=float("nan"))), "NaN is no number",
     ),
     "a listed path upwards": (listed_outside("../secret"), "Expected a plain relative path"),
     "a listed path inside and upwards": (listed_outside("embedder/../../secret"), "Expected a plain relative path"),
@@ -228,22 +212,22 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a listed path of another system": (listed_outside("embedder\\x"), "Expected a plain relative path"),
     "a listed path with a line break": (listed_outside("a\nb"), "Expected a plain relative path"),
     "a path twice but for its case": (
-        lambda b: told(b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
+        lambda b: edit_manifest(b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
         "listed twice",
     ),
     "vectors that fill the memory": (
-        lambda b: told(b, lambda d: d["embedder"].update(dimension=1 << 40)), "embedder.dimension: Expected `int` <= 1048576",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=1 << 40)), "embedder.dimension: Expected `int` <= 1048576",
     ),
     "a model that is no file of the bundle": (
-        lambda b: told(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")), "elsewhere/model.onnx is not in files",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")), "elsewhere/model.onnx is not in files",
     ),
     "a model by an absolute path": (
-        lambda b: told(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")),
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")),
         "embedder.model: Expected a plain relative path",
     ),
     "a model in a format of ONNX Runtime's own": (
         lambda b: ((b / MODEL).rename(b / "embedder/model.ort"), relist(b),
-                   told(b, lambda d: d["embedder"].update(model="embedder/model.ort"))),
+                   edit_manifest(b, lambda d: d["embedder"].update(model="embedder/model.ort"))),
         "does not end in .onnx",
     ),
     # External data.
@@ -257,6 +241,10 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     "external data with a NUL": (initializer(location="model.onnx.data\0"), "not the plain name"),
     "external data in an unlisted file": (initializer(location="evil.bin"), "does not list beside it"),
+    "external data beside the weights": (
+        # Listed, but no part of the hash that the signature shows.
+        initializer(location="tokenizer.json"), "'embedder/tokenizer.json', which bundle.json does not list as weights",
+    ),
     "external data in the manifest": (initializer(location="bundle.json"), "does not list beside it"),
     "external data in a link": (
         lambda b: (initializer(location="link")(b), (b / "embedder/link").symlink_to("/etc/passwd")),

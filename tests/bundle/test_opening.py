@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.changed_bundles import edit
 from vcs_runtime import BundleError, Scorer
 from vcs_runtime.bundle.manifest import MANIFEST, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
@@ -22,12 +23,6 @@ def copy(tiny_bundle: Path, tmp_path: Path) -> Path:
 
 
 LOSS = {"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99}
-
-
-def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    data = json.loads((bundle / MANIFEST).read_text())
-    change(data)
-    (bundle / MANIFEST).write_text(json.dumps(data))
 
 
 def test_a_bundle_works_from_any_folder(copy: Path, scorer: Scorer) -> None:

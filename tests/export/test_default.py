@@ -90,10 +90,10 @@ def build(recipe: EncoderRecipe, tmp_path: Path) -> Callable[..., Path]:
     return call
 
 
-def weights_hash(bundle: Path) -> str:
+def weights_hash(bundle: Path) -> list[str]:
     opened = open_bundle(bundle)
     assert opened.manifest.embedder is not None
-    return opened.weights_hash(opened.manifest.embedder)
+    return opened.digests(opened.manifest.embedder.weights)
 
 
 def test_from_a_wheel(build: Callable[..., Path], wheel: Path, tiny_bundle: Path) -> None:

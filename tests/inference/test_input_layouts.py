@@ -211,7 +211,6 @@ def test_what_is_cached_is_bound_to_all_that_makes_a_vector(build: Opener) -> No
         ("packed", {"long_text": "truncate"}),
     ]
     embedders = [build(layout, **spec) for layout, spec in specs]
-    assert len({embedder.weights_hash for embedder in embedders}) == 1
     assert len({embedder.cache_identity for embedder in embedders}) == len(embedders)
 
 

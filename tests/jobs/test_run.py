@@ -149,7 +149,8 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     score_file(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
     before = output.read_bytes()
     with pytest.raises(
-        InputError, match=r"out\.jsonl line 1: its signature is .*chunk:2.*, and this run's is .*chunk:1"
+        InputError,
+        match=r"out\.jsonl line 1: its signature is .*chunk:2.*, and this run's is .*chunk:1.*, which differ in chunk:",
     ):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"

@@ -117,7 +117,8 @@ def test_the_identity_names_everything_that_may_cut(
 ) -> None:
     assert learned.spec.model is not None
     assert rules.identity.startswith("sentencex@")
-    assert learned.identity == f"tiny-sat@{open_bundle(sat_bundle).weights_hash(learned.spec.model)[:4]}"
+    assert learned.identity == open_bundle(sat_bundle).identity(learned.spec.model)
+    assert learned.identity.startswith("tiny-sat@")
     assert mixed.identity == f"{rules.identity}+{learned.identity}"
 
 

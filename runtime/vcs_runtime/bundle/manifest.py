@@ -47,7 +47,8 @@ Name = Annotated[str, Meta(pattern=_NAME)]
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SpecialTokens = Annotated[tuple[TokenId, ...], Meta(max_length=16)]
 Weights = Annotated[
-    tuple[RelativePath, ...], Meta(min_length=1, description="Files whose bytes are the weights.")
+    tuple[RelativePath, ...],
+    Meta(min_length=1, description="Files whose bytes are the weights: all that the graphs refer to."),
 ]
 # Tokens, or numbers of a vector: more would be an attack on memory.
 Extent = Annotated[int, Meta(ge=1, le=1 << 20)]

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,7 @@ from vcs_runtime.bundle.integrity import verify_files
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
     EmbedderSpec,
+    EngineSpec,
     LearnedSegmenterSpec,
     Manifest,
     read_manifest,
@@ -26,6 +28,12 @@ from vcs_runtime.bundle.manifest import (
 from vcs_runtime.bundle.onnx_check import check_engine_graph, check_onnx
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.bundle.records import record_folder
+from vcs_runtime.errors import BundleError
+
+#: Number of hexadecimal digits of a hash in a signature.
+DIGITS: Final = 4
+# Settings that name a model, place its files or record how well it does: none changes a number.
+_NOTES = frozenset({"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"})
 
 
 @dataclass(frozen=True)
@@ -45,20 +53,43 @@ class Bundle:
         files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
         return {path.name: size for path, size in files if path.parent == folder}
 
-    def weights_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """Return the sha256 of a model's weights file, or of the hashes of several weights files in order."""
-        ours = self.digests(spec.weights)
-        return ours[0] if len(ours) == 1 else hashlib.sha256("".join(ours).encode()).hexdigest()
+    def model_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
+        """Return the sha256 of all that computes with a model: settings, graph, tokenizer and weights.
 
-    def engine_hash(self, spec: EmbedderSpec, model: str) -> str:
-        """Return the sha256 of what decides an embedder's vectors: settings, tokenizer, weights, and a graph.
-
-        `model` is the path of the graph that runs, of those that `spec` names.
+        Names, paths and notes leave it as it is, because files count by their bytes. So does what only one
+        device runs, for which there is `device_hash`: the model has one hash on all devices.
         """
-        ours = self.digests((model, spec.tokenizer, *spec.weights))
-        settings = {key: value for key, value in msgspec.to_builtins(spec).items() if key != "cuda"}
-        identity = json.dumps([settings, ours], sort_keys=True)
-        return hashlib.sha256(identity.encode()).hexdigest()
+        settings = {
+            field.encode_name: getattr(spec, field.name)
+            for field in msgspec.structs.fields(spec)
+            # A setting at its default is left out: a new one changes no hash of what exists.
+            if field.name not in _NOTES and getattr(spec, field.name) != field.default
+        }
+        identity = [settings, self.digests((spec.model, spec.tokenizer, *spec.weights))]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+    def device_hash(
+        self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[EngineSpec]
+    ) -> str | None:
+        """Return the sha256 of what only one device runs of a model; None if it runs the graph of the model.
+
+        Parameters
+        ----------
+        spec
+            The model.
+        provider_name
+            Execution provider of the device, such as "ort-cuda", for which an embedder may have a graph.
+        engines
+            TensorRT engines that run the model.
+        """
+        own = [path for engine in engines for path in (engine.model, engine.engine)]
+        if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
+            own.append(spec.cuda.model)
+        return hashlib.sha256("".join(self.digests(own)).encode()).hexdigest() if own else None
+
+    def identity(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
+        """Return the name of a model and the first digits of its hash, as the signature has them."""
+        return f"{spec.name}@{self.model_hash(spec)[:DIGITS]}"
 
     def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
         """Return the bytes of a model's weights: of a file that models share, what this one reads of it."""
@@ -122,10 +153,17 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
 
 
 def check_graphs(bundle: Bundle) -> None:
-    """Check that graphs refer only to listed files in their own folder; raises BundleError."""
+    """Check that graphs refer only to listed weights in their own folder; raises BundleError."""
     for spec in (bundle.part("embedder"), bundle.part("segmenter")):
         if spec:
             for model in models_of(spec):
-                check_onnx(bundle.path(model), bundle.sizes_beside(model))
+                folder = PurePosixPath(model).parent
+                named = check_onnx(bundle.path(model), bundle.sizes_beside(model))
+                # The hash of a model is that of these files: no other may hold numbers.
+                if other := {f"{folder / name}" for name in named} - set(spec.weights):
+                    raise BundleError(
+                        f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST} does not "
+                        "list as weights"
+                    )
     for engine in bundle.manifest.engines or ():
         check_engine_graph(bundle.path(engine.model), engine.engine.rpartition("/")[2])

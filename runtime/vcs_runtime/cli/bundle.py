@@ -128,7 +128,7 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
     yield "source", manifest.source
     yield "files", f"{len(manifest.files)}, {_megabytes(manifest)}, schema {manifest.schema}"
     if spec := manifest.embedder:
-        yield "embedder", f"{spec.name}@{bundle.weights_hash(spec)[:4]}, {spec.precision}, {spec.layout}"
+        yield "embedder", f"{bundle.identity(spec)}, {spec.precision}, {spec.layout}"
         if spec.cuda:
             yield "", f"a second graph for CUDA, {spec.cuda.layout}"
         yield "", f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}"
@@ -147,8 +147,7 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
         if rules := segmenter.rules:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"
         if model := segmenter.model:
-            digest = bundle.weights_hash(model)[:4]
-            yield "segmenter", f"{model.name}@{digest}, {model.precision}, threshold {model.threshold:g}"
+            yield "segmenter", f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}"
 
 
 def _megabytes(manifest: Manifest) -> str:

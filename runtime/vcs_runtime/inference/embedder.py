@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
 from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.invariant import ShapeOf
 from vcs_runtime.inference.session import Budget, SessionPool, run_batches
-from vcs_runtime.inference.tensorrt import choose_for, open_part, row_limit
+from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, row_limit
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
 from vcs_runtime.util.progress import report_part
@@ -46,8 +46,11 @@ class Embedder:
         self.device = device
         graph = self.spec.cuda if device.provider_name == "ort-cuda" and self.spec.cuda else self.spec
         self._layout = graph.layout
-        self.weights_hash = bundle.weights_hash(self.spec)
-        self.hash = bundle.engine_hash(self.spec, graph.model)
+        self._identity = bundle.identity(self.spec)
+        self._engine = engine_name(bundle, self.spec, device)
+        own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
+        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *self._batching))
+        """What a cached vector depends on besides its text."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
 
@@ -191,20 +194,19 @@ class Embedder:
         return self.spec.dimension
 
     @property
-    def cache_identity(self) -> str:
-        """What a cached vector depends on besides its text."""
-        return "|".join((self.hash, self.device.provider_name, *self._batching))
-
-    @property
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the model and how it runs."""
         spec = self.spec
         return (
-            f"emb:{spec.name}@{self.weights_hash[:4]}",
-            *((f"instr:{sha256(spec.instruction.encode()).hexdigest()[:4]}",) if spec.instruction else ()),
+            f"emb:{self._identity}",
+            *(
+                (f"instr:{sha256(spec.instruction.encode()).hexdigest()[:DIGITS]}",)
+                if spec.instruction
+                else ()
+            ),
             f"long:{spec.long_text}/{spec.max_tokens}",
             f"prec:{spec.precision}",
-            f"engine:{self.device.provider_name}",
+            f"engine:{self._engine}",
             *self._batching,
         )
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy.typing as npt
 
 from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
-from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.bundle.opening import DIGITS, Bundle
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
@@ -201,6 +201,15 @@ def row_limit(device: Device) -> RowLimit:
         return max((engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf)
 
     return limit
+
+
+def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, device: Device) -> str:
+    """Return what runs a model, as the signature has it: "ort-cpu", or "ort-cuda@1f3a".
+
+    The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are any.
+    """
+    own = bundle.device_hash(spec, device.provider_name, device.engines)
+    return f"{device.provider_name}@{own[:DIGITS]}" if own else device.provider_name
 
 
 def open_part(

@@ -47,9 +47,19 @@ def check_signature(place: object, signature: Any, expected: Any) -> None:
     """Raise InputError unless what was computed earlier has the signature of this run."""
     if signature != expected:
         raise InputError(
-            f"{place}: its signature is {signature}, and this run's is {expected}: "
-            "resume with the same options, or use another output"
+            f"{place}: its signature is {signature}, and this run's is {expected}"
+            f"{differing_fields(signature, expected)}: resume with the same options, or use another output"
         )
+
+
+def differing_fields(one: Any, other: Any) -> str:
+    """Return ", which differ in emb and engine" for two signatures, or "" for what has no fields."""
+    first, second = (
+        dict(field.split(":", 1) for field in str(line).split("|") if ":" in field) for line in (one, other)
+    )
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    text = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return f", which differ in {text}" if first and second and text else ""
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.readers.input_file import SUFFIXES
+from vcs_runtime.jobs.resumable import differing_fields
 from vcs_runtime.jobs.score_tables import is_table, read_table
 from vcs_runtime.scoring import score_table
 
@@ -108,8 +109,8 @@ def check_signatures(signatures: Mapping[Path, str]) -> None:
     for path, other in others:
         if other != signature:
             raise InputError(
-                f"{first} and {path} were scored differently: {signature} and {other}; "
-                "--ignore-signatures compares them all the same"
+                f"{first} and {path} were scored differently: {signature} and {other}"
+                f"{differing_fields(signature, other)}; --ignore-signatures compares them all the same"
             )
 
 

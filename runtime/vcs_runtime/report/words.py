@@ -82,7 +82,8 @@ def settings_of(signature: str) -> list[tuple[str, str]]:
     ]
     version, engine = fields.pop("v", ""), fields.pop("engine", "")
     settings += [(_FIELDS.get(name, name), value) for name, value in fields.items()]
-    settings.append(("Computed by", _DEVICES.get(engine, engine)))
+    device, _, own = engine.partition("@")
+    settings.append(("Computed by", _model(f"{_DEVICES.get(device, device)}@{own}")))
     settings.append(("Version", version and f"vcs-runtime {version}"))
     return [(term, text) for term, text in settings if text]
 
@@ -106,6 +107,6 @@ def _chunks(fields: dict[str, str]) -> str:
 
 
 def _model(name: str) -> str:
-    """Describe a model by its name and the version, or the first digits of the hash of its weights."""
+    """Describe a model by its name and the version, or the first digits of its hash."""
     name, _, version = name.partition("@")
     return f"{name} ({version})" if version else name

@@ -16,11 +16,12 @@ DEFINITION = "1.0.0"
 def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSegmenter) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
-    Weights are named by the first four hex digits of the hash of the bytes that were loaded. Penalty,
+    A model is named with the first four hex digits of the hash of all that computes with it
+    (`Bundle.model_hash`), and its device with those of what it alone runs (`Bundle.device_hash`). Penalty,
     regulariser, small_text, aggregate and clean have fields of their own if they are not at their defaults.
     So have metrics beside VCS (`also`), and an instruction before the texts: `instr`, four digits of its
-    hash. With a learned segmenter, `cut` holds its threshold, stride and precision. Models of the caller are
-    named by their `identity` alone.
+    hash. With a learned segmenter, `cut` holds its threshold, stride, precision and device. Models of the
+    caller are named by their `identity` alone.
 
     Parameters
     ----------

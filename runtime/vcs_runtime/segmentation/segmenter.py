@@ -14,7 +14,7 @@ from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.inference.device import Device, each_device
-from vcs_runtime.inference.tensorrt import choose_for
+from vcs_runtime.inference.tensorrt import choose_for, engine_name
 from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules, crowded, doubt
@@ -52,7 +52,7 @@ class Segmenter:
         self.device: Device | None = None
         """Where the learned segmenter runs; None without one."""
         if model := self.spec.model:
-            names.append(f"{model.name}@{bundle.weights_hash(model)[:4]}")
+            names.append(bundle.identity(model))
             first = each_device(device)[0]  # of all GPUs one is enough for its work, which is small
             self.device = choose_for(bundle, "segmenter", first, gpu_mem_gb, batch_invariant)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
@@ -245,9 +245,12 @@ class Segmenter:
     @property
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the segmenters, and how the learned one cuts."""
-        model = self.spec.model
-        cut = (f"cut:{model.threshold:g}/{model.stride}/{model.precision}",) if model else ()
-        return (f"seg:{self.identity}", *cut)
+        if not (model := self.spec.model) or not self.device:
+            return (f"seg:{self.identity}",)
+        engine = engine_name(self._bundle, model, self.device)
+        # `engine` is the embedder's field; the learned segmenter may run elsewhere.
+        where = "" if engine == "ort-cpu" else f"/{engine}"
+        return (f"seg:{self.identity}", f"cut:{model.threshold:g}/{model.stride}/{model.precision}{where}")
 
     @property
     def wants_punctuation(self) -> bool:

@@ -109,7 +109,8 @@ def _finish(graph: GraphBuilder, mean: ir.Value, model: Path) -> None:
     op = graph.op
     square = op("ReduceSum", op("Mul", mean, mean), graph.ints(1), keepdims=1)
     unit = op("Div", mean, op("Sqrt", square))
-    graph.save(unit, "embedding", ("batch", HIDDEN), model, Path(f"{model}.data"))
+    # Both graphs of a bundle have the same weights, as in what is exported.
+    graph.save(unit, "embedding", ("batch", HIDDEN), model, model.with_name("model.onnx.data"))
 
 
 def build_layout_bundle(target: Path, layout: str, *, cuda: str | None = None, **spec: Any) -> Path:

@@ -1,0 +1,28 @@
+"""Bundles that are changed after they were built, with hashes that are right again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import MANIFEST
+
+
+def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what `bundle.json` says."""
+    data = json.loads((bundle / MANIFEST).read_text())
+    change(data)
+    (bundle / MANIFEST).write_text(json.dumps(data))
+
+
+def relist(bundle: Path) -> None:
+    """List and hash whatever is there."""
+    paths = sorted(p for p in bundle.rglob("*") if p.is_file() and p.name != MANIFEST)
+    files = [
+        {"path": p.relative_to(bundle).as_posix(), "size": p.stat().st_size, "sha256": sha256_of(p)}
+        for p in paths
+    ]
+    edit(bundle, lambda data: data.update(files=files))
