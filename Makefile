@@ -21,7 +21,7 @@ $(VENV)/runtime: pyproject.toml
 
 # What the tests and checks need on top.
 $(VENV)/develop: $(VENV)/runtime
-	$(BIN)/python -m pip install --quiet -e '.[cpu,default,export,parquet,xlsx,experiments,report,visil,video,ray,serve,kit]' --group test --group lint
+	$(BIN)/python -m pip install --quiet -e '.[cpu,openvino,default,export,parquet,xlsx,experiments,report,visil,video,ray,serve,kit]' --group test --group lint
 	touch $@
 
 demo: $(VENV)/runtime  ## set up .venv, get the embedded model and score a small story

@@ -95,7 +95,7 @@ def memory(work: Work) -> Iterator[Row]:
     """GPU memory with and without a limit, for both ways in which the arena grows; after release()."""
     import onnxruntime
 
-    from vcs_runtime.inference import device, nvidia
+    from vcs_runtime.inference import nvidia, onnx_session
 
     if not work.on_gpu:
         raise Unmeasured("no GPU")
@@ -111,7 +111,7 @@ def memory(work: Work) -> Iterator[Row]:
         free = nvidia.free_memory(0, major)
         return nvidia.gpu(0).memory - (free or 0)
 
-    options = device.provider_options
+    options = onnx_session.provider_options
     for strategy in ("kNextPowerOfTwo", "kSameAsRequested"):
 
         def chosen(of: Any, strategy: str = strategy) -> list[tuple[str, dict[str, str]]]:
@@ -123,7 +123,7 @@ def memory(work: Work) -> Iterator[Row]:
         for limit in (None, files / 1e9 + 6):
             before = used()
             with (
-                mock.patch.object(device, "provider_options", chosen),
+                mock.patch.object(onnx_session, "provider_options", chosen),
                 work.embedder(bundle, gpu_mem_gb=limit) as embedder,
             ):
                 embedder.embed(["a"])

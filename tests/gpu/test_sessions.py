@@ -66,7 +66,8 @@ def answers(bundle: str) -> dict[str, list[Any]]:
     import onnxruntime as ort
 
     from vcs_runtime.bundle.opening import open_bundle
-    from vcs_runtime.inference.device import choose_device, run_bound
+    from vcs_runtime.inference.device import choose_device
+    from vcs_runtime.inference.onnx_session import run_bound
 
     choose_device("cuda:0")  # loads NVIDIA's libraries
     model = str(open_bundle(bundle).root / "segmenter/model.onnx")

@@ -9,7 +9,8 @@ import pytest
 
 from support import stand_in
 from vcs_runtime import DeviceError, Embedder
-from vcs_runtime.inference.device import choose_device, provider_options
+from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.onnx_session import provider_options
 
 
 @pytest.fixture

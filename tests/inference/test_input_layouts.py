@@ -20,12 +20,8 @@ from vcs_runtime import BundleError, DeviceError, Embedder, Segmenter, TextError
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.batching import batches
-from vcs_runtime.inference.device import (
-    choose_device,
-    import_onnxruntime,
-    open_session,
-    run_bound,
-)
+from vcs_runtime.inference.device import choose_device, import_onnxruntime
+from vcs_runtime.inference.onnx_session import open_session, run_bound
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.signature import signature
 

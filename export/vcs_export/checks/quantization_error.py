@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.manifest import EmbedderSpec, QuantizationErrorStats
 from vcs_runtime.inference.batching import batches
-from vcs_runtime.inference.device import choose_device, open_session, run_session
+from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
 # Words of a chunk, about a sentence, for the change of VCS. Where exactly a text is cut does not matter here.

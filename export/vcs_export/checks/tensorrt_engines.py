@@ -36,8 +36,9 @@ from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime, open_session
+from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime
 from vcs_runtime.inference.engine_marks import trust
+from vcs_runtime.inference.onnx_session import open_session
 from vcs_runtime.util.atomic import write_whole
 
 # Batches of the default engines. A job of VCS has a few documents of hundreds of tokens, and thousands of

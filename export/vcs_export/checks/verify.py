@@ -18,8 +18,9 @@ from vcs_runtime.bundle.layouts import PADDING_STEP, padded_length
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.batching import batches
-from vcs_runtime.inference.device import choose_device, open_session, run_session
+from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
 TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
@@ -55,7 +56,7 @@ def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = Non
     bundle
         The bundle.
     device
-        Where to run it: "cpu", "cuda:N", "tensorrt:N" or "auto".
+        Where to run it: "cpu", "openvino", "openvino:fp32", "cuda:N", "tensorrt:N" or "auto".
     card
         The README.md that comes with NV-Embed's checkpoint. Its example is embedded, and the scores that it
         prints must come out.

@@ -24,7 +24,7 @@ IntArray = npt.NDArray[np.int64]
 Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
-TOKEN_BUDGET = {"ort-cpu": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
+TOKEN_BUDGET = {"ort-cpu": 2048, "openvino": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
 # Largest batches of mixed lengths: places, padding included, for each token of the batch. A batch of so few
 # places that a GPU is hardly faster with less may have more padding. In a packed graph only attention and
 # rotation see padding. In a varlen graph none is computed: a thread block of the attention has 128 places of

@@ -49,7 +49,8 @@ class Embedder:
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
         own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
-        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *self._batching))
+        precision = (device.precision,) if device.precision else ()
+        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._batching))
         """What a cached vector depends on besides its text."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
@@ -88,8 +89,8 @@ class Embedder:
         bundle
             Folder of the bundle, or "default", or an opened bundle.
         device
-            "auto", "cpu", "cuda:N", "cuda:all" (every GPU) or "tensorrt:N". A named device is used or
-            refused.
+            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU) or "tensorrt:N".
+            A named device is used or refused.
         threads
             Largest number of CPU threads. None: every core.
         gpu_mem_gb
@@ -205,7 +206,7 @@ class Embedder:
                 else ()
             ),
             f"long:{spec.long_text}/{spec.max_tokens}",
-            f"prec:{spec.precision}",
+            f"prec:{self.device.precision_of(spec.precision)}",
             f"engine:{self._engine}",
             *self._batching,
         )

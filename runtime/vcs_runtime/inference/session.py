@@ -18,16 +18,12 @@ import numpy.typing as npt
 from vcs_runtime.errors import DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import TOKEN_BUDGET
-from vcs_runtime.inference.device import (
-    Device,
-    import_onnxruntime,
-    open_session,
-    run_session,
-)
+from vcs_runtime.inference.device import Device, import_onnxruntime
+from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.util.stages import check_stopped
 
 if TYPE_CHECKING:
-    import onnxruntime as ort
+    from vcs_runtime.inference.onnx_session import ModelSession
 
 T = TypeVar("T")
 # The arena keeps what the largest batch needed. Every so many runs it frees what the last run did not use; to
@@ -51,13 +47,13 @@ class Session:
     Parameters
     ----------
     model
-        As in `device.open_session`.
+        As in `onnx_session.open_session`.
     device
-        As in `device.open_session`.
+        As in `onnx_session.open_session`.
     threads
-        As in `device.open_session`.
+        As in `onnx_session.open_session`.
     half
-        As in `device.open_session`.
+        As in `onnx_session.open_session`.
     what
         Name of the model in errors, such as "the embedder".
 
@@ -80,7 +76,7 @@ class Session:
         self._runs = 0
         self._crowded = False
         session = self._open()
-        self._session: ort.InferenceSession | None = session
+        self._session: ModelSession | None = session
         self.inputs: dict[str, str] = {item.name: item.type for item in session.get_inputs()}
         """Types of the inputs by name, as ONNX Runtime writes them: "tensor(int64)"."""
         self._outputs = [session.get_outputs()[0].name]
@@ -115,7 +111,7 @@ class Session:
             self._closed = True
             self._session = None
 
-    def _open(self) -> ort.InferenceSession:
+    def _open(self) -> ModelSession:
         model, device, threads, half = self._arguments
         return open_session(model, device, threads, half=half)
 

@@ -59,7 +59,7 @@ def choose_for(
     part
         "embedder" or "segmenter".
     device
-        "auto", "cpu", "cuda:N" or "tensorrt:N".
+        "auto", "cpu", "openvino", "openvino:fp32", "cuda:N" or "tensorrt:N".
     gpu_mem_gb
         GB (10^9 bytes) of a GPU's memory that the models may take.
     batch_invariant

@@ -19,6 +19,7 @@ _DEVICES: Final = {
     "ort-cpu": "ONNX Runtime on the CPU",
     "ort-cuda": "ONNX Runtime on a GPU (CUDA)",
     "ort-tensorrt": "TensorRT on a GPU",
+    "openvino": "OpenVINO on the CPU",
 }
 #: The name in words of each field of a signature that is shown as it is.
 _FIELDS: Final = {

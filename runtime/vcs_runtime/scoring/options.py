@@ -88,8 +88,9 @@ class ScorerConfig:
         Folder of the bundle, or "default"; or an opened `Bundle` if the configuration is not pickled.
     device
         "auto" (a TensorRT engine of the bundle that fits and was measured to be faster than CUDA here, else
-        CUDA, else the CPU), "cpu", "cuda:N", "cuda:all" or "tensorrt:N". A device that is named and not
-        available is an error. With "cuda:all" every GPU of the machine embeds blocks of pairs, and the first
+        CUDA, else the CPU), "cpu", "openvino" (bf16 where the processor multiplies in it, else fp32),
+        "openvino:fp32", "cuda:N", "cuda:all" or "tensorrt:N". A device that is named and not available is an
+        error. With "cuda:all" every GPU of the machine embeds blocks of pairs, and the first
         one also runs the learned segmenter.
     cache
         Folder of a vector cache, which runs and processes share. None: no folder.

@@ -87,7 +87,7 @@ class Scorer:
         bundle
             Folder of the bundle, or "default".
         device
-            "auto", "cpu", "cuda:N", "cuda:all" or "tensorrt:N".
+            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" or "tensorrt:N".
         cache
             Folder of a vector cache, which runs and processes share. None: no folder.
         threads

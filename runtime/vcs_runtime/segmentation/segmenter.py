@@ -250,7 +250,8 @@ class Segmenter:
         engine = engine_name(self._bundle, model, self.device)
         # `engine` is the embedder's field; the learned segmenter may run elsewhere.
         where = "" if engine == "ort-cpu" else f"/{engine}"
-        return (f"seg:{self.identity}", f"cut:{model.threshold:g}/{model.stride}/{model.precision}{where}")
+        precision = self.device.precision_of(model.precision)
+        return (f"seg:{self.identity}", f"cut:{model.threshold:g}/{model.stride}/{precision}{where}")
 
     @property
     def wants_punctuation(self) -> bool:

@@ -239,7 +239,8 @@ def _quoted(text: str) -> str:
 def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     name, address = deployment.name, deployment.address
     host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)
-    extra = "gpu" if split_device(deployment.config.device)[0] in ("cuda", "tensorrt") else "cpu"
+    kind = split_device(deployment.config.device)[0].partition(":")[0]
+    extra = {"cuda": "gpu", "tensorrt": "gpu", "openvino": "openvino"}.get(kind, "cpu")
     return _README.format(
         name=name,
         bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",

@@ -17,12 +17,8 @@ import numpy.typing as npt
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
-from vcs_runtime.inference.device import (
-    Device,
-    cuda_of,
-    open_session,
-    run_session,
-)
+from vcs_runtime.inference.device import Device, cuda_of
+from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import TextTokenizer, load_tokenizer
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.lru import LRUCache
@@ -73,9 +69,9 @@ class TokenStates:
         if spec is None or spec.layout != "padded":
             raise _nothing_to_show(bundle)
         model = bundle.path(spec.model)
-        name, graph = _with_states(bundle, model)
+        shown = name, _ = _with_states(bundle, model)
         self._device = cuda_of(device) if device.engines else device
-        self._session = open_session(model, self._device, threads, half=spec.precision == "fp16", graph=graph)
+        self._session = open_session(model, self._device, threads, half=spec.precision == "fp16", shown=shown)
         [states] = [output for output in self._session.get_outputs() if output.name == name]
         if len(states.shape) != 3:
             raise _nothing_to_show(bundle)

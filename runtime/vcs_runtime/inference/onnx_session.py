@@ -1,0 +1,227 @@
+"""ONNX models on a device: opened, and run on one batch, by ONNX Runtime or by OpenVINO.
+
+`vcs_runtime.inference.session` has what uses them: memory that is given back, and smaller batches where
+memory does not suffice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.device import CPU, CUDA, ERRORS, TENSORRT, Device, import_onnxruntime
+from vcs_runtime.inference.openvino import OpenVINOSession
+from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
+from vcs_runtime.util import process
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+    ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
+
+# Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from libraries
+# that take workspace. It has one type of exception for all failures.
+_NO_MEMORY = re.compile(
+    r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of memory|bad_alloc"
+    r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
+    re.IGNORECASE,
+)
+# Earlier graphs compute the length of a vector by an operator that needs cuDNN.
+_NEEDS_CUDNN = (
+    "; this graph needs cuDNN, and newer ones do not: build the bundle again (`vcs-runtime export`, or "
+    "`vcs-runtime fetch default --overwrite`), or install NVIDIA's cuDNN 9"
+)
+
+
+def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
+    """Return the execution providers of a session, and their options, as ONNX Runtime takes them.
+
+    The CUDA arena doubles, up to `device.memory`. If it grew by the size of each request instead, batches of
+    many shapes would leave pieces that fit no other batch, and it would take twice the memory
+    (docs/benchmarks/gpu.md). TF32 is off, so that float32 graphs keep their precision. Other options keep
+    their defaults: `sdpa_kernel` prefers flash attention, `do_copy_in_default_stream` must stay on
+    (onnxruntime issue 4829), and CUDA graphs need shapes that do not change.
+    """
+    if device.provider == CPU:
+        return [(CPU, {})]
+    # GPU 0 is the default. If it is named, ONNX Runtime from 1.26 on first looks for a provider that was
+    # registered as a plugin, and warns on standard error that there is none.
+    number = {"device_id": str(device.index)} if device.index else {}
+    cuda = {**number, "arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0"}
+    if device.memory is not None:
+        cuda["gpu_mem_limit"] = str(device.memory)
+    if device.provider == CUDA:
+        return [(CUDA, cuda)]
+    # Inputs and outputs of an engine lie in the CUDA provider's memory.
+    return [(TENSORRT, number), (CUDA, cuda)]
+
+
+def open_session(
+    model: Path,
+    device: Device,
+    threads: int | None = None,
+    *,
+    half: bool = False,
+    shown: tuple[str, bytes] | None = None,
+) -> ModelSession:
+    """Load an ONNX model on a device.
+
+    Parameters
+    ----------
+    model
+        File of the graph; its weights are beside it.
+    device
+        Execution provider that runs the model.
+    threads
+        Largest number of CPU threads of one run. None: every core.
+    half
+        Whether the weights are large and in half precision. A CPU computes in single precision, and must not
+        keep them in both.
+    shown
+        Name of an inner value that becomes an output, and the bytes of a graph which has this output and is
+        opened in place of the file's own. OpenVINO needs the name alone.
+
+    Returns
+    -------
+    onnxruntime.InferenceSession or OpenVINOSession
+        The session.
+
+    Raises
+    ------
+    DeviceError
+        The provider does not start, or the CPU would run the graph or nodes of it, with which ONNX Runtime
+        would go on.
+    BundleError
+        The file is not a model.
+    """
+    if device.precision:
+        return OpenVINOSession(model, device.precision, threads, shown[0] if shown else None)
+    ort = import_onnxruntime()
+    options = ort.SessionOptions()
+    options.log_severity_level = ERRORS
+    options.intra_op_num_threads = process.threads_or_cores(threads)
+    # Batches change shape all the time: a memory plan per shape would never be used again.
+    options.enable_mem_pattern = False
+    if device.is_gpu:
+        # Weights are allocated at their size, outside the arena, which would round them up and keep them.
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+        options.add_session_config_entry(*RECORD)
+        # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else needs.
+        options.add_session_config_entry("optimization.disable_specified_optimizers", "BiasSoftmaxFusion")
+    elif half:
+        # An optimised graph would hold its weights in single precision, twice the checkpoint. Without
+        # optimisation, each tensor is widened just before it is used, and its memory is freed after that.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        options.enable_cpu_mem_arena = False
+    if shown:
+        folder = os.fspath(model.parent)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    source = shown[1] if shown else os.fspath(model)
+    name = device.provider_name
+    try:
+        session = ort.InferenceSession(
+            source, options, providers=provider_options(device), enable_fallback=False
+        )
+    except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
+        if _NO_MEMORY.search(str(error)):
+            # Not a DeviceMemoryError: smaller batches would not help.
+            raise DeviceError(f"{name}: memory does not suffice for {model}: {error}") from None
+        if device.is_gpu:
+            raise DeviceError(
+                f"{name}: ONNX Runtime could not start {device.provider}: {error}{_lacking(device)}"
+            ) from None
+        raise BundleError(f"{model}: ONNX Runtime cannot load it: {error}") from None
+    if device.provider not in session.get_providers():
+        raise DeviceError(
+            f"{name}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its "
+            f"{device.provider} is installed, but a library it needs is not{_lacking(device)}"
+        )
+    if device.is_gpu:
+        refuse_cpu_work(session, name, model)
+    return session
+
+
+def _lacking(device: Device) -> str:
+    lacking = nvidia.missing(import_onnxruntime(), tensorrt=device.provider == TENSORRT)
+    return f"; missing: {lacking}" if lacking else ""
+
+
+def run_session(
+    session: ModelSession, outputs: Sequence[str], inputs: dict[str, Any], *, shrink: bool = False
+) -> list[Any]:
+    """Run one batch and return its outputs.
+
+    On a GPU, inputs and outputs are bound to its memory: each crosses the bus once, and nothing waits for it
+    in between. Inputs have some hundred kilobytes, so that pinned memory would save microseconds only.
+
+    Parameters
+    ----------
+    session
+        Session of the model.
+    outputs
+        Names of the outputs to return.
+    inputs
+        Arrays by the names of the inputs.
+    shrink
+        Whether a GPU frees memory of the arena that this run did not use.
+
+    Returns
+    -------
+    list
+        One array for each name in `outputs`.
+
+    Raises
+    ------
+    DeviceMemoryError
+        Memory does not suffice for the batch.
+    DeviceError
+        The runtime failed otherwise. The message has the shapes of the inputs.
+    """
+    if isinstance(session, OpenVINOSession):
+        try:
+            return session.run(outputs, inputs)
+        except DeviceError as error:
+            raise type(error)(f"OpenVINO failed on {_shapes(inputs)}: {error}") from None
+    options = import_onnxruntime().RunOptions()
+    options.log_severity_level = 4  # errors are in the exception already
+    try:
+        # A TensorRT session has the CUDA provider too.
+        if CUDA in session.get_providers():
+            index = int(session.get_provider_options()[CUDA]["device_id"])
+            if shrink:
+                options.add_run_config_entry("memory.enable_memory_arena_shrinkage", f"gpu:{index}")
+            return run_bound(session, outputs, inputs, options, "cuda", index)
+        return list(session.run(list(outputs), inputs, options))
+    except Exception as error:  # see open_session
+        kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
+        hint = _NEEDS_CUDNN if "cuDNN is unavailable" in str(error) else ""
+        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {error}{hint}") from None
+
+
+def _shapes(inputs: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {array.shape}" for name, array in inputs.items())
+
+
+def run_bound(
+    session: ort.InferenceSession,
+    outputs: Sequence[str],
+    inputs: dict[str, Any],
+    options: Any,
+    kind: str,
+    index: int,
+) -> list[Any]:
+    """Run with inputs and outputs in the memory of a device: number `index` of the kind "cuda" or "cpu"."""
+    ort = import_onnxruntime()
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array, kind, index))
+    for name in outputs:
+        binding.bind_output(name, kind, index)
+    session.run_with_iobinding(binding, options)
+    return list(binding.copy_outputs_to_cpu())

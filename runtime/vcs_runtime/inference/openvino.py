@@ -1,0 +1,207 @@
+"""OpenVINO as a runner of ONNX models on the CPU, in bfloat16 where the processor multiplies in it.
+
+It reads the `model.onnx` of a bundle. Nothing that changes a result is left to its own choice: the precision
+is set and then read back, activations are never quantised, and no device but the CPU may run the model.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
+from vcs_runtime.util import process
+from vcs_runtime.util.extras import require
+from vcs_runtime.util.telemetry import refuse_openvino_telemetry
+
+# OpenVINO's names of precisions, and ONNX Runtime's names of the types of inputs and outputs.
+_HINTS = {"bf16": "bf16", "fp32": "f32"}
+_TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
+# Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most failures.
+_NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_alloc", re.IGNORECASE)
+
+
+class Tensor(NamedTuple):
+    """An input or output of a model, described as ONNX Runtime does.
+
+    Attributes
+    ----------
+    name
+        Its name in the graph.
+    type
+        Its type, such as "tensor(int64)".
+    shape
+        Its dimensions; None for one that batches choose.
+    """
+
+    name: str
+    type: str
+    shape: list[int | None]
+
+
+def import_openvino() -> Any:
+    """Import OpenVINO without its telemetry; raises MissingExtraError."""
+    refuse_openvino_telemetry()
+    return require("openvino", "openvino", "the device openvino")
+
+
+def best_precision() -> tuple[str, str]:
+    """Return the precision for this processor, "bf16" or "fp32", and why; raises MissingExtraError."""
+    capabilities = import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if "BF16" in capabilities:
+        return "bf16", "this processor multiplies in bf16"
+    return "fp32", "this processor does not multiply in bf16"
+
+
+class OpenVINOSession:
+    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it.
+
+    Parameters
+    ----------
+    model
+        File of the graph; its weights are beside it.
+    precision
+        Precision of the arithmetic, "bf16" or "fp32".
+    threads
+        Largest number of threads of one run. None: every core.
+    shown
+        Name of an inner value of the graph that becomes an output too.
+
+    Raises
+    ------
+    BundleError
+        The file is not a model.
+    DeviceError
+        OpenVINO does not run the model, or not as it is asked to.
+    """
+
+    def __init__(
+        self, model: Path, precision: str, threads: int | None = None, shown: str | None = None
+    ) -> None:
+        core = import_openvino().Core()
+        graph = _read(model)
+        if shown is not None:
+            graph.add_outputs(shown)
+        settings = {
+            "INFERENCE_PRECISION_HINT": _HINTS[precision],
+            "INFERENCE_NUM_THREADS": process.threads_or_cores(threads),
+            # One run at a time takes all threads, and none of them is bound to a core, which others may need.
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,
+            # Otherwise it quantises what goes into matrices with quantised weights.
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        }
+        try:
+            compiled = core.compile_model(graph, "CPU", settings)
+            _check(compiled, precision)
+            self._request = compiled.create_infer_request()
+        except (RuntimeError, MemoryError) as error:
+            if _is_no_memory(error):
+                # Not a DeviceMemoryError: smaller batches would not help.
+                raise DeviceError(f"openvino: memory does not suffice for {model}: {_said(error)}") from None
+            raise DeviceError(
+                f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}"
+            ) from None
+        self._inputs = [_tensor(port) for port in compiled.inputs]
+        self._outputs = [_tensor(port) for port in compiled.outputs]
+        self._limits = dict(_table_sizes(graph))
+        self._lock = threading.Lock()
+
+    def get_inputs(self) -> list[Tensor]:
+        """Return the inputs of the model."""
+        return self._inputs
+
+    def get_outputs(self) -> list[Tensor]:
+        """Return the outputs of the model."""
+        return self._outputs
+
+    def run(self, outputs: Sequence[str], inputs: dict[str, npt.NDArray[Any]]) -> list[Any]:
+        """Run one batch and return its outputs.
+
+        Parameters
+        ----------
+        outputs
+            Names of the outputs to return.
+        inputs
+            Arrays by the names of the inputs.
+
+        Returns
+        -------
+        list
+            One array for each name in `outputs`.
+
+        Raises
+        ------
+        DeviceMemoryError
+            Memory does not suffice for the batch.
+        DeviceError
+            OpenVINO failed otherwise, or a token id is not in the model's vocabulary.
+        """
+        for name, size in self._limits.items():
+            # OpenVINO reads what lies beside the table.
+            if (largest := int(np.max(inputs[name], initial=0))) >= size:
+                raise DeviceError(f"{name} holds {largest}, and the model's table has {size} rows")
+        try:
+            with self._lock:  # a request is for one thread at a time
+                results = self._request.infer(inputs)
+                return [results[name] for name in outputs]  # copies, which the next run does not change
+        except (RuntimeError, MemoryError) as error:
+            kind = DeviceMemoryError if _is_no_memory(error) else DeviceError
+            raise kind(_said(error)) from None
+
+
+def _read(model: Path) -> Any:
+    """Read a graph with OpenVINO's reader of ONNX alone; it has others, and would try them all."""
+    reader = import_openvino().frontend.FrontEndManager().load_by_framework("onnx")
+    try:
+        graph = reader.load(str(model))
+    except Exception as error:  # its failures share no base class but Exception
+        raise BundleError(f"{model}: OpenVINO cannot load it: {_said(error)}") from None
+    try:
+        return reader.convert(graph)
+    except Exception as error:
+        raise DeviceError(f"openvino: OpenVINO cannot run {model}: {_said(error)}") from None
+
+
+def _check(compiled: Any, precision: str) -> None:
+    """Raise DeviceError unless a compiled model runs where and in the precision that it was asked to."""
+    devices = list(compiled.get_property("EXECUTION_DEVICES"))
+    if devices != ["CPU"]:
+        raise DeviceError(f"openvino: OpenVINO runs the model on {', '.join(devices)}, not on the CPU")
+    actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    if actual != _HINTS[precision]:
+        raise DeviceError(f"openvino: OpenVINO runs the model in {actual}, not in {precision}")
+
+
+def _tensor(port: Any) -> Tensor:
+    shape = [size.get_length() if size.is_static else None for size in port.partial_shape]
+    kind = port.element_type.to_string()
+    return Tensor(port.any_name, f"tensor({_TYPES.get(kind, kind)})", shape)
+
+
+def _table_sizes(graph: Any) -> Iterable[tuple[str, int]]:
+    """Name the inputs that are indices into a table of weights, with the number of its rows."""
+    for node in graph.get_ops():
+        if node.get_type_name() == "Gather":
+            table, indices = node.input_value(0), node.input_value(1).get_node()
+            rows = table.partial_shape[0]
+            if indices.get_type_name() == "Parameter" and rows.is_static:
+                yield indices.friendly_name, rows.get_length()
+
+
+def _is_no_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+def _said(error: Exception) -> str:
+    """Return what an exception of OpenVINO says, on one line and without the places in its own source."""
+    lines = (line.strip() for line in str(error).splitlines())
+    kept = [line for line in lines if line and not line.startswith("Exception from src")]
+    return " ".join(kept) or type(error).__name__

@@ -1,0 +1,186 @@
+"""OpenVINO in the place of ONNX Runtime on the CPU: what it computes, how it is named, what is refused."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.command_line import vcs
+from support.drawn_texts import drawn_texts
+from support.stories import story
+from vcs_runtime import DeviceError, Embedder, MissingExtraError, Scorer
+from vcs_runtime.inference.device import choose_device
+
+pytest.importorskip("openvino")
+
+DEVICES = ("openvino", "openvino:fp32")
+TEXTS = [story(i, 1 + i % 4) for i in range(60)] + ["a", "", "👍", "x" * 300, "man " * 200]
+
+
+def closeness(precision: str) -> float:
+    """The smallest cosine that a vector may have with ONNX Runtime's."""
+    return 0.9995 if precision == "bf16" else 1 - 1e-6
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_vectors_are_those_of_onnx_runtime(device: str) -> None:
+    """Of the embedded default, for texts of many scripts up to several windows."""
+    texts = drawn_texts(12, 300)
+    with Embedder.open("default", "cpu") as wanted, Embedder.open("default", device) as embedder:
+        expected, vectors = wanted.embed(texts), embedder.embed(texts)
+        precision = embedder.device.precision
+    assert (expected * vectors).sum(axis=1).min() >= closeness(precision)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    if precision == "fp32":
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    else:
+        assert np.abs(vectors - expected).max() > 1e-4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
+    tiny_bundle: Path, device: str
+) -> None:
+    with Embedder.open(tiny_bundle, device, threads=2) as embedder:
+        batched = embedder.embed(TEXTS)
+        alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
+        order = random.Random(0).choices(range(len(TEXTS)), k=150)
+        shuffled = embedder.embed([TEXTS[i] for i in order])
+    with Embedder.open(tiny_bundle, device, threads=1) as single:
+        with_one_thread = single.embed(TEXTS)
+    assert np.array_equal(batched, alone)
+    assert np.array_equal(shuffled, batched[order])
+    assert np.array_equal(with_one_thread, batched)
+
+
+def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:
+    results: dict[int, Any] = {}
+    with Embedder.open(tiny_bundle, "openvino") as embedder:
+        expected = embedder.embed(TEXTS)
+
+        def embed(number: int) -> None:
+            order = random.Random(number).sample(range(len(TEXTS)), len(TEXTS))
+            vectors = embedder.embed([TEXTS[i] for i in order])
+            results[number] = np.array_equal(vectors, expected[order])
+
+        threads = [threading.Thread(target=embed, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == dict.fromkeys(range(4), True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scores_and_cuts_are_near_those_of_onnx_runtime(device: str) -> None:
+    """With punctuation, and without, where the learned segmenter splits."""
+    pairs = [(story(i, 6), story(40 + i, 5)) for i in range(3)]
+    pairs += [(a.replace(".", "").lower(), b.replace(".", "").lower()) for a, b in pairs]
+    with Scorer.open("default", "cpu") as wanted, Scorer.open("default", device) as scorer:
+        expected, results = wanted.score_many(pairs), scorer.score_many(pairs)
+    assert {result.segmenter for result in results} == {"sentencex", "boundary-en"}
+    for one, other in zip(expected, results, strict=True):
+        assert (one.n_ref, one.n_gen) == (other.n_ref, other.n_gen)
+        assert abs(one.scores.gas - other.scores.gas) <= 0.005
+        assert abs(one.scores.las - other.scores.las) <= 0.005
+
+
+def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path, mixed_bundle: Path) -> None:
+    identities = set()
+    best = choose_device("openvino").precision
+    for device, engine, precision in (
+        ("cpu", "ort-cpu", "fp32"), ("openvino", "openvino", best), ("openvino:fp32", "openvino", "fp32"),
+    ):  # fmt: skip
+        with Scorer.open(tiny_bundle, device, segmenter=mixed_bundle) as scorer:
+            fields = dict(field.partition(":")[::2] for field in scorer.signature.split("|"))
+            identities.add(scorer.embedder.cache_identity)
+        assert (fields["engine"], fields["prec"]) == (engine, precision)
+        assert fields["cut"].split("/")[2:] == [precision] + [engine] * (engine != "ort-cpu")
+    assert len(identities) == (3 if best == "bf16" else 2)
+
+
+@pytest.mark.parametrize(("capabilities", "precision"), [(["FP32", "BF16"], "bf16"), (["FP32"], "fp32")])
+def test_the_processor_decides_about_the_precision(
+    monkeypatch: pytest.MonkeyPatch, capabilities: list[str], precision: str
+) -> None:
+    core = SimpleNamespace(get_property=lambda device, name: capabilities)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
+    assert choose_device("openvino").precision == precision
+    assert choose_device("openvino:fp32").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("property_name", "reported", "message"),
+    [
+        ("EXECUTION_DEVICES", ["GPU.0"], "OpenVINO runs the model on GPU.0, not on the CPU"),
+        (
+            "INFERENCE_PRECISION_HINT",
+            SimpleNamespace(to_string=lambda: "f16"),
+            "OpenVINO runs the model in f16, not in fp32",
+        ),
+    ],
+)
+def test_another_device_or_precision_than_was_asked_for_is_refused(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, property_name: str, reported: Any, message: str
+) -> None:
+    import openvino
+
+    real = openvino.CompiledModel.get_property
+    monkeypatch.setattr(
+        openvino.CompiledModel,
+        "get_property",
+        lambda model, name: reported if name == property_name else real(model, name),
+    )
+    with pytest.raises(DeviceError, match=message):
+        Embedder.open(tiny_bundle, "openvino:fp32")
+
+
+def test_the_command_scores_on_openvino_and_prints_nothing_of_its_own(
+    tiny_bundle: Path, pairs_file: Path
+) -> None:
+    command = ["score", str(pairs_file), "--bundle", str(tiny_bundle), "--device", "openvino"]
+    done = vcs(*command)
+    assert (done.code, done.stderr, "engine:openvino" in done.stdout) == (0, "", True), done
+    # Native libraries write past Python's streams.
+    run = subprocess.run(
+        [sys.executable, "-m", "vcs_runtime", *command], capture_output=True, text=True, check=True
+    )
+    assert run.stderr == ""
+    assert len(run.stdout.splitlines()) == len(done.stdout.splitlines())
+
+
+def test_a_package_that_is_missing_is_named(
+    tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    for device in DEVICES:
+        with pytest.raises(MissingExtraError, match=r"install `vcs-runtime\[openvino\]`"):
+            Embedder.open(tiny_bundle, device)
+        done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", device)
+        assert (done.code, done.stdout) == (2, "")
+        assert "the device openvino needs openvino" in done.stderr
+
+
+def test_onnx_runtime_is_not_needed(tiny_bundle: Path, sat_bundle: Path) -> None:
+    script = """
+import sys
+sys.modules["onnxruntime"] = None
+from vcs_runtime import Scorer
+with Scorer.open(sys.argv[1], "openvino", segmenter=sys.argv[2]) as scorer:
+    assert 0 <= scorer.score("the dog runs in the garden", "a man walks into the house").scores.gas <= 1
+"""
+    subprocess.run([sys.executable, "-c", script, str(tiny_bundle), str(sat_bundle)], check=True)
+
+
+@pytest.mark.parametrize("name", ["openvino:0", "openvino:bf16", "openvino:", "OpenVINO", "openvinofp32"])
+def test_other_names_are_no_devices(tiny_bundle: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"^device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', "):
+        Embedder.open(tiny_bundle, name)
