@@ -16,7 +16,7 @@ from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.checks.tensorrt_parser import parser_problems
 from vcs_export.errors import ExportError
-from vcs_runtime.bundle.paths import default_bundle_path
+from vcs_runtime.bundle.opening import open_bundle
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
@@ -37,7 +37,10 @@ def test_encoders_have_nothing_that_it_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["embedder", "segmenter"])
 def test_the_default_has_nothing_that_it_refuses(part: str) -> None:
-    assert parser_problems(default_bundle_path() / part / "model.onnx") == []
+    bundle = open_bundle("default")
+    spec = bundle.part(part)
+    assert spec is not None
+    assert parser_problems(bundle.path(spec.model)) == []
 
 
 def test_a_packed_graph_is_refused_for_its_lengths(tmp_path: Path) -> None:

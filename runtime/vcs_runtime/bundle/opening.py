@@ -71,7 +71,7 @@ class Bundle:
     def device_hash(
         self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[EngineSpec]
     ) -> str | None:
-        """Return the sha256 of what only one device runs of a model; None if it runs the graph of the model.
+        """Hash what only one device runs of a model.
 
         Parameters
         ----------
@@ -81,6 +81,11 @@ class Bundle:
             Execution provider of the device, such as "ort-cuda", for which an embedder may have a graph.
         engines
             TensorRT engines that run the model.
+
+        Returns
+        -------
+        str or None
+            The sha256. None: the device runs the model's own graph.
         """
         own = [path for engine in engines for path in (engine.model, engine.engine)]
         if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
