@@ -1,12 +1,13 @@
 """Speed of the alignment core against the reference package and against the memory floor, all in one run.
 
-    python benchmarks/core.py [--seconds 2] [--sizes 20x20 200x150 2000x1500]
+    python benchmarks/core.py [--seconds 2] [--sizes 20x20 200x150 2000x1500] [--keep]
 
 Needs the `parity` extra. Each figure is the median (and the best) of repeated timings; both sides are timed in turns
 so that a busy machine slows both. The floor is one numpy sum over the same matrix: what it takes to read it once,
 on one core, or on all (each summing its share of the rows). The reference gets its matrix through stub embedders:
 it multiplies by an identity, which costs it a few percent at most. Its torch runs on one thread, where it is fastest
-at small sizes (with two it needs five to ten times as long when the machine has other work).
+at small sizes (with two it needs five to ten times as long when the machine has other work). `--keep` writes the
+figures of float64 matrices into results/speed.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from typing import Any
 import numpy as np
 import torch
 import vcs
+from records import keep
 from rich.console import Console
 from rich.table import Table
 
 import vcs_numba
 from vcs_numba.jit.threads import thread_count
 
-KINDS = ("story", "random", "far")
+KINDS = ("near", "random", "far")
 
 
 def similarity_matrix(kind: str, n_ref: int, n_gen: int, dtype: str) -> np.ndarray[Any, Any]:
-    """story: matches near the diagonal, as real texts have; random: uniform; far: every match far from its place."""
+    """near: matches near the diagonal, as real texts have; random: uniform; far: every match far from its place."""
     draw = np.random.default_rng(n_ref + n_gen)
     if kind == "random":
         values = draw.random((n_ref, n_gen))
@@ -104,6 +106,11 @@ def floor_calls(
     return {"floor, one core": similarity.sum, "floor, all cores": lambda: list(pool.map(np.sum, shares))}
 
 
+def row_of(call: str, kind: str, reference: float, ours: float) -> dict[str, Any]:
+    sides = {"reference": {"seconds": reference}, "vcs_numba": {"seconds": ours}}
+    return {"workload": f"{call}, {kind}", "call": call, "kind": kind, "sides": sides}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,6 +121,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of 20 x 20 in the batch")
     parser.add_argument("--torch-threads", type=int, default=1, help="threads of the reference's torch")
     parser.add_argument("--output", type=Path, help="write the table here as text, too")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.torch_threads)
 
@@ -122,6 +130,7 @@ def main() -> int:
         "floor all", "of floor (all)",
         title=f"median times; {thread_count()} threads, torch {torch.get_num_threads()} threads",
     )  # fmt: skip
+    rows = []
     with ThreadPoolExecutor(thread_count()) as pool:
         for size in arguments.sizes:
             n_ref, n_gen = map(int, size.split("x"))
@@ -135,6 +144,8 @@ def main() -> int:
                     times = timed(calls | floor_calls(similarity, pool), arguments.seconds)
                     reference, ours = times["reference"][0], times["ours"][0]
                     one, every = times["floor, one core"][0], times["floor, all cores"][0]
+                    if dtype == "float64":
+                        rows.append(row_of(f"`score_similarity`, {n_ref} x {n_gen}", kind, reference, ours))
                     table.add_row(
                         f"score_similarity, {kind}", size, dtype, shown(reference), shown(ours),
                         shown(times["ours"][1]), f"{reference / ours:.0f}", shown(one), shown(every),
@@ -155,6 +166,7 @@ def main() -> int:
             times = timed(calls, arguments.seconds)
             reference = times["reference"][0] / len(references)
             ours, best = (value / arguments.pairs for value in times["ours"])
+            rows.append(row_of("`score_batch`, 20 x 20, one pair of many", kind, reference, ours))
             table.add_row(
                 f"score_batch, {kind}, a pair", "20x20", "float64", shown(reference), shown(ours), shown(best),
                 f"{reference / ours:.0f}", "", "", "",
@@ -163,6 +175,8 @@ def main() -> int:
     if arguments.output:
         with arguments.output.open("w", encoding="utf-8") as file:
             Console(width=150, file=file).print(table)
+    if arguments.keep:
+        print(keep("core", rows))
     return 0
 
 

