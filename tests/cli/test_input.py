@@ -458,3 +458,13 @@ def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) ->
     )
     assert done.code == 0
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["t.jsonl"]
+
+
+def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
+    stdin: Callable[[Path], None], score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    write_pairs(tmp_path / "p.jsonl", [{"reference": 1.5, "generated": story(1)}])
+    assert score(tmp_path / "p.jsonl").code == 1
+    stdin(tmp_path / "p.jsonl")
+    done = score("-")
+    assert (done.code, "reference: must be a string, not float" in done.stderr) == (1, True)

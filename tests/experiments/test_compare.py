@@ -135,6 +135,11 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
         ([{"id": 1, "vcs": float("nan"), "signature": "s"}], "line 1: 'vcs' is nan"),
         ([{"id": 1, "signature": "s"}], "line 1: 'vcs' is None"),
         (
+            [{"id": 1, "vcs": 0.5, "margin": "0.5-7", "signature": "s"}],
+            "line 1: 'margin' is '0.5-7', not a number",
+        ),
+        ([{"id": 1, "vcs": 0.5, "margin": None, "signature": "s"}], "line 1: 'margin' is None, not a number"),
+        (
             [{"id": 1, "vcs": 1, "signature": "s"}, {"id": 2, "vcs": 1, "signature": "t"}],
             "line 2: scored as t, the lines before as s",
         ),

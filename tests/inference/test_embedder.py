@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from support.stories import story
 from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import BundleError, Embedder, TextError
+from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 TEXTS = [story(i, 1 + i % 4) for i in range(60)] + ["a", "", "👍", "x" * 300, "man " * 200]
@@ -113,3 +115,18 @@ def test_closing_twice_is_fine_and_using_it_afterwards_is_not(tiny_bundle: Path)
     opened.close()
     with pytest.raises(RuntimeError, match="the embedder is closed"):
         opened.embed(["a"])
+
+
+def test_a_model_whose_vectors_are_zeros_cannot_embed_a_long_text(tmp_path: Path) -> None:
+    bundle = build_tiny_bundle(tmp_path)
+    weights, manifest = bundle / "embedder/model.onnx.data", bundle / "bundle.json"
+    weights.write_bytes(bytes(weights.stat().st_size))
+    told = json.loads(manifest.read_text())
+    for entry in told["files"]:
+        entry["sha256"] = sha256_of(bundle / entry["path"])
+    manifest.write_text(json.dumps(told))
+    with (
+        Embedder.open(bundle, device="cpu") as embedder,
+        pytest.raises(BundleError, match="tiny-bert: .* up to 0"),
+    ):
+        embedder.embed([story(1, 12)])

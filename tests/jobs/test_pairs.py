@@ -114,3 +114,13 @@ def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
         count_pairs(tmp_path)
     with pytest.raises(InputError, match="not a regular file"):
         count_pairs(Path("/dev/null"))
+
+
+def test_parquet_with_a_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "p.parquet"
+    # Arrow itself refuses to make such a text, and takes one that it reads.
+    texts = pa.array([b"a dog", b"a d\xffg"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"reference": texts, "generated": texts}), path)
+    with pytest.raises(InputError, match=r"p\.parquet: one of the rows 1 to 256: a text is not UTF-8"):
+        count_pairs(path)

@@ -165,6 +165,10 @@ def test_names_and_baseline_fit_the_files(
     alone = vcs("report", files[0], "-o", tmp_path / "r.html", "--baseline", "alpha")
     assert alone.code == 2
     assert "--baseline needs several score files" in alone.stderr
+    (tmp_path / "other.jsonl").write_text("{}\n")
+    mixed = vcs("report", *files, tmp_path / "other.jsonl", "-o", tmp_path / "r.html")
+    assert (mixed.code, "must all be score files, one for each system: " in mixed.stderr) == (2, True)
+    assert "other.jsonl is none" in mixed.stderr
 
 
 def test_filters_narrow_the_list_and_can_be_cleared(visit: Any, html: Path) -> None:

@@ -45,6 +45,7 @@ MALFORMED: list[tuple[bytes | dict[str, Any], str]] = [
     ({**PAIR, "id": {"a": 1}}, "id"),
     ({**PAIR, "optoins": {}}, "optoins"),
     ({**PAIR, "\ud800": 1}, "unknown field"),
+    ({**PAIR, "a\nb\x1b[2J": 1}, r"a\nb\x1b[2J"),
     ({"pairs": []}, "pairs"),
     ({"pairs": PAIR}, "pairs"),
     ({"pairs": [PAIR, 5]}, "pairs[1]"),

@@ -363,7 +363,11 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
     for rows, says in (
         (good, None), ([*good, {**line, "id": "d", "signature": "visil|def:1|model:n|frames:2"}], "cannot be compared"),
         ([*good, line], "line 4: id a is there twice"), (good[2:], "holds no scores"), ([{"id": 1}], "line 1: no line of"),
-        ([{**line, "summaries": [{"name": "x"}]}], "holds no scores"), ([3], "line 1: no line of"),
+        ([{**line, "summaries": [{"name": "x"}]}], "line 1: it holds no scores of summaries"), ([3], "line 1: no line of"),
+        ([{**line, "summaries": line["summaries"] * 2}], "line 1: the summary 'x' is there twice"),
+        ([{"id": "a", "signature": "vcs|chunk:1", "vcs": 0.5}], "line 1: it holds no scores of summaries"),
+        *(([{**line, "summaries": [{**line["summaries"][0], **wrong}]}], "line 1: it holds no scores") for wrong in
+          ({"visil": True}, {"visil": "1"}, {"visil": 10**400}, {"tokens": -1}, {"tokens": "3"}, {"name": 3}, {"name": []})),
     ):  # fmt: skip
         write_pairs(tmp_path / "s.jsonl", rows)
         if says is None:

@@ -195,8 +195,8 @@ def _check_systems(
 ) -> None:
     """Raise UsageError unless the files, their names and the baseline fit together."""
     several = len(sources) > 1
-    if several and not all(map(is_scores, sources)):
-        raise click.UsageError("several files must all be score files, one for each system")
+    if several and (other := next((path for path in sources if not is_scores(path)), None)):
+        raise click.UsageError(f"several files must all be score files, one for each system: {other} is none")
     if len(names) not in (0, len(sources) if of_scores else 1):
         raise click.UsageError("--name must be given once for each system, in the order of the files")
     if baseline is not None and not several:

@@ -272,7 +272,10 @@ class Embedder:
         np.add.at(sums, owners, vectors * counts[:, None])
         several = np.bincount(owners) > 1
         result = np.empty((texts, self.spec.dimension), np.float32)
-        result[several] = sums[several] / np.linalg.norm(sums[several], axis=1, keepdims=True)
+        norms = np.linalg.norm(sums[several], axis=1, keepdims=True)
+        if not norms.all():
+            raise BundleError(f"{self.spec.name}: the model's vectors of a long text add up to 0")
+        result[several] = sums[several] / norms
         result[~several] = vectors[~several[owners]]
         return result
 

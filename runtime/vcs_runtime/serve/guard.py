@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vcs_runtime.serve.metrics import Metrics
+from vcs_runtime.util.printable import printable
 
 #: Paths that ask for scores, and paths that need no token: none of them tells what others sent.
 SCORING = ("/score", "/explain")
@@ -89,5 +90,5 @@ def answer(status: int, value: Any, headers: dict[str, str] | None = None) -> Re
 
 
 def error(sentence: str) -> dict[str, str]:
-    """Return the body of an answer that refuses a request."""
-    return {"error": sentence}
+    """Return the body of an answer that refuses a request; what it quotes of the request is shown escaped."""
+    return {"error": printable(sentence)}

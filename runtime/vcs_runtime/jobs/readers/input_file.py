@@ -69,8 +69,8 @@ class InputFile:
 
     @property
     def typed(self) -> bool:
-        """Whether its format tells texts from numbers."""
-        return self._declared() in _TYPED
+        """Whether its format tells texts from numbers. Raises InputError and OSError as `rows` does."""
+        return (self._declared() or self._kind()) in _TYPED
 
     def rows(self, id_key: str, pick: Pick = lambda names, place: None) -> Iterator[Row]:
         """Read the rows one at a time.

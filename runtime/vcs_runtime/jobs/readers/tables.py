@@ -13,6 +13,7 @@ from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
 
 _CSV_FIELD = (1 << 31) - 1  # the largest that Windows takes
+_BATCH = 256  # rows of a Parquet file that are read at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -65,16 +66,18 @@ def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
     """Read a Parquet file, of which only the columns that `pick` returns are read. As `read_separated`."""
     pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
     pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
+    number = 0
     try:
         with pq.ParquetFile(path) as file:
             columns = pick(list(file.schema_arrow.names), "schema")
-            number = 0
-            for batch in file.iter_batches(batch_size=256, columns=columns):
+            for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"row {number}", row
     except pa.ArrowException as error:
         raise RowError(f"is not a Parquet file: {str(error).splitlines()[0]}") from None
+    except UnicodeDecodeError:  # Arrow does not look into texts
+        raise RowError(f"one of the rows {number + 1} to {number + _BATCH}: a text is not UTF-8") from None
 
 
 class _Lines:

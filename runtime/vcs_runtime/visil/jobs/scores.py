@@ -189,19 +189,37 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
             raise InputError(f"{place}: id {name} is there twice")
         fields = str(row["signature"]).split("|")
         signatures.add("|".join(field for field in fields if not field.startswith("frames:")))
-        scores[name] = row["summaries"]
+        scores[name] = _checked_summaries(place, row.get("summaries"))
     if len(signatures) > 1:
         raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}")
+    if not scores:
+        raise InputError(f"{path}: the file holds no scores")
+    return scores
+
+
+def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
+    """Return the summaries of a line. Raises InputError unless each has a name of its own, and numbers."""
+    names = set()
     with contextlib.suppress(KeyError, TypeError, OverflowError):
-        if scores and all(
-            isinstance(part["name"], str)
-            and math.isfinite(part["visil"])
-            and (part["tokens"] is None or math.isfinite(part["tokens"]))
-            for parts in scores.values()
-            for part in parts
-        ):
-            return scores
-    raise InputError(f"{path}: the file holds no scores")
+        for part in parts:
+            name, score, tokens = part["name"], part["visil"], part["tokens"]
+            if name in names:
+                raise InputError(f"{place}: the summary {name!r} is there twice")
+            if not (
+                isinstance(name, str)
+                and _is_number(score)
+                and (tokens is None or (_is_number(tokens) and tokens >= 0))
+            ):
+                break
+            names.add(name)
+        else:
+            if names:
+                return list(parts)
+    raise InputError(f"{place}: it holds no scores of summaries (`vcs-runtime visil score -o`)")
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass
