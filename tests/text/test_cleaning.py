@@ -61,6 +61,11 @@ def test_accepts_any_other_text_unchanged(text: str) -> None:
         ("rock'n'roll O'Brien '90s", "rock'n'roll O'Brien '90s"),
         ("where'd who'd the guy'll", "where did who would the guy will"),
         ("Let's go at five o'clock.", "Let us go at five of the clock."),
+        (
+            "éI'm, _can't can't_ 1'll 'he'll''she's' can't'can't",
+            "éI'm, _can't can't_ 1'll 'he will''she is' cannot'can't",
+        ),
+        ("'Ti\u017f cold, '\u017f", "It is cold, '\u017f"),
     ],
 )
 def test_contractions_are_written_out(written: str, expanded: str) -> None:

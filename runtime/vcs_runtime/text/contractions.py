@@ -9,6 +9,7 @@ the package, which a parity test checks. A possessive ("the man's hat") is not c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 # Forms whose expansion is not stem + suffix.
 _IRREGULAR = {
@@ -64,16 +65,34 @@ def expand_contractions(text: str) -> str:
     plain = text.replace("’", "'")
     parts: list[str] = []
     end = 0
-    for match in _PATTERN.finditer(plain):
-        parts += [text[end : match.start()], _expand(match)]
-        end = match.end()
+    for span in _words_with_apostrophes(plain):
+        for match in _PATTERN.finditer(plain, *span):
+            parts += [text[end : match.start()], _expand(match)]
+            end = match.end()
     return "".join(parts) + text[end:]
+
+
+def _words_with_apostrophes(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where words with apostrophes are: every match of `_PATTERN` lies inside one of them.
+
+    To look for the pattern in the whole text would take longer than all else that is done to a text before
+    its sentences are found.
+    """
+    end = 0
+    while (at := text.find("'", end)) >= 0:
+        start = at
+        while start > end and text[start - 1].isalnum():
+            start -= 1
+        end = at
+        while end < len(text) and (text[end].isalnum() or text[end] in "_'"):
+            end += 1
+        yield start, end
 
 
 def _expand(match: re.Match[str]) -> str:
     groups = match.groupdict()
     if irregular := groups["irregular"]:
-        expanded = _IRREGULAR[irregular.lower()]
+        expanded = _IRREGULAR[irregular.casefold()]  # the pattern takes "ſ" for "s"
     elif negated := groups["negated"]:
         expanded = negated + " not"
     elif groups["am"]:
