@@ -131,9 +131,10 @@ def test_packed_texts_of_one_length_have_no_padding() -> None:
         assert batch.inputs["gather"].size == batch.inputs["input_ids"].size
 
 
-def test_tensorrt_gets_wider_steps_where_the_models_positions_reach() -> None:
-    assert [width_step(provider, 510) for provider in ("ort-cpu", "ort-cuda", "ort-tensorrt")] == [4, 4, 8]
-    assert width_step("ort-tensorrt", 514) == 4
+def test_providers_get_their_wider_steps_where_the_models_positions_reach() -> None:
+    providers = ("ort-cpu", "ort-cuda", "ort-tensorrt", "openvino")
+    assert [width_step(provider, 510) for provider in providers] == [4, 4, 8, 16]
+    assert [width_step(provider, 514) for provider in providers] == [4, 4, 4, 4]
 
 
 @given(st.lists(st.integers(0, 600), max_size=60), st.integers(1, 9000), st.integers(1, 20))

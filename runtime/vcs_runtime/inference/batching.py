@@ -25,6 +25,8 @@ Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
 TOKEN_BUDGET = {"ort-cpu": 2048, "openvino": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
+# Padded lengths are multiples of this where the provider wants more than `PADDING_STEP`.
+_WIDTH_STEP = {"openvino": 16, "ort-tensorrt": 8}
 # Largest batches of mixed lengths: places, padding included, for each token of the batch. A batch of so few
 # places that a GPU is hardly faster with less may have more padding. In a packed graph only attention and
 # rotation see padding. In a varlen graph none is computed: a thread block of the attention has 128 places of
@@ -44,11 +46,13 @@ def _no_limit(length: int) -> float:
 def width_step(provider_name: str, max_tokens: int) -> int:
     """Return the number of which padded lengths are multiples, for a provider and the window of a model.
 
-    Kernels of fused attention take widths that are multiples of 4, and TensorRT's of 8. Tables of positions
-    end at a multiple of `PADDING_STEP`.
+    Kernels of fused attention take widths that are multiples of 4, and TensorRT's of 8. OpenVINO compiles its
+    kernels for each new shape, and multiplies in tiles of 16: fewer widths make it a quarter faster, although
+    more padding is computed (`benchmarks/end_to_end.py`). Tables of positions end at a multiple of
+    `PADDING_STEP`.
     """
-    wide = 2 * PADDING_STEP
-    return wide if provider_name == "ort-tensorrt" and padded_length(max_tokens) % wide == 0 else PADDING_STEP
+    wide = _WIDTH_STEP.get(provider_name, PADDING_STEP)
+    return wide if padded_length(max_tokens) % wide == 0 else PADDING_STEP
 
 
 def fixed_shapes(layout: str, max_tokens: int, most_rows: RowLimit, step: int = PADDING_STEP) -> ShapeOf:

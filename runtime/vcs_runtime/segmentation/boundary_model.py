@@ -33,8 +33,8 @@ from vcs_runtime.segmentation.word_features import word_features
 # Number of characters that are tokenised at a time: many full batches, and encodings of limited size.
 _PORTION_CHARACTERS = 1_000_000
 # Windows are padded to a multiple of this. On a CPU batches save little time, and without padding the logits
-# depend on the window alone. A GPU needs larger batches.
-_STEP = {"ort-cpu": 1, "openvino": 1, "ort-cuda": 16, "ort-tensorrt": 16}
+# depend on the window alone. A GPU needs larger batches, and OpenVINO fewer widths (`batching.width_step`).
+_STEP = {"ort-cpu": 1, "openvino": 16, "ort-cuda": 16, "ort-tensorrt": 16}
 # Hidden size from which the memory of a token is estimated (`session.Budget`); no learned segmenter is wider.
 _WIDTH = 1024
 _PAD_TOKENS = ("<pad>", "[PAD]")
