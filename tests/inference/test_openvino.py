@@ -15,8 +15,13 @@ import pytest
 
 from support.command_line import vcs
 from support.drawn_texts import drawn_texts
-from support.stories import story
-from vcs_runtime import DeviceError, Embedder, MissingExtraError, Scorer
+from support.hub_sat import Substitute
+from support.stories import story, stripped
+from support.tiny_bert import build_tiny_bundle
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
+from vcs_runtime import BundleError, DeviceError, Embedder, MissingExtraError, Scorer, Segmenter
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.device import choose_device
 
 pytest.importorskip("openvino")
@@ -59,6 +64,60 @@ def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
     assert np.array_equal(batched, alone)
     assert np.array_equal(shuffled, batched[order])
     assert np.array_equal(with_one_thread, batched)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, precision: str) -> None:
+    """Also beyond 256 tokens: bf16 has no odd numbers there, and the graph counts its tokens in floats."""
+    bundle = build_tiny_sat_bundle(tmp_path, precision=precision)
+    texts = [stripped(50, 90), *(stripped(i, 1 + i) for i in range(12)), "x", ""]
+    with Segmenter.open(bundle, "cpu") as wanted:
+        expected = wanted.boundary_probabilities(texts)
+    for device in DEVICES:
+        with Segmenter.open(bundle, device, threads=2) as segmenter:
+            together = segmenter.boundary_probabilities(texts)
+            alone = [segmenter.boundary_probabilities([text])[0] for text in texts[::-1]][::-1]
+            arithmetic = segmenter.device.precision if segmenter.device else ""
+        near = 0.15 if precision == "int8" else 0.06 if arithmetic == "bf16" else 0.005
+        for one, other, again in zip(expected, together, alone, strict=True):
+            np.testing.assert_allclose(other, one, atol=near)
+            assert np.array_equal(other, again)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int4"])
+def test_weights_in_other_precisions_run_and_stand_in_the_signature(tmp_path: Path, precision: str) -> None:
+    write_tiny_nv_embed(tmp_path / "checkpoint")
+    of_weights = build_tiny_nv_embed_bundle(tmp_path, checkpoint=tmp_path / "checkpoint", precision=precision)
+    exact = build_tiny_nv_embed_bundle(
+        tmp_path / "exact", checkpoint=tmp_path / "checkpoint", precision="fp32"
+    )
+    texts = TEXTS[:20]
+    with Embedder.open(exact, "cpu") as wanted:
+        expected = wanted.embed(texts)
+    for device in DEVICES:
+        with Embedder.open(of_weights, device) as embedder:
+            vectors = embedder.embed(texts)
+            arithmetic = embedder.device.precision
+            fields = embedder.signature_fields
+        assert (expected * vectors).sum(axis=1).min() >= (0.9 if precision == "int4" else 0.999)
+        assert f"prec:{precision}" + f"+{arithmetic}" * (precision != arithmetic) in fields
+
+
+def test_a_token_beyond_the_vocabulary_is_refused(sat_bundle: Path, tmp_path: Path) -> None:
+    """OpenVINO itself reads what lies behind the table."""
+    tokenizer = tiny_sat_tokenizer()
+    tokenizer.add_tokens(["one-more"])
+    tokenizer.save(str(tmp_path / "larger.json"))
+    wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
+    with pytest.raises(BundleError, match=r"does not take the token \d+ .*the model's table has \d+ rows"):
+        Segmenter.open(wrong, "openvino")
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    bundle = open_bundle(build_tiny_bundle(tmp_path))
+    (bundle.root / "embedder/model.onnx").write_bytes(b"no protobuf")
+    with pytest.raises(BundleError, match=r"model\.onnx: OpenVINO cannot load it: .*can't be parsed"):
+        Embedder.open(Bundle(bundle.root, bundle.manifest), "openvino")
 
 
 def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:

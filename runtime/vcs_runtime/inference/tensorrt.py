@@ -84,10 +84,10 @@ def choose_for(
 def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) -> Device:
     chosen = choose_device(device, gpu_mem_gb)
     spec = bundle.part(part)
-    if spec and spec.precision == "bf16" and not chosen.is_gpu:
+    if spec and spec.precision == "bf16" and chosen.provider_name == "ort-cpu":
         raise DeviceError(
-            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU, "
-            "or export it with `--precision fp16` or `fp32`"
+            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU "
+            "or openvino, or export it with `--precision fp16` or `fp32`"
         )
     hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or _hindrance(bundle, part, chosen))
     if hindrance:
