@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.command_line import vcs
+from vcs_runtime.inference.device import choose_device
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +64,82 @@ def test_doctor_knows_every_extra_and_its_packages() -> None:
         assert [
             name for name in names if name not in line and name not in report and name != "nvidia-cublas"
         ] == []
+
+
+# OpenVINO reads this variable when it is imported, so that every machine can stand for an old one.
+@pytest.mark.parametrize("isa", ["AVX2", ""])
+def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None:
+    pytest.importorskip("openvino")
+    environment = {**os.environ, "OV_CPU_MAX_ISA": isa} if isa else dict(os.environ)
+    command = [sys.executable, "-m", "vcs_runtime", "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    assert report["extra openvino"] == f"openvino {version('openvino')}"
+    assert report["telemetry"] == "off"
+    end = " than device cpu, with slightly other scores: docs/guide/processors.md"
+    lines = {
+        "bf16-amx": f"bf16 (this processor multiplies in bf16: AMX); faster{end}",
+        "bf16-avx512": f"bf16 (this processor multiplies in bf16: AVX-512 BF16); perhaps faster{end}",
+        "bf16": f"bf16 (this processor multiplies in bf16); perhaps faster{end}",
+        "fp32": "fp32 (this processor does not multiply in bf16); little to gain over device cpu",
+    }
+    assert (
+        report["device openvino"] == lines["fp32" if isa else choose_device("openvino").precision_of("fp32")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("fpu avx2 avx512f", "not installed"),
+        (
+            "fpu avx512_bf16",
+            "not installed; this processor multiplies in bf16 (AVX-512 BF16), which vcs-runtime[openvino] uses: "
+            "docs/guide/processors.md",
+        ),
+        (
+            "fpu avx512_bf16 amx_bf16",
+            "not installed; this processor multiplies in bf16 (AMX), which vcs-runtime[openvino] "
+            "uses: docs/guide/processors.md",
+        ),
+        (None, "not installed"),  # macOS and Windows have no such file
+    ],
+)
+def test_doctor_says_what_openvino_would_bring_here(
+    monkeypatch: pytest.MonkeyPatch, flags: str | None, said: str
+) -> None:
+    def read_text(path: Path, *arguments: Any, **options: Any) -> str:
+        if str(path) != "/proc/cpuinfo":
+            return actual_text(path, *arguments, **options)
+        if flags is None:
+            raise FileNotFoundError(path)
+        return f"processor\t: 0\nflags\t\t: {flags}\n"
+
+    def version_of(package: str) -> str:
+        if package == "openvino":
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    actual_text = Path.read_text
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr("vcs_runtime.cli.doctor.version", version_of)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    report = json.loads(vcs("doctor", "--json").stdout)
+    assert report["extra openvino"] == "openvino not installed (vcs-runtime[openvino])"
+    assert report["device openvino"] == said
+    assert report["problems"] == []
+
+
+def test_doctor_names_what_is_wrong_with_an_openvino_that_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("openvino")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    report = json.loads(vcs("doctor", "--json").stdout)
+    assert report["device openvino"].startswith(
+        "the device openvino needs openvino (import of openvino halted"
+    )
+    assert report["problems"] == []
 
 
 def test_an_environment_can_hold_the_default_bundle_of_all_its_users(

@@ -154,7 +154,7 @@ def test_scores_and_cuts_are_near_those_of_onnx_runtime(device: str) -> None:
 
 def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path, mixed_bundle: Path) -> None:
     identities = set()
-    best = choose_device("openvino").precision
+    best = choose_device("openvino").precision_of("fp32")
     for device, engine, precision in (
         ("cpu", "ort-cpu", "fp32"), ("openvino", "openvino", best), ("openvino:fp32", "openvino", "fp32"),
     ):  # fmt: skip
@@ -163,7 +163,7 @@ def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path
             identities.add(scorer.embedder.cache_identity)
         assert (fields["engine"], fields["prec"]) == (engine, precision)
         assert fields["cut"].split("/")[2:] == [precision] + [engine] * (engine != "ort-cpu")
-    assert len(identities) == (3 if best == "bf16" else 2)
+    assert len(identities) == (3 if best != "fp32" else 2)
 
 
 @pytest.mark.parametrize(("capabilities", "precision"), [(["FP32", "BF16"], "bf16"), (["FP32"], "fp32")])
@@ -174,6 +174,22 @@ def test_the_processor_decides_about_the_precision(
     monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
     assert choose_device("openvino").precision == precision
     assert choose_device("openvino:fp32").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [("amx_bf16 avx512_bf16", "bf16-amx"), ("avx512_bf16", "bf16-avx512"), ("avx2", "bf16")],
+)
+def test_processors_that_round_bf16_differently_have_different_signatures(
+    monkeypatch: pytest.MonkeyPatch, flags: str, named: str
+) -> None:
+    core = SimpleNamespace(get_property=lambda device, name: ["BF16"])
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
+    monkeypatch.setattr(Path, "read_text", lambda *_: f"flags\t\t: fpu {flags}\n")
+    device = choose_device("openvino")
+    names = [device.precision_of(weights) for weights in ("fp32", "bf16", "int8")]
+    assert names == [named, named, f"int8+{named}"]
+    assert choose_device("openvino:fp32").precision_of("fp32") == "fp32"
 
 
 @pytest.mark.parametrize(
@@ -226,6 +242,14 @@ def test_a_package_that_is_missing_is_named(
         done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", device)
         assert (done.code, done.stdout) == (2, "")
         assert "the device openvino needs openvino" in done.stderr
+
+
+def test_a_release_that_returns_nan_is_refused(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        sys.modules, "openvino", SimpleNamespace(__version__="2025.4.1-20426-releases/2025/4")
+    )
+    with pytest.raises(MissingExtraError, match=r"needs openvino 2026\.0 or later, and 2025\.4\.1-20426"):
+        Embedder.open(tiny_bundle, "openvino")
 
 
 def test_onnx_runtime_is_not_needed(tiny_bundle: Path, sat_bundle: Path) -> None:

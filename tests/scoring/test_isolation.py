@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -61,3 +65,53 @@ def test_the_embedded_default_too() -> None:
 def test_importing_the_runtime_does_not_import(package: str) -> None:
     code = f"import sys, vcs_runtime, vcs_runtime.cli; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What Python's audit hooks do not see: the calls of native code.
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("device", ["cpu", "openvino"])
+def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_the_bundle(
+    tiny_bundle: Path, tmp_path: Path, device: str
+) -> None:
+    pytest.importorskip("openvino")
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    home.mkdir()
+    script = (
+        "import sys, time; from vcs_runtime import Embedder; print('opening', flush=True)\n"
+        "with Embedder.open(sys.argv[1], sys.argv[2]) as embedder: print(embedder.embed(['a man', 'a dog']).shape)"
+    )
+    calls = "trace=socket,connect,openat,open,creat,mkdir,mkdirat,rename,renameat2,unlink,execve"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "VCS_RUNTIME_HOME": str(tmp_path / "records"),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        ["strace", "-f", "-qq", "-e", calls, "-o", trace, sys.executable, "-c", script, tiny_bundle, device],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    if "ptrace" in done.stderr:
+        pytest.skip("processes may not be traced here")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(maxsplit=1)[1] for line in trace.read_text("utf-8", "replace").splitlines()]
+    assert [line for line in lines if line.startswith(("socket(", "connect("))] == []
+    assert sum(line.startswith("execve(") for line in lines) == 1
+    changed = [
+        line for line in lines if not line.startswith("open") or re.search("O_WRONLY|O_RDWR|O_CREAT", line)
+    ]
+    changed = [line for line in changed if not line.startswith(("execve(", "+++", "---"))]
+    assert [line for line in changed if str(tmp_path / "records") not in line and '"/dev/' not in line] == []
+    assert list(home.iterdir()) == []
+    read = {
+        Path(found[1])
+        for line in lines
+        if (found := re.match(r'open\w*\(.*?"([^"]+)".*= \d+$', line)) and str(tiny_bundle) in found[1]
+    }
+    listed = {
+        tiny_bundle / entry["path"]
+        for entry in json.loads((tiny_bundle / "bundle.json").read_text())["files"]
+    }
+    assert {path for path in read if path.is_file()} <= {*listed, tiny_bundle / "bundle.json"}

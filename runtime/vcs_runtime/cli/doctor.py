@@ -25,6 +25,7 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
 )
 from vcs_runtime.inference.engine_marks import describe_speed, speed
+from vcs_runtime.inference.openvino import best_precision, bf16_instructions
 from vcs_runtime.inference.tensorrt import fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
@@ -33,6 +34,7 @@ _BASE = ("numpy", "numba", "tokenizers")
 # The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
+    "openvino": ("openvino",),
     "default": ("onnx-ir", "safetensors"),
     "export": ("onnx", "onnx-ir", "safetensors"),
     "parquet": ("pyarrow",),
@@ -46,6 +48,8 @@ _EXTRAS = {
     "capi": ("cffi",),
     "kit": ("pip", "packaging", "cyclonedx-python-lib"),
 }
+_INSTRUCTIONS = {"amx": "AMX", "avx512": "AVX-512 BF16"}
+_PROCESSORS_PAGE = "docs/guide/processors.md"
 
 
 @click.command()
@@ -109,6 +113,7 @@ def _examine(name: str) -> _Report:
             _examine_gpu(report)
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
+    facts["device openvino"] = _describe_openvino()
     try:
         facts["home"] = f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
     except BundleError:
@@ -161,6 +166,25 @@ def _examine_gpu(report: _Report) -> None:
         facts["TensorRT"] = (
             f"device tensorrt:N lacks {lacking}" if lacking else f"{nvidia.tensorrt_version()}"
         )
+
+
+def _describe_openvino() -> str:
+    """Say in what precision device openvino computes on this processor, or what installing it would bring."""
+    try:
+        precision, reason = best_precision()
+    except MissingExtraError as error:
+        if _version("openvino"):
+            return str(error)
+        instructions = _INSTRUCTIONS.get(bf16_instructions())
+        gain = f"; this processor multiplies in bf16 ({instructions}), which vcs-runtime[openvino] uses: "
+        return f"not installed{gain}{_PROCESSORS_PAGE}" if instructions else "not installed"
+    if precision != "bf16":
+        return f"{precision} ({reason}); little to gain over device cpu"
+    found = bf16_instructions()
+    named = f": {_INSTRUCTIONS[found]}" if found else ""
+    # Without AMX it depends on the processor.
+    faster = "faster" if found == "amx" else "perhaps faster"
+    return f"bf16 ({reason}{named}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
 
 
 def _describe(bundle: Bundle) -> str:

@@ -50,6 +50,9 @@ class Device:
         Whether all batches have fixed shapes (`inference.invariant`). Only on a GPU.
     precision
         Precision in which OpenVINO computes, "bf16" or "fp32". "": the provider chooses by the weights.
+    instructions
+        Instructions that OpenVINO takes for bf16, "amx" or "avx512", which round differently. "": unknown, or
+        another precision.
     """
 
     provider_name: str
@@ -60,6 +63,7 @@ class Device:
     engines: tuple[EngineSpec, ...] = ()
     batch_invariant: bool = False
     precision: str = ""
+    instructions: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -69,11 +73,12 @@ class Device:
     def precision_of(self, weights: str) -> str:
         """Return the precision of a model in the signature, given that of its weights.
 
-        OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
+        OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16-amx".
         """
-        if not self.precision or weights == self.precision:
+        if not self.precision or weights == self.precision == "fp32":
             return weights
-        return self.precision if weights == "fp32" else f"{weights}+{self.precision}"
+        own = f"{self.precision}-{self.instructions}" if self.instructions else self.precision
+        return own if weights in ("fp32", self.precision) else f"{weights}+{own}"
 
 
 def import_onnxruntime() -> Any:
@@ -155,7 +160,10 @@ def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
     memory = _bytes(gpu_mem_gb)
     if kind == "openvino":
         precision, reason = openvino.best_precision()
-        return Device("openvino", "OpenVINO", f"named: {reason}", precision=precision)
+        instructions = openvino.bf16_instructions() if precision == "bf16" else ""
+        return Device(
+            "openvino", "OpenVINO", f"named: {reason}", precision=precision, instructions=instructions
+        )
     if kind == "openvino:fp32":
         openvino.import_openvino()
         return Device("openvino", "OpenVINO", "named", precision="fp32")

@@ -49,7 +49,7 @@ class Embedder:
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
         own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
-        precision = (device.precision,) if device.precision else ()
+        precision = (device.precision_of(self.spec.precision),) if device.precision else ()
         self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._batching))
         """What a cached vector depends on besides its text."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError, MissingExtraError
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_openvino_telemetry
 
+_SINCE = 2026
 # OpenVINO's names of precisions, and ONNX Runtime's names of the types of inputs and outputs.
 _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
@@ -46,9 +47,17 @@ class Tensor(NamedTuple):
 
 
 def import_openvino() -> Any:
-    """Import OpenVINO without its telemetry; raises MissingExtraError."""
+    """Import OpenVINO without its telemetry; raises MissingExtraError, also if it is too old."""
     refuse_openvino_telemetry()
-    return require("openvino", "openvino", "the device openvino")
+    package = require("openvino", "openvino", "the device openvino")
+    version = str(getattr(package, "__version__", ""))
+    year = version.partition(".")[0]
+    if year.isdigit() and int(year) < _SINCE:
+        raise MissingExtraError(
+            f"the device openvino needs openvino {_SINCE}.0 or later, and {version} is installed, which "
+            "returns NaN in bf16: install `vcs-runtime[openvino]`"
+        )
+    return package
 
 
 def best_precision() -> tuple[str, str]:
@@ -57,6 +66,15 @@ def best_precision() -> tuple[str, str]:
     if "BF16" in capabilities:
         return "bf16", "this processor multiplies in bf16"
     return "fp32", "this processor does not multiply in bf16"
+
+
+def bf16_instructions() -> str:
+    """Return what this processor multiplies in bf16 with: "amx", "avx512", or "" if it is unknown."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text("utf-8").split())
+    except OSError:  # not Linux
+        return ""
+    return "amx" if "amx_bf16" in words else "avx512" if "avx512_bf16" in words else ""
 
 
 class OpenVINOSession:
