@@ -82,6 +82,13 @@ def latency(rows: Rows) -> Table:
     return ["reference", "revision", "p50", "p99"], lines
 
 
+def start(rows: Rows) -> Table:
+    """Milliseconds of what a user waits for, or of the steps of a first score."""
+    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
+    lines = [[row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)] for row in rows]
+    return ["what", *sides], lines
+
+
 def jobs(rows: Rows) -> Table:
     """Time and memory of jobs."""
     lines = [
@@ -94,6 +101,7 @@ def jobs(rows: Rows) -> Table:
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
     "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
+    "start": start, "start_steps": start,
 }  # fmt: skip
 
 

@@ -265,6 +265,27 @@ def test_help_and_version() -> None:
     assert "--resume" in vcs("score", "-h").stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--version"], "numpy numba onnxruntime rich"),
+        (["--help"], "numpy numba onnxruntime rich"),
+        (["score", "--help"], "numba onnxruntime"),
+    ],
+)
+def test_what_only_answers_does_not_import_what_only_scores(arguments: list[str], absent: str) -> None:
+    script = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(*[name for name in {absent.split()} if name in sys.modules], file=sys.stderr))\n"
+        "from vcs_runtime.__main__ import main\n"
+        f"sys.argv[1:] = {arguments}\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "vcs-runtime" in done.stdout
+    assert done.stderr.split() == []
+
+
 def test_public_names_are_listed_before_they_are_imported() -> None:
     script = (
         "import vcs_runtime as v; print(set(v.__all__) - set(dir(v)), 'Scorer' in vars(v)); v.errors.VcsError"

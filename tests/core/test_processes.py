@@ -250,6 +250,29 @@ def test_machine_code_is_read_without_what_only_compiling_needs(copied_package: 
     assert run_python(script, **place).endswith("False")
 
 
+#: Loads the same kernel ahead, waits for the thread, and says what has happened.
+LOAD_AHEAD = """
+import sys, threading
+from vcs_numba.jit.kernel import load_in_background
+from vcs_numba.recombine import _RECOMBINE
+print("numba" in sys.modules)
+load_in_background([_RECOMBINE])
+[thread.join() for thread in threading.enumerate() if thread is not threading.current_thread()]
+print("numba" in sys.modules, _RECOMBINE.is_loaded)
+"""
+
+
+def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(copied_package: Path) -> None:
+    """A process that opens a scorer, and then scores nothing, must not wait for a compiler."""
+    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    ahead = run_python(LOAD_AHEAD + LOAD, **place).split("\n")
+    assert ahead[:2] == ["False", "True False"]
+    assert ahead[2].startswith("0 read 1 compiled")
+    ahead = run_python(LOAD_AHEAD + LOAD, **place).split("\n")
+    assert ahead[:2] == ["False", "True True"]
+    assert ahead[2].startswith("1 read 0 compiled")
+
+
 def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path) -> None:
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")

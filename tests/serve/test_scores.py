@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,27 @@ from support.score_server import Running, Serve, eventually
 from support.stories import story, stripped
 from vcs_numba import Params
 from vcs_runtime import Scorer
-from vcs_runtime.scoring.options import PRESETS, Options
+from vcs_runtime.scoring.options import PRESETS, Options, ScorerConfig
+from vcs_runtime.segmentation import segmenter
+from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.metrics import Metrics
+
+
+def test_a_server_is_ready_when_its_learned_segmenter_is_open(
+    tiny_bundle: Path, mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    model = segmenter.BoundaryModel
+    monkeypatch.setattr(
+        segmenter, "BoundaryModel", lambda *arguments: (opened.append(arguments), model(*arguments))[1]
+    )
+    config = ScorerConfig(tiny_bundle, "cpu", segmenter=mixed_bundle)
+    server = Running(config, Limits(), Options(), None)
+    try:
+        assert server.ready.wait(60)
+        assert len(opened) == 1
+    finally:
+        server.stop()
 
 
 def test_thirty_two_clients_at_once_get_the_scores_of_a_scorer(server: Running, scorer: Scorer) -> None:

@@ -98,7 +98,8 @@ class KernelCache(caching.NullCache):
     The order is: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the user's cache.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], missing: Callable[[], None]) -> None:
+        self._missing = missing
         locators = ["InTreeCacheLocator", "UserWideCacheLocator"]
         if config.CACHE_DIR:  # type: ignore[attr-defined]
             locators.insert(0, "UserProvidedCacheLocator")
@@ -112,13 +113,14 @@ class KernelCache(caching.NullCache):
         return path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Read the machine code for a signature; None if no folder holds it."""
+        """Read the machine code for a signature; None if no folder holds it, after a call of `missing`."""
         for place in self._own_places():
             # A file that is unreadable, truncated or foreign counts as missing: the kernel is compiled again.
             with contextlib.suppress(Exception):
                 overload = place.load_overload(sig, target_context)
                 if overload is not None:
                     return overload
+        self._missing()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -4,53 +4,110 @@ Helpers are plain functions that are compiled into the kernels that call them. K
 A kernel has one explicit signature and is never compiled for other types. Its first call compiles it, or
 reads it from the cache (`jit.cache`). Kernels release the GIL. `fastmath` is off, so every result
 is bit-reproducible.
+
+Numba is imported when the first kernel is loaded, which takes longer than all other imports. Until then
+signatures are descriptions, and helpers stay plain functions until a kernel is compiled.
 """
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 see _LOADING
+import contextlib
+import logging  # noqa: F401 see _LOADING
 import os
 import threading
 import warnings
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
-
-import numba
-from numba.core import config
-from numba.core import types as types
+from collections.abc import Callable, Sequence
+from types import FunctionType, SimpleNamespace
+from typing import Any, Final, NamedTuple, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
-#: Numba's settings: environment variables NUMBA_*, read once by Numba.
-numba_config: Final[Any] = config
+# The functions that kernels call, with Numba's options for them.
+_HELPERS: Final[dict[Callable[..., Any], dict[str, Any]]] = {}
+
+
+class _Config:
+    """Numba's settings: environment variables NUMBA_*, read once by Numba."""
+
+    def __getattr__(self, name: str) -> Any:
+        from numba.core import config
+
+        return getattr(config, name)
+
+
+numba_config: Final[Any] = _Config()
 
 _LOADING: Final = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # A child could load nothing if another thread was loading when its parent forked: the locks here, in
-    # Numba and in LLVM would stay locked for ever. So a fork waits until nobody loads.
+    # Numba and in LLVM would stay locked for ever. So a fork waits until nobody loads. It takes locks in the
+    # reverse order of their registration: modules that Numba imports, and that register theirs, come before.
     os.register_at_fork(
         before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
     )
 
+
+class Type(NamedTuple):
+    """The type of an argument in a signature: a number, or a C-contiguous array of numbers.
+
+    Attributes
+    ----------
+    name
+        Numba's name of the number.
+    ndim
+        Number of axes of an array; 0 for a number.
+    readonly
+        Whether an array is only read.
+    """
+
+    name: str
+    ndim: int = 0
+    readonly: bool = False
+
+    def resolve(self) -> Any:
+        """Return Numba's own type."""
+        from numba.core import types
+
+        number = getattr(types, self.name)
+        return types.Array(number, self.ndim, "C", readonly=self.readonly) if self.ndim else number
+
+
+#: The types of numbers in signatures.
+types: Final = SimpleNamespace(**{name: Type(name) for name in ("boolean", "int64", "float32", "float64")})
 #: The element types a similarity matrix may have, by NumPy's character code.
-SIMILARITY_TYPES: Final = {"f": types.float32, "d": types.float64}
+SIMILARITY_TYPES: Final[dict[str, Type]] = {"f": types.float32, "d": types.float64}
 
 
-def array(element: Any, ndim: int, *, readonly: bool = False) -> Any:
+def array(element: Type, ndim: int, *, readonly: bool = False) -> Type:
     """Return the signature type of a C-contiguous array."""
-    return types.Array(element, ndim, "C", readonly=readonly)
+    return Type(element.name, ndim, readonly)
 
 
 def helper(function: Function) -> Function:
     """Mark a function that kernels call: it is compiled as part of each of them."""
-    compiled: Function = numba.njit(**_OPTIONS, forceinline=True)(function)
-    return compiled
+    _HELPERS[function] = {"forceinline": True}
+    return function
 
 
 def rare(function: Function) -> Function:
     """Mark a helper that few calls need: it is not inlined, which keeps the hot code small."""
-    compiled: Function = numba.njit(**_OPTIONS)(function)
-    return compiled
+    _HELPERS[function] = {}
+    return function
+
+
+def _make_helpers() -> None:
+    """Put functions of Numba in the place of plain helpers, wherever kernels and helpers look for them."""
+    import numba
+
+    functions: list[Any] = [*_HELPERS, *(kernel._function for kernel in KERNELS)]
+    places = {id(function.__globals__): function.__globals__ for function in functions}
+    compiled = {plain: numba.njit(**_OPTIONS, **options)(plain) for plain, options in _HELPERS.items()}
+    for place in places.values():
+        for name, value in list(place.items()):
+            if isinstance(value, FunctionType) and value in compiled:
+                place[name] = compiled[value]
 
 
 class Kernel:
@@ -63,32 +120,43 @@ class Kernel:
 
     __slots__ = ("_function", "_signature", "call")
 
-    def __init__(self, function: Callable[..., Any], *signature: Any) -> None:
+    def __init__(self, function: Callable[..., Any], *signature: Type) -> None:
         self._function = function
         self._signature = signature
         self.call: Callable[..., Any] = self._load_and_call
         KERNELS.append(self)
 
-    def load(self) -> Callable[..., Any]:
-        """Compile the function or read it from the cache; return what `call` is from now on. Thread-safe."""
+    @property
+    def is_loaded(self) -> bool:
+        """Whether nothing is left to load."""
+        return self.call != self._load_and_call
+
+    def load(self, missing: Callable[[], None] = _make_helpers) -> Callable[..., Any]:
+        """Compile the function or read it from the cache; return what `call` is from now on. Thread-safe.
+
+        Before anything is compiled `missing` is called, whose exception prevents it.
+        """
         with _LOADING:
-            if self.call == self._load_and_call:
-                self.call = self._function if numba_config.DISABLE_JIT else self._compiled()
+            if not self.is_loaded:
+                self.call = self._function if numba_config.DISABLE_JIT else self._compiled(missing)
             return self.call
 
     def _load_and_call(self, *arguments: Any) -> Any:
         return self.load()(*arguments)
 
-    def _compiled(self) -> Callable[..., Any]:
+    def _compiled(self, missing: Callable[[], None]) -> Callable[..., Any]:
+        import numba
+
         dispatcher = numba.njit(**_OPTIONS)(self._function)
         try:
             # The cache uses private classes of Numba: a release that moves them must cost time, not results.
             from vcs_numba.jit.cache import KernelCache
 
-            dispatcher._cache = KernelCache(self._function)
+            dispatcher._cache = KernelCache(self._function, missing)
         except Exception as error:
+            missing()
             warnings.warn(f"vcs_numba compiles without a cache: {error}", RuntimeWarning, stacklevel=5)
-        dispatcher.compile(self._signature)
+        dispatcher.compile(tuple(each.resolve() for each in self._signature))
         dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]
 
@@ -101,6 +169,28 @@ def by_element(
 ) -> dict[str, Kernel]:
     """Make one kernel for each element type of a similarity matrix, by NumPy's character code."""
     return {code: Kernel(function, *signature(element)) for code, element in SIMILARITY_TYPES.items()}
+
+
+class _NotCachedError(Exception):
+    """Why a kernel is not loaded ahead: it would have to be compiled."""
+
+
+def _refuse() -> None:
+    raise _NotCachedError
+
+
+def load_in_background(kernels: Sequence[Kernel]) -> None:
+    """Import Numba and read kernels from the cache in another thread; what is not there is left alone."""
+
+    def load() -> None:
+        # Whatever goes wrong does so again at the first call, which says it.
+        with contextlib.suppress(Exception):
+            for kernel in kernels:
+                kernel.load(_refuse)
+
+    if not all(kernel.is_loaded for kernel in kernels):
+        with contextlib.suppress(RuntimeError):  # no thread can start: the interpreter is shutting down
+            threading.Thread(target=load, name="vcs_numba-loading").start()
 
 
 def warm_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from vcs_numba.loading import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
@@ -16,6 +17,8 @@ from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmen
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
     """Open the embedder and the segmenter of a configuration; errors as for `Scorer.open`."""
     bundle, segmenter_bundle = open_bundles(config)
+    # Not earlier: hashing would wait for the interpreter's lock after every piece of a file.
+    load_ahead()
     use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
     shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
     # Of "cuda:all" the embedder takes every GPU, and the segmenter the first one.

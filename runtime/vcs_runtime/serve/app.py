@@ -61,9 +61,11 @@ class Service:
         self._metrics = Metrics(lambda: self._waiting)
         self._report = report
         self.engine = BackgroundScorer(config, self._failed)
-        # The first request compiles what is left to compile.
+        # The first request compiles what is left to compile, and needs all models. The second pair has no
+        # punctuation, for which a learned segmenter is opened. Without one the pair has an error.
         pair = (EXAMPLE["reference"], EXAMPLE["generated"])
-        warm_up = Request([pair], options, lambda result, _: result)
+        plain = (pair[0].replace(".", ""), pair[1].replace(".", ""))
+        warm_up = Request([pair, plain], options, lambda result, _: result)
         self.ready: Future[list[Result]] = warm_up.future
         self.engine.put(warm_up)
         self._page = docs_page(__version__, limits)
