@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vcs_runtime.util.progress import shown
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -37,7 +39,7 @@ def step_bars() -> Iterator[Callable[[str, int, int], None]]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as bars:
         tasks: dict[tuple[str, int], TaskID] = {}
 
         def advance(step: str, done: int, total: int) -> None:

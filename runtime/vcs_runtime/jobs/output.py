@@ -13,10 +13,14 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
 from vcs_runtime.util.atomic import refuse_input_as_output
+
+# Windows' C library counts the places of locks in 31 bits.
+_LAST_LOCKABLE: Final = (1 << 31) - 2
 
 
 class OutputFile:
@@ -53,7 +57,8 @@ class OutputFile:
         try:
             with self._errors():
                 self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # not a pipe or /dev/null
-                _lock(self._file)
+                if self._regular or os.name == "posix":
+                    _lock(self._file)
                 self._size = os.fstat(self._file).st_size if self._regular else 0
                 if self._size and not (resume or overwrite):
                     raise InputError(
@@ -177,11 +182,25 @@ class OutputFile:
 
 
 def _lock(file: int) -> None:
+    """Lock a file against a second writer, until it is closed; raises OSError if there is one."""
     try:
         import fcntl
-    except ImportError:  # Windows: no advisory locks of this kind
+    except ImportError:
+        _lock_on_windows(file)
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        raise OSError(None, "another process is writing it") from None
+
+
+def _lock_on_windows(file: int) -> None:
+    import msvcrt
+
+    windows: Any = msvcrt  # other systems' type checkers know none of its functions
+    # Nobody else can read what is locked: the last byte that can be is far behind the lines of most jobs.
+    os.lseek(file, _LAST_LOCKABLE, os.SEEK_SET)
+    try:
+        windows.locking(file, windows.LK_NBLCK, 1)
+    except OSError:
         raise OSError(None, "another process is writing it") from None

@@ -10,7 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class _Bar:
@@ -125,7 +128,7 @@ def progress_bar(
     console = Console(stderr=True)
     name = TextColumn("{task.description}", markup=False)
     columns = (name, BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as progress:
         task = progress.add_task(what, total=total, completed=done)
         bar = _Bar(
             done,
@@ -138,6 +141,19 @@ def progress_bar(
             yield bar.advance
         finally:
             _BAR.reset(token)
+
+
+@contextmanager
+def shown(bars: Progress) -> Iterator[Progress]:
+    """Show rich's `bars` while the block runs, unless they are disabled.
+
+    Before 14.3, rich ends disabled bars with a line break all the same.
+    """
+    if bars.disable:
+        yield bars
+    else:
+        with bars:
+            yield bars
 
 
 @contextmanager
@@ -157,6 +173,6 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (
         TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     )  # fmt: skip
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.advance(task, count)
