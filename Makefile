@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix docs release types parity gpu-dry deepeval triton spark llama bench clean
+.PHONY: help demo test test-all lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,16 @@ gpu-dry: .venv-gpu/ready  ## what the real CUDA provider makes of every bundle, 
 	.venv-gpu/bin/vcs-runtime fetch default
 	.venv-gpu/bin/python -m pytest tests/gpu
 
+# nox makes an environment for each session. A Python that is missing is skipped, and nox says so.
+.venv-versions/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-versions
+	.venv-versions/bin/python -m pip install --quiet --upgrade pip
+	.venv-versions/bin/python -m pip install --quiet --group versions
+	touch $@
+
+versions: .venv-versions/ready  ## each Python there is, and the lowest versions of all dependencies; ARGS="-s lowest" runs one
+	PATH="$(CURDIR)/.venv-versions/bin:$$PATH" .venv-versions/bin/nox $(ARGS)
+
 # DeepEval wants older versions of what other oracles use, and brings a pytest plugin that reports every run.
 .venv-deepeval/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-deepeval
@@ -141,4 +151,4 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 	.venv-parity/bin/python benchmarks/core.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-gpu .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

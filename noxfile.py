@@ -1,0 +1,44 @@
+"""Sessions of `make versions`: every Python that is allowed, and the lowest version of every dependency.
+
+A Python that this machine lacks is skipped.
+"""
+
+from __future__ import annotations
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+TEST = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test")
+# What a user may install; the extras of tests that need more are skipped.
+EXTRAS = "cpu,default,export,parquet,xlsx,experiments,report,serve,kit"
+QUICK = "not (slow or ray or browser or toolchain)"
+# What the lower bounds decide about: texts, bundles, models, files, the command line, and building bundles.
+LOWEST = ["tests/core", "tests/text", "tests/util", "tests/bundle", "tests/segmentation", "tests/inference"]
+LOWEST += [
+    "tests/scoring",
+    "tests/export/test_default.py",
+    "tests/export/test_bert_graph.py",
+    "tests/test_portability.py",
+]
+
+nox.options.default_venv_backend = "venv"
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the quick tests with the newest versions."""
+    session.install(
+        "-e", f".[{EXTRAS}]", *nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test")
+    )
+    session.run("vcs-runtime", "fetch", "default")
+    session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *session.posargs)
+
+
+@nox.session(python=PYTHONS[0], venv_backend="uv")
+def lowest(session: nox.Session) -> None:
+    """Run the tests of what scores with the lowest version of every dependency."""
+    session.install(
+        "--resolution", "lowest-direct", "-e", f".[{EXTRAS}]", *TEST,
+    )  # fmt: skip
+    session.run("vcs-runtime", "fetch", "default")
+    session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *(session.posargs or LOWEST))
