@@ -161,6 +161,10 @@ def test_workflows_test_every_python_that_is_promised() -> None:
     jobs = load(ROOT / ".github/workflows/test.yml")["jobs"]
     assert promised[0] == lowest
     assert promised == [f"3.{minor}" for _, minor in zip(promised, count(int(lowest[2:])), strict=False)]
+    oldest = jobs.pop("lowest")  # of the dependencies, for which the oldest Python has wheels
+    assert [
+        step["with"]["python-version"] for step in oldest["steps"] if "setup-python" in step.get("uses", "")
+    ] == [lowest]
     for job in jobs.values():
         assert job["strategy"]["matrix"]["python"] == promised
     systems = {
