@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError, MissingExtraError
+from vcs_runtime.inference.openvino_weights import conversions
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_openvino_telemetry
@@ -177,8 +178,17 @@ class OpenVINOSession:
 
 
 def _read(model: Path) -> Any:
+    try:
+        return _converted(model, conversions())
+    except DeviceError:  # not written by vcs-runtime
+        return _converted(model, [])
+
+
+def _converted(model: Path, extensions: Iterable[Any]) -> Any:
     """Read a graph with OpenVINO's reader of ONNX alone; it has others, and would try them all."""
     reader = import_openvino().frontend.FrontEndManager().load_by_framework("onnx")
+    for extension in extensions:
+        reader.add_extension(extension)
     try:
         graph = reader.load(str(model))
     except Exception as error:  # its failures share no base class but Exception

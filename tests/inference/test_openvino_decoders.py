@@ -1,0 +1,124 @@
+"""Decoders on OpenVINO, in every precision of their weights, against their published formula in NumPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.numpy_decoder import embed, token_ids
+from support.numpy_nv_embed import embed as embed_by_nv
+from support.tiny_decoder import write_tiny_decoder
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
+from vcs_export.families.streamed_bundle import Quantization
+from vcs_export.write import BundleInfo
+from vcs_runtime import DeviceError, Embedder
+
+pytest.importorskip("openvino")
+
+DEVICES = ("openvino:fp32", "openvino")
+TEXTS = [
+    "the dog runs",
+    "a young woman opens the door and looks at the river while two cats run",
+    "Zwei Katzen – 猫.",
+    "a dog",
+]
+# The largest difference of a number of a unit vector, by the precision of the weights: in fp32 and in bf16.
+TOLERANCES = {
+    "fp32": (1e-5, 0.015), "fp16": (1e-3, 0.015), "bf16": (0.015, 0.015), "int8": (0.025, 0.025), "int4": (0.3, 0.3),
+}  # fmt: skip
+
+
+def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = None, **options: Any) -> Path:
+    return build_decoder_bundle(
+        folder,
+        target,
+        BundleInfo("tiny", "CC0-1.0", "random numbers"),
+        Quantization(precision, texts=TEXTS[:1], least_cosine=-1),
+        DecoderOptions(causal=causal),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "precision"),
+    [
+        ("qwen3", "fp32"), ("gte-qwen2", "fp16"), ("nemotron", "int8"), ("qwen3", "int8"), ("kalm-gemma3", "int4"),
+        ("embedding-gemma", "bf16"), ("qwen3", "bf16"),
+    ],
+)  # fmt: skip
+def test_vectors_are_those_of_the_published_formula_alone_and_in_a_batch(
+    tmp_path: Path, family: str, precision: str
+) -> None:
+    folder = write_tiny_decoder(tmp_path / "checkpoint", family)
+    bundle = bundle_of(folder, tmp_path / "bundle", precision, False if family == "gte-qwen2" else None)
+    expected = np.array([embed(folder, token_ids(folder, text)) for text in TEXTS])
+    for device, tolerance in zip(DEVICES, TOLERANCES[precision], strict=True):
+        with Embedder.open(bundle, device) as embedder:
+            vectors = embedder.embed(TEXTS)
+            assert np.array_equal(vectors, np.concatenate([embedder.embed([text]) for text in TEXTS]))
+        np.testing.assert_allclose(vectors, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, target: str, precision: str) -> None:
+    """One channel is about 400 times as large as the others, as in a real Mistral."""
+    if (target, precision) == ("tensorrt", "int8"):
+        pytest.skip("TensorRT runs no int8")
+    folder = write_tiny_nv_embed(tmp_path / "checkpoint", outliers=(1, "every"), dtype="F16")
+    bundle = build_tiny_nv_embed_bundle(
+        tmp_path,
+        checkpoint=folder,
+        precision=precision,
+        target_runtime=target,
+        texts=TEXTS[:1],
+        least_cosine=-1,
+    )
+    with Embedder.open(bundle, "cpu") as embedder:
+        rows = embedder._tokenizer.sequences(TEXTS, "", 64).ids
+    expected = np.array([embed_by_nv(folder, list(row)) for row in rows])
+    for device, tolerance in zip(DEVICES, TOLERANCES[precision], strict=True):
+        with Embedder.open(bundle, device) as embedder:
+            np.testing.assert_allclose(embedder.embed(TEXTS), expected, rtol=0, atol=tolerance)
+
+
+def test_weights_in_bf16_are_for_openvino_and_gpus(tmp_path: Path) -> None:
+    folder = write_tiny_decoder(tmp_path / "checkpoint", "qwen3", dtype="BF16")
+    bundle = bundle_of(folder, tmp_path / "bundle", "bf16")
+    with pytest.raises(DeviceError, match="use a GPU or openvino, or export it with"):
+        Embedder.open(bundle, "cpu")
+
+
+_MEASURED = """
+import re, sys
+from pathlib import Path
+from vcs_runtime import Embedder
+
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+opened = [Embedder.open(sys.argv[1], "openvino:fp32")]
+before = anonymous()
+opened.append(Embedder.open(sys.argv[2], "openvino:fp32"))
+print(anonymous() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path, precision: str) -> None:
+    """OpenVINO's own reader would copy integers, and widen halves to twice their size."""
+    small = write_tiny_decoder(tmp_path / "small", "qwen3")
+    large = write_tiny_decoder(tmp_path / "large", "qwen3", hidden_size=128, intermediate_size=1 << 15)
+    bundles = [bundle_of(folder, folder / "bundle", precision, weights="copy") for folder in (small, large)]
+    run = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *map(str, bundles)], capture_output=True, text=True, check=True
+    )
+    weights = (bundles[1] / "embedder/model.onnx.data").stat().st_size
+    assert int(run.stdout) < 0.6 * weights
