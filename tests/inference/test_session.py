@@ -142,7 +142,7 @@ import resource, sys
 from vcs_runtime import Embedder
 from vcs_runtime.inference import batching, session
 
-batching.TOKEN_BUDGET["ort-cpu"] = 1 << 30
+batching.TOKEN_BUDGET.update({"ort-cpu": 1 << 30, "openvino": 1 << 30})
 texts = [" ".join(["dog", "car", str(i)] * 8) for i in range(4096)]
 run = session.run_session
 
@@ -154,7 +154,7 @@ def starved(*arguments, **options):
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
 
-with Embedder.open(sys.argv[1], "cpu", threads=1) as embedder:
+with Embedder.open(sys.argv[1], sys.argv[2], threads=1) as embedder:
     wanted = embedder.embed(texts[::512])
     session.run_session = starved
     assert (embedder.embed(texts)[::512] == wanted).all()
@@ -163,10 +163,15 @@ with Embedder.open(sys.argv[1], "cpu", threads=1) as embedder:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited as Linux does it")
-def test_a_processor_without_memory_halves_its_batches(tiny_bundle: Path, tmp_path: Path) -> None:
-    """ONNX Runtime's own failure, in a process that may not grow."""
+@pytest.mark.parametrize("device", ["cpu", "openvino"])
+def test_a_processor_without_memory_halves_its_batches(
+    tiny_bundle: Path, tmp_path: Path, device: str
+) -> None:
+    """The failure of ONNX Runtime and of OpenVINO itself, in a process that may not grow."""
+    if device == "openvino":
+        pytest.importorskip("openvino")
     done = subprocess.run(
-        [sys.executable, "-c", _STARVED, str(tiny_bundle)], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", _STARVED, str(tiny_bundle), device], capture_output=True, text=True, check=False,
         env={**os.environ, "VCS_RUNTIME_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

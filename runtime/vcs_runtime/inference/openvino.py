@@ -121,7 +121,7 @@ class OpenVINOSession:
         try:
             compiled = core.compile_model(graph, "CPU", settings)
             _check(compiled, precision)
-            self._request = compiled.create_infer_request()
+            compiled.create_infer_request()  # what fails in the first request belongs here too
         except (RuntimeError, MemoryError) as error:
             if _is_no_memory(error):
                 # Not a DeviceMemoryError: smaller batches would not help.
@@ -129,6 +129,7 @@ class OpenVINOSession:
             raise DeviceError(
                 f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}"
             ) from None
+        self._compiled = compiled
         self._inputs = [_tensor(port) for port in compiled.inputs]
         self._outputs = [_tensor(port) for port in compiled.outputs]
         self._limits = dict(_table_sizes(graph))
@@ -169,12 +170,18 @@ class OpenVINOSession:
             if (largest := int(np.max(inputs[name], initial=0))) >= size:
                 raise DeviceError(f"{name} holds {largest}, and the model's table has {size} rows")
         try:
-            with self._lock:  # a request is for one thread at a time
-                results = self._request.infer(inputs)
-                return [results[name] for name in outputs]  # copies, which the next run does not change
+            # One run at a time, each by a request of its own. A request that was used before may silently
+            # keep its last output if there is no memory for the new one.
+            with self._lock:
+                results = self._compiled.create_infer_request().infer(inputs)
+                arrays = [results[name] for name in outputs]  # copies, which the next run does not change
         except (RuntimeError, MemoryError) as error:
             kind = DeviceMemoryError if _is_no_memory(error) else DeviceError
             raise kind(_said(error)) from None
+        rows = len(next(iter(inputs.values())))
+        if rows and any(array.size == 0 for array in arrays):
+            raise DeviceMemoryError("there is no output, as where memory does not suffice")
+        return arrays
 
 
 def _read(model: Path) -> Any:
