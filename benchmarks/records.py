@@ -2,7 +2,7 @@
 
 A file has rows. A row is what one call measured in one run, its sides in turns: a workload, and the figures of
 each side. A new run of the same workload takes the place of the old row, so that a script can be run in parts.
-Each row bears its date, the revision of the repository, and versions of packages. `tables.py` makes the tables
+Each row bears its date, the revision of what is measured, and versions of packages. `tables.py` makes the tables
 of docs/benchmarks/speed.md from these files.
 """
 
@@ -52,16 +52,16 @@ def key(processor: dict[str, Any]) -> str:
 
 
 def revision() -> str:
-    """Return the revision of the repository, with "+" if tracked files were changed."""
-    here = ["git", "-C", str(Path(__file__).parent)]
-    head = subprocess.run(
-        [*here, "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=True
+    """Return the last revision that changed what is measured, with "+" if its files were changed since."""
+    here = Path(__file__).parents[1]
+    measured = ["--", "runtime", "vcs_numba", "export"]
+    last = ["git", "log", "-1", "--abbrev=7", "--format=%h", *measured]
+    changed = ["git", "status", "--porcelain", "--untracked-files=no", *measured]
+    head, changes = (
+        subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+        for command in (last, changed)
     )
-    changed = subprocess.run(
-        [*here, "status", "--porcelain", "--untracked-files=no", ":/", ":!/benchmarks", ":!/docs"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    return head + ("+" if changes else "")
 
 
 def versions() -> dict[str, str]:

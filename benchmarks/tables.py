@@ -121,7 +121,9 @@ def megabytes(figures: Iterable[dict[str, Any]]) -> str:
 def differences(figures: Rows) -> str:
     names = ("vcs_differs", "gas_differs", "las_differs")
     worst = [max((side[name] for side in figures if name in side), default=None) for name in names]
-    return ", ".join("-" if value is None else f"{value:.0e}".replace("e-0", "e-") for value in worst)
+    return ", ".join(
+        "-" if value is None else f"{value:.0e}".replace("e-0", "e-") if value else "0" for value in worst
+    )
 
 
 def text(script: str, processor: str, folder: Path) -> str:
