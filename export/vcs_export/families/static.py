@@ -1,0 +1,258 @@
+"""The fast tier: static word vectors from the weights of the default bundle.
+
+The default model reads each token of its vocabulary alone. One affine map, and a weight for each token,
+make of the result a table of vectors; the project trained both (`models/fast.md`). The vector of a text is
+the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph, with the default's tokenizer
+and segmenter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+
+from vcs_export.checkpoint.recipe import recipes_folder
+from vcs_export.checkpoint.token_vectors import TokenEncoder, open_token_encoder
+from vcs_export.errors import CheckpointError, ExportError, os_reason
+from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.graph.static import write_static
+from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, BundleWriter, check_target
+from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.paths import FAST, fast_bundle_path
+from vcs_runtime.errors import BundleError, SchemaError
+
+DIMENSION = 256
+"""Length of a vector: 384 numbers, as many as the default has, agree no better with it."""
+
+# A window bounds memory; the mean over windows is nearly that of the whole text.
+MAX_TOKENS = 8192
+# Weight of the special tokens beside a token's largest of 1. A text without any known token has their vector.
+_SPECIAL = 1e-3
+_SPECIAL_TOKENS = ("[CLS]", "[SEP]")
+NOTICE = "NOTICE"
+
+
+def fetch_fast(
+    replace: bool = False,
+    log: Callable[[str], None] = print,
+    *,
+    source: str | os.PathLike[str] = "default",
+    training: Path | None = None,
+    target: Path | None = None,
+) -> Path:
+    """Build the bundle `fast` from the default bundle, unless it exists already as this version builds it.
+
+    Parameters
+    ----------
+    replace
+        Whether to build again and replace an existing bundle.
+    log
+        Called with one line about each step.
+    source
+        The bundle whose weights are used, with its tokenizer and segmenter.
+    training
+        The trained map. By default `models/fast.safetensors`.
+    target
+        The folder to write. By default `fast_bundle_path()`.
+
+    Returns
+    -------
+    path
+        The folder of the bundle.
+
+    Raises
+    ------
+    BundleError
+        The default bundle is missing or damaged.
+    ExportError
+        The map belongs to other weights, the disk cannot be written, or an existing bundle is damaged and
+        `replace` is false.
+    """
+    training = training or recipes_folder() / "fast.safetensors"
+    target = target or fast_bundle_path()
+    opened = open_bundle(source)
+    if os.path.lexists(target):
+        check_target(target, True, opened.root)
+    if not replace and target.exists():
+        if _is_current(target, opened, training, log):
+            return target
+        replace = True
+    try:
+        build_static(opened, training, target, replace=replace, log=log)
+    except BundleExistsError:
+        _is_current(target, opened, training, log)  # another process was faster
+        return target
+    log(f"wrote {target}")
+    return target
+
+
+def build_static(
+    source: Bundle,
+    training: Path,
+    target: Path,
+    *,
+    replace: bool = False,
+    log: Callable[[str], None] = print,
+) -> Path:
+    """Build a bundle of static word vectors, with tokenizer and segmenter of the bundle that they are from.
+
+    Parameters
+    ----------
+    source
+        The bundle whose weights are used.
+    training
+        The trained map, a safetensors file.
+    target
+        The folder to write.
+    replace
+        Whether an existing bundle may be replaced.
+    log
+        Called with one line about each step.
+
+    Returns
+    -------
+    path
+        The target.
+
+    Raises
+    ------
+    BundleExistsError
+        The target exists, and is not to be replaced.
+    CheckpointError
+        The map is damaged, or belongs to other weights.
+    ExportError
+        The embedder of `source` is of another kind, or the disk cannot be written.
+    """
+    encoder = open_token_encoder(source)
+    spec = source.manifest.embedder
+    assert spec is not None  # the encoder was opened from it
+    trained = _read_training(training, encoder)
+    log(f"computing the vectors of {encoder.count:,} tokens alone")
+    table = word_table(encoder, trained, source.path(spec.tokenizer))
+    legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
+    files = {NOTICE: _notice(source, training).encode()}
+    files |= {path: source.path(path).read_bytes() for path in legal}
+    info = BundleInfo(FAST, source.manifest.licence, source.manifest.source, files, replace)
+    with BundleWriter(target, info) as bundle:
+        bundle.file(TOKENIZER_FILE).write_bytes(source.path(spec.tokenizer).read_bytes())
+        write_static(table, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        return bundle.commit(
+            embedder=EmbedderSpec(
+                name=FAST,
+                model=MODEL_FILE,
+                weights=(WEIGHTS_FILE,),
+                tokenizer=TOKENIZER_FILE,
+                dimension=table.shape[1],
+                max_tokens=MAX_TOKENS,
+                long_text="window_mean",
+                precision="fp32",
+            ),
+            segmenter=_segmenter(source, bundle),
+        )
+
+
+def word_table(
+    encoder: TokenEncoder, trained: Mapping[str, NDArray[np.float16]], tokenizer: Path
+) -> NDArray[np.float16]:
+    """Return the row of each token: its mapped vector times its weight.
+
+    Parameters
+    ----------
+    encoder
+        Computes the vectors of the tokens.
+    trained
+        `map` `(width, dimension)`, `bias` `(dimension,)` and `weights` `(tokens,)`.
+    tokenizer
+        File of the tokenizer, whose special tokens get next to no weight.
+
+    Returns
+    -------
+    ndarray
+        float16 `(tokens, dimension)`.
+    """
+    vocabulary = Tokenizer.from_file(str(tokenizer))
+    weights = trained["weights"].astype(np.float64)
+    for token in _SPECIAL_TOKENS:
+        weights[vocabulary.token_to_id(token)] = _SPECIAL
+    vectors = encoder.vectors(np.arange(encoder.count))
+    mapped = vectors @ trained["map"].astype(np.float64) + trained["bias"].astype(np.float64)
+    return (mapped * weights[:, None]).astype(np.float16)
+
+
+def _read_training(path: Path, encoder: TokenEncoder) -> dict[str, NDArray[np.float16]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            base = str(json.loads((file.metadata() or {})["vcs"])["base"])
+            trained = {name: file.get_tensor(name) for name in ("map", "bias", "weights")}
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged, or no map of word vectors: {error}") from None
+    if base != encoder.digest:
+        raise CheckpointError(f"{path}: trained on the word vectors {base[:8]}, not on {encoder.digest[:8]}")
+    return trained
+
+
+def _segmenter(source: Bundle, bundle: BundleWriter) -> SegmenterSpec | None:
+    """Put the segmenter of a bundle into another, whose embedder has the same tokenizer."""
+    spec = source.manifest.segmenter
+    if spec is None or spec.model is None:
+        return spec
+    new = {path: f"segmenter/{PurePosixPath(path).name}" for path in (spec.model.model, *spec.model.weights)}
+    for old, path in new.items():
+        shutil.copyfile(source.path(old), bundle.file(path))
+    model = msgspec.structs.replace(
+        spec.model,
+        model=new[spec.model.model],
+        weights=tuple(new[path] for path in spec.model.weights),
+        tokenizer=TOKENIZER_FILE,
+    )
+    return msgspec.structs.replace(spec, model=model)
+
+
+def _notice(source: Bundle, training: Path) -> str:
+    known = NOTICE in {entry.path for entry in source.manifest.files}
+    rest = source.path(NOTICE).read_text("utf-8") if known else ""
+    return f"""\
+The embedder of this bundle is a table of word vectors. It was made from the weights of the bundle
+{_origin(source)}
+with a map that the vcs-runtime project has trained (Apache-2.0):
+{_training_line(training)}
+The segmenter is that bundle's. What follows is that bundle's notice.
+
+{rest}"""
+
+
+def _origin(source: Bundle) -> str:
+    spec = source.manifest.embedder
+    return f"  {source.identity(spec)}" if spec else ""
+
+
+def _training_line(training: Path) -> str:
+    return f"  {training.name}  sha256 {sha256_of(training)}"
+
+
+def _is_current(target: Path, source: Bundle, training: Path, log: Callable[[str], None]) -> bool:
+    """Whether an existing bundle is the one that would be built. Raises ExportError if it is damaged."""
+    try:
+        notice = open_bundle(target).path(NOTICE).read_text("utf-8").splitlines()
+    except SchemaError:
+        notice = []
+    except BundleError as error:
+        raise ExportError(f"{error}; --overwrite builds it again") from None
+    if {_origin(source), _training_line(training)} <= set(notice):
+        log(f"{target} exists already, and is whole")
+        return True
+    log(f"{target} was built from another bundle or map: building it again")
+    return False

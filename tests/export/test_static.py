@@ -1,0 +1,132 @@
+"""The fast tier from a tiny default bundle: the table, its graph, and `vcs-runtime fetch fast`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from support.numpy_bert import load, transform
+from support.tiny_bert import VOCABULARY
+from vcs_export.checkpoint.token_vectors import open_token_encoder
+from vcs_export.errors import CheckpointError
+from vcs_export.families.static import build_static, fetch_fast
+from vcs_runtime import Scorer
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.inference.embedder import Embedder
+
+CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
+TEXTS = ["the dog runs", "a man opens the red door. he looks at the river", "onion", "knife knife bread", ""]
+
+
+@pytest.fixture(scope="module")
+def training(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    encoder = open_token_encoder(open_bundle(tiny_bundle))
+    rng = np.random.default_rng(0)
+    tensors = {
+        "map": rng.standard_normal((encoder.width, 8)).astype(np.float16),
+        "bias": rng.standard_normal(8).astype(np.float16),
+        "weights": rng.random(encoder.count).astype(np.float16),
+    }
+    path = tmp_path_factory.mktemp("map") / "fast.safetensors"
+    save_file(tensors, path, metadata={"vcs": json.dumps({"base": encoder.digest})})
+    return path
+
+
+@pytest.fixture(scope="module")
+def fast(tiny_bundle: Path, training: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("built") / "fast"
+    return build_static(open_bundle(tiny_bundle), training, target, log=lambda line: None)
+
+
+def test_vectors_of_tokens_alone_are_those_of_a_second_implementation(
+    checkpoint: Path, tiny_bundle: Path
+) -> None:
+    encoder = open_token_encoder(open_bundle(tiny_bundle))
+    config, tensors = load(checkpoint, "")
+    ids = np.array([VOCABULARY["dog"], VOCABULARY["[UNK]"], VOCABULARY["##s"]])
+    expected = [
+        transform(tensors, config, [CLS, i, SEP], [0, 1, 2], np.ones((3, 3), bool)).mean(axis=0) for i in ids
+    ]
+    np.testing.assert_allclose(encoder.vectors(ids), expected, atol=2e-6)
+
+
+def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
+    fast: Path, tiny_bundle: Path, training: Path
+) -> None:
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    encoder = open_token_encoder(open_bundle(tiny_bundle))
+    trained = {name: tensor.astype(np.float64) for name, tensor in load_file(training).items()}
+    mapped = encoder.vectors(np.arange(encoder.count)) @ trained["map"] + trained["bias"]
+    table = mapped * trained["weights"][:, None]
+    table[[CLS, SEP]] = mapped[[CLS, SEP]] * 1e-3
+    tokenizer = Tokenizer.from_file(str(fast / "embedder/tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    sums = np.array([table[tokenizer.encode(text).ids].sum(axis=0) for text in TEXTS])
+    with Embedder.open(fast, "cpu") as embedder:
+        vectors = embedder.embed(TEXTS)
+        alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
+        reversed_ = embedder.embed(TEXTS[::-1])[::-1]
+    np.testing.assert_allclose(vectors, sums / np.linalg.norm(sums, axis=1, keepdims=True), atol=2e-3)
+    assert np.array_equal(vectors, alone)
+    assert np.array_equal(vectors, reversed_)
+
+
+def test_fetch_builds_it_once_and_again_for_another_map(
+    tiny_bundle: Path, training: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    target = tmp_path / "fast"
+    # onnx-ir refuses files with several links, which `bundle make` makes.
+    source = shutil.copytree(tiny_bundle, tmp_path / "source")
+    (tmp_path / "link").hardlink_to(source / "embedder/model.onnx.data")
+
+    def fetch(trained: Path) -> bytes:
+        fetch_fast(log=said.append, source=source, training=trained, target=target)
+        return (target / "embedder/model.onnx.data").read_bytes()
+
+    first = fetch(training)
+    assert said[-1] == f"wrote {target}"
+    assert fetch(training) == first
+    assert said[-1] == f"{target} exists already, and is whole"
+    other = tmp_path / "other.safetensors"
+    save_file(
+        {name: tensor * 2 for name, tensor in _tensors(training).items()}, other, metadata=_metadata(training)
+    )
+    assert fetch(other) != first
+    with Scorer.open(target, device="cpu") as scorer:
+        result = scorer.score(
+            "The dog runs. A man sits. The door opens.", "The dog runs. A man sits. A door closes."
+        )
+    assert 0 < result.las < 1
+    assert "emb:fast@" in result.signature
+
+
+def test_a_map_for_other_weights_is_refused(tiny_bundle: Path, training: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.safetensors"
+    save_file(_tensors(training), foreign, metadata={"vcs": json.dumps({"base": "0" * 64})})
+    with pytest.raises(CheckpointError, match="trained on the word vectors 00000000, not on"):
+        build_static(open_bundle(tiny_bundle), foreign, tmp_path / "fast")
+    assert not (tmp_path / "fast").exists()
+
+
+def _tensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    tensors: dict[str, np.ndarray] = load_file(path)
+    return tensors
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        metadata: dict[str, str] = file.metadata()
+    return metadata
