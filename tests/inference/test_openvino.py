@@ -97,10 +97,10 @@ def test_weights_in_other_precisions_run_and_stand_in_the_signature(tmp_path: Pa
     for device in DEVICES:
         with Embedder.open(of_weights, device) as embedder:
             vectors = embedder.embed(texts)
-            arithmetic = embedder.device.precision
+            arithmetic, own = embedder.device.precision, embedder.device.precision_of("fp32")
             fields = embedder.signature_fields
         assert (expected * vectors).sum(axis=1).min() >= (0.9 if precision == "int4" else 0.999)
-        assert f"prec:{precision}" + f"+{arithmetic}" * (precision != arithmetic) in fields
+        assert (f"prec:{own}" if precision == arithmetic else f"prec:{precision}+{own}") in fields
 
 
 def test_a_token_beyond_the_vocabulary_is_refused(sat_bundle: Path, tmp_path: Path) -> None:
