@@ -27,8 +27,8 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-STEPS = Path(__file__).with_name("start_steps.py")
-EXAMPLES = Path(__file__).parents[1] / "docs/examples"
+STEPS = Path(__file__).resolve().with_name("start_steps.py")
+EXAMPLES = Path(__file__).resolve().parents[1] / "docs/examples"
 PAIR = ["--reference", str(EXAMPLES / "reference.txt"), "--generated", str(EXAMPLES / "generated.txt")]
 
 
@@ -36,6 +36,7 @@ class Side:
     """A tree whose processes are measured."""
 
     def __init__(self, root: Path, bundle: str, compiled: str) -> None:
+        self._root = root  # Python looks for modules in the current folder first
         folders = os.pathsep.join(str(root.resolve() / part) for part in ("", "runtime", "export"))
         self._environment = {**os.environ, "PYTHONPATH": folders, "PYTHONPYCACHEPREFIX": compiled}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -45,8 +46,9 @@ class Side:
     def run(self, *arguments: str) -> str:
         """Run Python in this tree; returns what it printed."""
         done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, env=self._environment, check=False
-        )
+            [sys.executable, *arguments],
+            capture_output=True, text=True, env=self._environment, cwd=self._root, check=False,
+        )  # fmt: skip
         if done.returncode:
             sys.exit(done.stderr)
         return done.stdout
