@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,7 +163,8 @@ def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path
             fields = dict(field.partition(":")[::2] for field in scorer.signature.split("|"))
             identities.add(scorer.embedder.cache_identity)
         assert (fields["engine"], fields["prec"]) == (engine, precision)
-        assert fields["cut"].split("/")[2:] == [precision] + [engine] * (engine != "ort-cpu")
+        where = [engine] * (engine != "ort-cpu") + [fields["isa"]] * ("isa" in fields)
+        assert fields["cut"].split("/")[2:] == [precision, *where]
     assert len(identities) == (3 if best != "fp32" else 2)
 
 
@@ -178,7 +180,7 @@ def test_the_processor_decides_about_the_precision(
 
 @pytest.mark.parametrize(
     ("flags", "named"),
-    [("amx_bf16 avx512_bf16", "bf16-amx"), ("avx512_bf16", "bf16-avx512"), ("avx2", "bf16")],
+    [("amx_bf16 avx512_bf16", "amx"), ("avx512_bf16", "avx512"), ("avx2", "")],
 )
 def test_processors_that_round_bf16_differently_have_different_signatures(
     monkeypatch: pytest.MonkeyPatch, flags: str, named: str
@@ -187,9 +189,11 @@ def test_processors_that_round_bf16_differently_have_different_signatures(
     monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
     monkeypatch.setattr(Path, "read_text", lambda *_: f"flags\t\t: fpu {flags}\n")
     device = choose_device("openvino")
+    assert device.instructions == named
     names = [device.precision_of(weights) for weights in ("fp32", "bf16", "int8")]
-    assert names == [named, named, f"int8+{named}"]
-    assert choose_device("openvino:fp32").precision_of("fp32") == "fp32"
+    assert names == ["bf16", "bf16", "int8+bf16"]
+    fp32 = choose_device("openvino:fp32")
+    assert (fp32.precision_of("fp32"), fp32.instructions) == ("fp32", "")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +220,21 @@ def test_another_device_or_precision_than_was_asked_for_is_refused(
     )
     with pytest.raises(DeviceError, match=message):
         Embedder.open(tiny_bundle, "openvino:fp32")
+
+
+def test_the_instructions_stand_in_the_signature_and_part_cached_vectors(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = set()
+    for found in ("", "amx", "avx512"):
+        monkeypatch.setattr("vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test"))
+        device = replace(choose_device("openvino"), instructions=found)
+        monkeypatch.setattr("vcs_runtime.inference.tensorrt.choose_device", lambda *_, chosen=device: chosen)
+        with Embedder.open(tiny_bundle, "openvino") as embedder:
+            fields = [field for field in embedder.signature_fields if field.startswith("isa:")]
+            identities.add(embedder.cache_identity)
+        assert fields == ([f"isa:{found}"] if found else [])
+    assert len(identities) == 3
 
 
 def test_the_command_scores_on_openvino_and_prints_nothing_of_its_own(

@@ -73,12 +73,11 @@ class Device:
     def precision_of(self, weights: str) -> str:
         """Return the precision of a model in the signature, given that of its weights.
 
-        OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16-amx".
+        OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
         if not self.precision or weights == self.precision == "fp32":
             return weights
-        own = f"{self.precision}-{self.instructions}" if self.instructions else self.precision
-        return own if weights in ("fp32", self.precision) else f"{weights}+{own}"
+        return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
 
 
 def import_onnxruntime() -> Any:

@@ -50,7 +50,7 @@ class Embedder:
         self._engine = engine_name(bundle, self.spec, device)
         own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
         precision = (device.precision_of(self.spec.precision),) if device.precision else ()
-        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._batching))
+        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
         """What a cached vector depends on besides its text."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
@@ -208,12 +208,17 @@ class Embedder:
             f"long:{spec.long_text}/{spec.max_tokens}",
             f"prec:{self.device.precision_of(spec.precision)}",
             f"engine:{self._engine}",
-            *self._batching,
+            *self._ways,
         )
 
     @property
-    def _batching(self) -> tuple[str, ...]:
-        return ("batch:invariant",) if self.device.batch_invariant else ()
+    def _ways(self) -> tuple[str, ...]:
+        """The fields of the signature for what rounds in its own way: instructions, and shapes of batches."""
+        instructions = self.device.instructions
+        return (
+            *((f"isa:{instructions}",) if instructions else ()),
+            *(("batch:invariant",) if self.device.batch_invariant else ()),
+        )
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[TokenisedTexts]:
         start = 0

@@ -250,7 +250,9 @@ class Segmenter:
             return (f"seg:{self.identity}",)
         engine = engine_name(self._bundle, model, self.device)
         # `engine` is the embedder's field; the learned segmenter may run elsewhere.
-        where = "" if engine == "ort-cpu" else f"/{engine}"
+        where = (
+            "" if engine == "ort-cpu" else "/".join(("", engine, *filter(None, [self.device.instructions])))
+        )
         precision = self.device.precision_of(model.precision)
         return (f"seg:{self.identity}", f"cut:{model.threshold:g}/{model.stride}/{precision}{where}")
 
