@@ -2,6 +2,7 @@
 
     python benchmarks/decoders.py [MODEL ...] [--folder DIR] [--modes linked fp32 int8] [--text-tokens 128]
                                   [--layers N] [--vocabulary N] [--stored F32] [--transformers] [--no-numpy]
+                                  [--devices cpu openvino] [--threads N]
 
 No weights are needed: a checkpoint with random ones is written in the published shapes, types and names, with a small
 tokenizer of the same kind; neither speed nor memory depends on the values. Then, each in a process of its own:
@@ -10,12 +11,16 @@ tokenizer of the same kind; neither speed nor memory depends on the values. Then
                 `linked` and `copied` for the checkpoint's own. Hashing, which reads every byte, is counted apart
                 from writing. For int8 the rest holds measuring the quantisation error, on two texts, too
     load        seconds until the bundle can embed, its files in the page cache and verified before
-    one text    seconds for a text of `--text-tokens` tokens, alone, the second time
+    one text    seconds for a text of `--text-tokens` tokens, alone, the second time. With `--threads 1` seconds of the
+                processor, which other work on the machine changes little
+    8 texts     the same for eight such texts in one call; "other bits" if a vector has others than alone
+    memory      peak resident memory, and that part of the last which is no file's: no other process can use it, and
+                it cannot be read again from the file
     difference  the largest of a number of a unit vector from the same forward pass in NumPy, float64, as published
                 (`tests/lib/support/numpy_decoder.py`). `--transformers`: also from transformers' own class in
                 float32, where PyTorch is installed
 
-bf16 has no kernels on a CPU, so such a bundle is only opened and verified.
+ONNX Runtime has no kernels for bf16 on a CPU, so such a bundle needs `--devices openvino`.
 
 `--layers` and `--vocabulary` make a model smaller: `--layers 2 --vocabulary 1000 --stored F32 --modes fp32` compares
 layers of full width, for Gemma one of each kind. At full size 8 B numbers need 40 GB of disk in `--folder` (default:
@@ -38,7 +43,7 @@ from typing import Any
 
 import numpy as np
 from nv_embed_counts import safetensors_start, settings
-from sides import measure, peak_mb
+from sides import measure, own_mb, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
@@ -47,6 +52,7 @@ _BLOCK = (1 << 24) + 1
 _PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
 TEXTS = ["A man opens the door.", "the red dog runs near the river while two women smile at the camera"]
 NV_EMBED = "nv-embed-v2"
+_WORDS = ("a", "the", "man", "dog", "red", "two", "river", "camera")
 INSTRUCTION = "Instruct: Describe \nQuery: "  # of NV-Embed, which does not pool it
 
 
@@ -247,7 +253,7 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
             recipe,
             checkpoint,
             bundle,
-            Quantization(precision),
+            Quantization(precision, texts=texts),
             weights=weights,
             own_weights=True,
             progress=progress,
@@ -273,27 +279,30 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
 
 
 def run(work: Mapping[str, Any], bundle: Path, vectors: Path) -> dict[str, Any]:
-    """Seconds of loading, and of one text the second time; leaves vectors of two texts in `vectors`."""
-    from vcs_runtime.bundle.opening import open_bundle
+    """Seconds of loading, of one text and of eight, the second time; leaves vectors of two texts in `vectors`."""
     from vcs_runtime.inference.embedder import Embedder
 
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
-    if spec.precision == "bf16":
-        started = time.perf_counter()
-        open_bundle(bundle)
-        return {"load": time.perf_counter() - started, "text": None, "peak": peak_mb()}
+    clock = time.process_time if work["threads"] == 1 else time.perf_counter
     started = time.perf_counter()
-    with Embedder.open(bundle, "cpu") as embedder:
+    with Embedder.open(bundle, work["device"], work["threads"]) as embedder:
         loaded = time.perf_counter() - started
         instruction = INSTRUCTION if work["model"] == NV_EMBED else ""
         np.save(vectors, embedder.embed(TEXTS, instruction=instruction))
-        text = "the " * (work["tokens"] - 2)  # a word is a token; special tokens come on top
-        for _ in range(2):
-            started = time.perf_counter()
-            embedder.embed([text])
-            seconds = time.perf_counter() - started
-    return {"load": loaded, "text": seconds, "peak": peak_mb()}
+        # A word is a token; special tokens come on top.
+        texts = [f"{word} " + "the " * (work["tokens"] - 3) for word in _WORDS]
+        seconds = []
+        for several in (texts[:1], texts):
+            for _ in range(2):
+                started = clock()
+                found = embedder.embed(several)
+                last = clock() - started
+            seconds.append(last)
+        same = np.array_equal(found[0], embedder.embed(texts[:1])[0])
+        own = own_mb()
+    return {
+        "load": loaded, "text": seconds[0], "texts": seconds[1], "same": bool(same), "peak": peak_mb(),
+        "own": own,
+    }  # fmt: skip
 
 
 def forward(work: Mapping[str, Any], checkpoint: Path, vectors: Path) -> dict[str, float]:
@@ -356,10 +365,11 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
     size = sum(file.stat().st_size for file in checkpoint.iterdir())
     print(f"\n{name}: {size / 1e9:.1f} GB, written in {time.perf_counter() - started:.0f} s", flush=True)
 
-    def step(kind: str, mode: str = "", bundle: Path = work) -> dict[str, Any]:
+    def step(kind: str, mode: str = "", bundle: Path = work, device: str = "cpu") -> dict[str, Any]:
         return measure(
             __file__, work, step=kind, mode=mode, checkpoint=str(checkpoint), bundle=str(bundle), model=name,
-            vectors=str(work / f"{kind}-{mode}.npy"), tokens=arguments.text_tokens, **made,
+            vectors=str(work / f"{kind}-{mode}.npy"), tokens=arguments.text_tokens, device=device,
+            threads=arguments.threads, **made,
         )  # fmt: skip
 
     wanted = {}
@@ -373,25 +383,29 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
         wanted["transformers"] = np.load(work / "transformers-.npy")
         if "NumPy" in wanted:
             print(f"   from NumPy by {np.abs(wanted['transformers'] - wanted['NumPy']).max():.1e}")
-    print(
-        f"{'':8}{'writing':>10}{'rest':>9}{'peak':>10}{'new disk':>10}{'load':>9}{'one text':>10}{'peak':>10}"
-        f"  difference from {', '.join(wanted)}"
-    )
-    for mode in arguments.modes:
-        bundle = work / f"bundle-{mode}"
+    print(f"{'':10}{'writing':>10}{'rest':>9}{'peak':>10}{'new disk':>10}")
+    bundles = {mode: work / f"bundle-{mode}" for mode in arguments.modes}
+    for mode, bundle in bundles.items():
         built = step("export", mode, bundle)
-        step("run", mode, bundle)  # verifies the files, and brings them into the page cache
-        ran = step("run", mode, bundle)
-        apart = ""
-        if ran["text"] is not None:
-            found = np.load(work / f"run-{mode}.npy")
-            apart = ", ".join(f"{np.abs(found - vectors).max():.1e}" for vectors in wanted.values())
-        text = "-" if ran["text"] is None else f"{ran['text']:.2f} s"
         print(
-            f"{mode:8}{built['writing']:8.1f} s{built['rest']:7.1f} s{built['peak']:7.0f} MB{built['disk']:7.2f} GB"
-            f"{ran['load']:7.2f} s{text:>10}{ran['peak']:7.0f} MB  {apart}",
+            f"{mode:10}{built['writing']:8.1f} s{built['rest']:7.1f} s{built['peak']:7.0f} MB{built['disk']:7.2f} GB",
             flush=True,
         )
+    print(
+        f"{'':10}{'device':15}{'load':>9}{'one text':>10}{'8 texts':>10}{'peak':>10}{'own':>10}"
+        f"  difference from {', '.join(wanted)}"
+    )
+    for mode, bundle in bundles.items():
+        for device in arguments.devices:
+            step("run", mode, bundle, device)  # verifies the files, and brings them into the page cache
+            ran = step("run", mode, bundle, device)
+            found = np.load(work / f"run-{mode}.npy")
+            apart = ", ".join(f"{np.abs(found - vectors).max():.1e}" for vectors in wanted.values())
+            print(
+                f"{mode:10}{device:15}{ran['load']:7.2f} s{ran['text']:8.2f} s{ran['texts']:8.2f} s"
+                f"{ran['peak']:7.0f} MB{ran['own']:7.0f} MB  {apart}{'' if ran['same'] else ' other bits'}",
+                flush=True,
+            )
         shutil.rmtree(bundle)
 
 
@@ -409,6 +423,8 @@ def main() -> None:
     parser.add_argument("--text-tokens", type=int, default=128)
     parser.add_argument("--transformers", action="store_true")
     parser.add_argument("--no-numpy", action="store_true")
+    parser.add_argument("--devices", nargs="+", default=["cpu"])
+    parser.add_argument("--threads", type=int)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)

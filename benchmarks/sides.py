@@ -23,6 +23,11 @@ def resident_mb() -> float:
     return _status_mb("VmRSS")
 
 
+def own_mb() -> float:
+    """Resident memory of this process that is no file's."""
+    return _status_mb("RssAnon")
+
+
 def _status_mb(field: str, process: int | str = "self") -> float:
     found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return int(found[1]) / 1024 if found else 0.0
