@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-.PHONY: help demo test test-all lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench clean
+.PHONY: help demo test test-all attack lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,10 @@ test: $(VENV)/develop  ## tests of every room in about three minutes
 
 test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compiling C, killed jobs, peaks of memory
 	$(PYTEST) -m '$(SLOW)'
+
+attack: $(VENV)/develop  ## ten minutes of attacks with fresh seeds on every door; ARGS="--seed N --minutes N"
+	$(BIN)/vcs-runtime warm-up
+	PYTHONPATH=tests/lib $(BIN)/python -m attack $(ARGS)
 
 lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which; workflows
 	$(BIN)/ruff check .

@@ -1,0 +1,108 @@
+"""Doors see a defect that is planted for them: a check that cannot fail would find nothing either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vcs_numba
+from attack.cases import Door, Ground, UnavailableError, run_cases
+from attack.doors import DOORS
+from vcs_runtime.jobs.output import OutputFile
+
+Plant = Callable[[pytest.MonkeyPatch], object]
+DOORS_BY_NAME = {door.name: door for door in DOORS}
+
+
+def replace(target: str, make: Callable[[Any], Any]) -> Plant:
+    """Put what `make` makes of a function in its place."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        module, _, name = target.rpartition(".")
+        owner: Any = OutputFile if module == "OutputFile" else pytest.importorskip(module)
+        monkeypatch.setattr(owner, name, make(getattr(owner, name)))
+
+    return plant
+
+
+def nothing(_: Any) -> Callable[..., None]:
+    return lambda *arguments, **options: None
+
+
+def raises(error: Exception) -> Callable[[Any], Any]:
+    def raising(*arguments: object, **options: object) -> None:
+        raise error
+
+    return lambda _: raising
+
+
+def without_the_last(append: Any) -> Any:
+    def lossy(self: OutputFile, records: Iterable[Any]) -> None:
+        listed = list(records)
+        append(self, listed[: -1 if len(listed) > 1 else None])
+
+    return lossy
+
+
+def writes_elsewhere(check: Any) -> Any:
+    def stray(*arguments: Any, **options: Any) -> Any:
+        Path("stray").touch()
+        return check(*arguments, **options)
+
+    return stray
+
+
+def a_little_more(score_batch: Any) -> Any:
+    def shifted(*arguments: Any) -> Any:
+        scores = score_batch(*arguments)
+        scores["vcs"] += 1e-9
+        return scores
+
+    return shifted
+
+
+def copied_unchecked(_: Any) -> Any:
+    def copy(source: Any, output: Any, entry: Any, name: str, advance: Any) -> None:
+        output.write(source.read(entry.size))
+
+    return copy
+
+
+QUICK: dict[str, tuple[str, Plant, str]] = {
+    "a line is lost": ("files", replace("OutputFile.append", without_the_last), "lines for"),
+    "a traceback": ("arguments", replace("vcs_runtime.cli.compare.compare_files", raises(KeyError("x"))), "exit code 3"),
+    "a stray file": ("arguments", replace("vcs_runtime.cli.score.check_source", writes_elsewhere), "which is no output"),
+    "a torn line stays": ("results", replace("OutputFile.end_last_line", nothing), "other bytes|JSONDecodeError"),
+    "a damaged score is taken": ("results", replace("vcs_runtime.jobs.score_files.check_line", nothing), "defect"),
+    "an undocumented error": ("api", replace("vcs_runtime.scoring.scorer.as_pairs", raises(KeyError("x"))), "an exception"),
+    "a batch scores otherwise": ("core", lambda m: m.setattr(vcs_numba, "score_batch", a_little_more(vcs_numba.score_batch)), "a batch has"),
+    "an unexpected status": ("server", replace("vcs_runtime.serve.app.read_question", raises(KeyError("x"))), "status 500"),
+    "other weights are taken": ("bundles", replace("vcs_runtime.bundle.archive.copy_checked", copied_unchecked), "another bundle"),
+}  # fmt: skip
+SLOW: dict[str, tuple[str, Plant, str]] = {
+    "a broken row is taken": ("files", replace("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name), "another reading fails|an exception"),
+    "an internal error": ("capi", replace("vcs_runtime.capi.memory.matrix_at", raises(KeyError("x"))), "status 7"),
+}  # fmt: skip
+
+
+def found(door: Door, bundle: Path, folder: Path, cases: int) -> list[str]:
+    try:
+        findings = run_cases(door, Ground(bundle, folder), 20, cases=cases)
+        return [finding.complaint for finding in islice(findings, 5)]
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("defect", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_planted_defect_is_found(
+    defect: str, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, plant, says = (QUICK | SLOW)[defect]
+    plant(monkeypatch)
+    complaints = found(DOORS_BY_NAME[name], tiny_bundle, tmp_path, 300)
+    assert complaints, "300 cases found nothing"
+    assert any(word in complaint for word in says.split("|") for complaint in complaints), complaints

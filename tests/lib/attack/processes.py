@@ -1,0 +1,152 @@
+"""Commands in processes that can be stopped, killed and disturbed: forks of this one, and real ones."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import vcs_numba
+from support.command_line import Finished
+from vcs_runtime.cli import main
+from vcs_runtime.jobs.output import OutputFile
+
+_PATIENCE_S, _LOOK_S = 120, 0.002
+
+
+def warm_up() -> None:
+    """Import here, once, what each fork would; no session is opened, which a fork could not use."""
+    for name in (
+        "onnxruntime",
+        "tokenizers",
+        "sentencex",
+        "pyarrow.parquet",
+        "vcs_runtime.cli.score",
+        "vcs_runtime.cli.explain",
+    ):
+        importlib.import_module(name)
+    vcs_numba.score_batch([np.full((2, 2), 0.5)], [0.5])
+    vcs_numba.score_batch([np.full((2, 2), 0.5, np.float32)], [0.5])
+
+
+def slow_down(seconds: float) -> None:
+    """Let jobs in this process rest after each block of lines, so that a signal finds them at work."""
+    append = OutputFile.append
+
+    def slow(self: OutputFile, records: Any) -> None:
+        append(self, records)
+        time.sleep(seconds)
+
+    OutputFile.append = slow  # type: ignore[method-assign]
+
+
+class Command:
+    """A command in a process of its own; `forked` saves what starting Python takes."""
+
+    def __init__(self, folder: Path, arguments: list[object], *, forked: bool, pause_s: float = 0.0) -> None:
+        self._said = [folder / f"said-{id(self)}-{name}" for name in ("stdout", "stderr")]
+        self._arguments = [str(argument) for argument in arguments]
+        self.code: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        if not forked:
+            with self._said[0].open("wb") as out, self._said[1].open("wb") as err:
+                environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "vcs_runtime", *self._arguments],
+                    stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
+                )  # fmt: skip
+            self.pid = self._process.pid
+            return
+        self.pid = os.fork()
+        if not self.pid:
+            self._be_the_command(pause_s)
+
+    def _be_the_command(self, pause_s: float) -> None:
+        code = 70
+        try:
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(
+                    signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
+                )
+            for number, path in enumerate(self._said, 1):
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.dup2(file, number)
+            sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+            if pause_s:
+                slow_down(pause_s)
+            main(self._arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def send(self, signum: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if not self.ended():
+            os.kill(self.pid, signum)
+
+    def ended(self) -> bool:
+        """Whether the process has ended; its exit code is noted, that of a signal below 0."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+                if self._process:  # which has not waited itself, and would complain
+                    self._process.returncode = self.code
+        return self.code is not None
+
+    def wait(self) -> Finished:
+        """Wait for the end. Raises TimeoutError if it does not come."""
+        # Looks are counted, not seconds: a machine that was suspended is no hang.
+        looks = 0
+        while not self.ended():
+            looks += 1
+            if looks * _LOOK_S > _PATIENCE_S:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise TimeoutError(f"{self._arguments} did not end within {_PATIENCE_S} s")
+            time.sleep(_LOOK_S)
+        assert self.code is not None
+        stdout, stderr = (path.read_text("utf-8", "backslashreplace") for path in self._said)
+        for path in self._said:
+            path.unlink()
+        return Finished(self.code, stdout, stderr)
+
+    def stop(self) -> bool:
+        """Stop the process where it is, to go on by SIGCONT; returns whether it was still there."""
+        if self.ended():
+            return False
+        os.kill(self.pid, signal.SIGSTOP)
+        while True:
+            with open(f"/proc/{self.pid}/stat") as file:
+                state = file.read().rpartition(")")[2].split()[0]
+            if state == "T":
+                return True
+            if state == "Z" or self.ended():
+                return False
+            time.sleep(0.0005)
+
+
+def lines_in(path: Path) -> int:
+    """The number of whole lines of a file that may not be there."""
+    try:
+        return path.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def wait_for_lines(command: Command, path: Path, rng: random.Random, most: int) -> None:
+    """Wait until the output has some lines, or the command has ended."""
+    wanted = rng.randint(1, most)
+    while not command.ended() and lines_in(path) < wanted:
+        time.sleep(0.0005)
