@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from support.numpy_decoder import embed, token_ids
 from support.numpy_nv_embed import embed as embed_by_nv
@@ -18,6 +19,7 @@ from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
 from vcs_export.families.streamed_bundle import Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
+from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 pytest.importorskip("openvino")
 
@@ -86,6 +88,21 @@ def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, target: str, p
     for device, tolerance in zip(DEVICES, TOLERANCES[precision], strict=True):
         with Embedder.open(bundle, device) as embedder:
             np.testing.assert_allclose(embedder.embed(TEXTS), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+def test_a_token_beyond_the_vocabulary_is_refused(tmp_path: Path, target: str) -> None:
+    """OpenVINO itself reads what lies behind the table, whose ids TensorRT's graph reshapes before."""
+    bundle = open_bundle(build_tiny_nv_embed_bundle(tmp_path, target_runtime=target))
+    tokenizer = Tokenizer.from_file(str(bundle.root / "embedder/tokenizer.json"))
+    rows = tokenizer.get_vocab_size()
+    tokenizer.add_tokens(["one-more"])
+    tokenizer.save(str(bundle.root / "embedder/tokenizer.json"))
+    refused = pytest.raises(
+        DeviceError, match=f"input_ids holds {rows}, and the model's table has {rows} rows"
+    )
+    with Embedder.open(Bundle(bundle.root, bundle.manifest), "openvino") as embedder, refused:
+        embedder.embed(["a dog one-more"])
 
 
 def test_weights_in_bf16_are_for_openvino_and_gpus(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ _SINCE = 2026
 # OpenVINO's names of precisions, and ONNX Runtime's names of the types of inputs and outputs.
 _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
+# Operators whose output holds the numbers of their input. Masked graphs reshape the ids before the look-up.
+_SAME_NUMBERS = {"Convert", "Reshape", "Squeeze", "Unsqueeze"}
 # Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most failures.
 _NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_alloc", re.IGNORECASE)
 
@@ -246,6 +248,8 @@ def _table_sizes(graph: Any) -> Iterable[tuple[str, int]]:
     for node in graph.get_ops():
         if node.get_type_name() == "Gather":
             table, indices = node.input_value(0), node.input_value(1).get_node()
+            while indices.get_type_name() in _SAME_NUMBERS:
+                indices = indices.input_value(0).get_node()
             rows = table.partial_shape[0]
             if indices.get_type_name() == "Parameter" and rows.is_static:
                 yield indices.friendly_name, rows.get_length()
