@@ -64,6 +64,21 @@ def test_states_and_matching_are_those_of_plain_numpy(states: TokenStates, tiny_
     assert scores["BERTScore-F1"] == pytest.approx(2 * of["P"] * of["R"] / (of["P"] + of["R"]), abs=1e-5)
 
 
+@pytest.mark.parametrize(("device", "tolerance"), [("openvino:fp32", 1e-5), ("openvino", 0.03)])
+def test_openvino_shows_the_states_too(
+    states: TokenStates, tiny_bundle: Path, device: str, tolerance: float
+) -> None:
+    pytest.importorskip("openvino")
+    texts = [story(i, 1 + i) for i in range(6)]
+    shown = TokenStates(open_bundle(tiny_bundle), choose_device(device))
+    expected, found = states.get(texts), shown.get(texts)
+    for text in texts:
+        np.testing.assert_allclose(found[text].vectors, expected[text].vectors, rtol=0, atol=tolerance)
+        assert (found[text].counted == expected[text].counted).all()
+    wanted = bertscore(expected[texts[0]], expected[texts[5]])
+    assert bertscore(found[texts[0]], found[texts[5]]) == pytest.approx(wanted, abs=tolerance / 3)
+
+
 def test_matching_by_hand() -> None:
     reference = States(np.eye(3, dtype=np.float32), np.array([True, True, False]))
     generated = States(np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]))

@@ -50,8 +50,7 @@ def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = 
 @pytest.mark.parametrize(
     ("family", "precision"),
     [
-        ("qwen3", "fp32"), ("gte-qwen2", "fp16"), ("nemotron", "int8"), ("qwen3", "int8"), ("kalm-gemma3", "int4"),
-        ("embedding-gemma", "bf16"), ("qwen3", "bf16"),
+        ("qwen3", "fp32"), ("gte-qwen2", "fp16"), ("nemotron", "int8"), ("embedding-gemma", "int4"),
     ],
 )  # fmt: skip
 def test_vectors_are_those_of_the_published_formula_alone_and_in_a_batch(
@@ -67,12 +66,9 @@ def test_vectors_are_those_of_the_published_formula_alone_and_in_a_batch(
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
-@pytest.mark.parametrize("target", ["ort", "tensorrt"])
+@pytest.mark.parametrize(("target", "precision"), [("ort", "int8"), ("tensorrt", "fp16")])
 def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, target: str, precision: str) -> None:
     """One channel is about 400 times as large as the others, as in a real Mistral."""
-    if (target, precision) == ("tensorrt", "int8"):
-        pytest.skip("TensorRT runs no int8")
     folder = write_tiny_nv_embed(tmp_path / "checkpoint", outliers=(1, "every"), dtype="F16")
     bundle = build_tiny_nv_embed_bundle(
         tmp_path,
@@ -121,21 +117,25 @@ def anonymous():
     return int(re.search(r"RssAnon:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
 opened = [Embedder.open(sys.argv[1], "openvino:fp32")]
-before = anonymous()
-opened.append(Embedder.open(sys.argv[2], "openvino:fp32"))
-print(anonymous() - before)
+for bundle in sys.argv[2:]:
+    before = anonymous()
+    opened.append(Embedder.open(bundle, "openvino:fp32"))
+    print(anonymous() - before)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path, precision: str) -> None:
+def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path) -> None:
     """OpenVINO's own reader would copy integers, and widen halves to twice their size."""
     small = write_tiny_decoder(tmp_path / "small", "qwen3")
     large = write_tiny_decoder(tmp_path / "large", "qwen3", hidden_size=128, intermediate_size=1 << 15)
-    bundles = [bundle_of(folder, folder / "bundle", precision, weights="copy") for folder in (small, large)]
+    bundles = [
+        bundle_of(folder, tmp_path / precision / folder.name, precision, weights="copy")
+        for folder, precision in ((small, "fp16"), (large, "fp16"), (large, "int8"))
+    ]
     run = subprocess.run(
         [sys.executable, "-c", _MEASURED, *map(str, bundles)], capture_output=True, text=True, check=True
     )
-    weights = (bundles[1] / "embedder/model.onnx.data").stat().st_size
-    assert int(run.stdout) < 0.6 * weights
+    for bundle, taken in zip(bundles[1:], run.stdout.split(), strict=True):
+        weights = (bundle / "embedder/model.onnx.data").stat().st_size
+        assert int(taken) < 0.6 * weights

@@ -128,8 +128,9 @@ class OpenVINOSession:
             if _is_no_memory(error):
                 # Not a DeviceMemoryError: smaller batches would not help.
                 raise DeviceError(f"openvino: memory does not suffice for {model}: {_said(error)}") from None
+            advice = ". The device openvino:fp32 does without bf16." if precision == "bf16" else ""
             raise DeviceError(
-                f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}"
+                f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}{advice}"
             ) from None
         self._compiled = compiled
         self._inputs = [_tensor(port) for port in compiled.inputs]
