@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 # Markers of the tests that `make test` leaves to `make test-all`; pyproject.toml says what they mean.
 SLOW := slow or ray or browser or toolchain
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --complete
 
 .PHONY: help demo test test-all attack lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench clean
 

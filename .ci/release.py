@@ -127,6 +127,18 @@ def check_wheel(wheel: Path, tracked: Iterable[str], version: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     _check(wheel, contents, wheel_names(tracked, version))
+    about = contents[f"vcs_runtime-{version}.dist-info/METADATA"].decode()
+    if links := relative_links(about):
+        raise Refused(f"{wheel.name}: a package index cannot follow {', '.join(links)} in the README")
+
+
+def relative_links(text: str) -> list[str]:
+    """Return where links and images of Markdown lead that are not absolute; code is left out."""
+    prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.M | re.S)
+    found = re.findall(
+        r"\]\(\s*([^)\s]*)|^\[[^\]]+\]:\s*(\S+)|\b(?:href|src)\s*=\s*[\"']?([^\s\"'>]+)", prose, re.M
+    )
+    return [link for link in map("".join, found) if not re.match(r"https?://|mailto:", link)]
 
 
 def check_source(archive: Path, tracked: Iterable[str], version: str) -> None:

@@ -1,16 +1,18 @@
 """Tiny bundles, a scorer on one of them, a file of pairs, and Chromium, for the tests of all folders.
 
-The packages are imported in the fixtures: `make llama` has an environment without `vcs_export`'s libraries.
+The source archive can be tested with few libraries: what needs others is skipped, by the tables below. So a
+`conftest.py` imports libraries of extras in its fixtures.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -27,9 +29,106 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
 
+#: The libraries that build a bundle.
+BUILD = "onnx_ir safetensors"
+#: What extras and the group `test` bring, and all tests of a folder or module need.
+NEEDS = {
+    "attack": f"{BUILD} onnx python_calamine pyarrow starlette uvicorn",
+    "benchmarks": BUILD,
+    "bundle/test_archive.py": BUILD,
+    "bundle/test_hostile_bundles.py": f"{BUILD} onnx",
+    "bundle/test_schema.py": "jsonschema",
+    "capi/test_calls.py": "sentencex",
+    "cli/test_doctor.py": f"{BUILD} openvino sentencex",
+    "cli/test_help.py": BUILD,
+    "cli/test_language.py": BUILD,
+    "compat/test_pictures.py": "matplotlib",
+    "compat/test_score.py": "sentencex",
+    "core/test_properties.py": "hypothesis",
+    "docs/test_adding_a_decoder_page.py": BUILD,
+    "docs/test_blocks.py": "sentencex",
+    "docs/test_export_page.py": BUILD,
+    "docs/test_models_page.py": BUILD,
+    "docs/test_reference.py": f"{BUILD} starlette uvicorn",
+    "experiments": f"{BUILD} nltk onnx rouge_score scipy",
+    "export": f"{BUILD} onnx",
+    "inference": f"{BUILD} hypothesis onnx",
+    "jobs/test_gpu_jobs.py": "onnx",
+    "ray": "ray",
+    "report/test_overview.py": "matplotlib",
+    "report/test_pdf.py": "matplotlib",
+    "report/test_report.py": "matplotlib",
+    "scoring/test_default_bundle.py": "sentencex",
+    "scoring/test_isolation.py": "sentencex",
+    "scoring/test_signature.py": f"{BUILD} onnx",
+    "scoring/test_stages.py": "onnx",
+    "segmentation": f"{BUILD} hypothesis onnx",
+    "serve": "starlette uvicorn",
+    "test_project.py": "yaml",
+    "test_references.py": f"{BUILD} starlette uvicorn",
+    "text": "hypothesis",
+    "training/test_rewards.py": "sentencex",
+    "visil/test_docs.py": "onnxruntime_genai",
+    "visil/test_end_to_end.py": "onnxruntime_genai",
+    "visil/test_genai.py": "onnx_ir onnxruntime_genai",
+    "visil/test_golden.py": "scipy",
+    "visil/test_parts.py": "scipy",
+    "visil/test_steps.py": "av onnxruntime_genai scipy",
+}
+#: What all tests need that ask for a fixture.
+FIXTURE_NEEDS = {
+    "tiny_bundle": BUILD,
+    "sat_bundle": BUILD,
+    "text_model": "onnx_ir",
+    "vision_model": "onnx_ir",
+}
+
+
+def missing(libraries: str) -> list[str]:
+    return [name for name in sorted(set(libraries.split())) if importlib.util.find_spec(name) is None]
+
+
+def missing_for(path: Path) -> list[str]:
+    """The libraries that a module's tests need and that are not installed."""
+    place = PurePosixPath(path.relative_to(Path(__file__).parent).as_posix())
+    return missing(" ".join({NEEDS.get(str(part), "") for part in (place, *place.parents)}))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--complete", action="store_true", help="refuse to start where a library is missing that tests need"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    lacking = missing(" ".join({*NEEDS.values(), *FIXTURE_NEEDS.values()}))
+    if not lacking:
+        return "libraries: all that tests need"
+    return f"libraries: tests that need {', '.join(lacking)} are skipped"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    lacking = missing(" ".join({*NEEDS.values(), *FIXTURE_NEEDS.values()}))
+    if lacking and config.getoption("complete"):
+        raise pytest.UsageError(f"--complete: not installed: {', '.join(lacking)}")
+
+
+class Lacking(pytest.Module):
+    """A module that is not imported, since a library of its tests is missing."""
+
+    def collect(self) -> NoReturn:
+        pytest.skip(f"needs {', '.join(missing_for(self.path))}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    return Lacking.from_parent(parent, path=module_path) if missing_for(module_path) else None
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        asked = FIXTURE_NEEDS.keys() & set(getattr(item, "fixturenames", ()))
+        if lacking := missing(" ".join({FIXTURE_NEEDS[fixture] for fixture in asked})):
+            item.add_marker(pytest.mark.skip(f"needs {', '.join(lacking)}"))
         for fixture in SLOW_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SLOW_FIXTURES[fixture])
             item.add_marker(pytest.mark.xdist_group(fixture))  # one process starts it, for all tests of it

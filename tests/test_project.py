@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import sys
 import tarfile
 import tomllib
+import types
 import zipfile
 from collections.abc import Callable
 from itertools import count
@@ -27,8 +29,8 @@ FORMS = sorted(
 SAYING = ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "runtime/vcs_runtime/_version.py")
 
 
-def _release() -> Any:
-    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci/release.py")
+def _load(name: str, path: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -36,7 +38,19 @@ def _release() -> Any:
     return module
 
 
-release = _release()
+release = _load("release", ".ci/release.py")
+
+
+@pytest.fixture
+def for_an_index(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | None, str], str]:
+    """What makes the README of a package. Hatchling, which calls it, is only where packages are built."""
+    interface = types.ModuleType("hatchling.metadata.plugin.interface")
+    interface.MetadataHookInterface = object  # type: ignore[attr-defined]
+    for name in ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    made: Callable[[str, str | None, str], str] = _load("hatch_build", "hatch_build.py").for_an_index
+    return made
 
 
 def load(path: Path) -> Any:
@@ -142,6 +156,38 @@ def test_a_wheel_holds_what_it_should_and_nothing_else(
     else:
         with pytest.raises(release.Refused, match=re.escape(problem)):
             release.check_wheel(wheel, TRACKED, "1.0")
+
+
+def test_a_wheel_whose_readme_has_a_relative_link_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in GOOD:
+            archive.writestr(name, "![a](b.png) [c](https://d)" if name.endswith("METADATA") else "")
+    with pytest.raises(release.Refused, match=r"cannot follow b\.png in the README$"):
+        release.check_wheel(wheel, TRACKED, "1.0")
+
+
+@pytest.mark.parametrize("repository", [None, "https://example.org/r"])
+def test_the_readme_of_a_package_has_no_relative_link(
+    repository: str | None, for_an_index: Callable[[str, str | None, str], str]
+) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert len(release.relative_links(readme)) > 30
+    made = for_an_index(readme, repository, "1.0")
+    assert release.relative_links(made) == []
+    assert made.count("```") == readme.count("```")
+    if repository is None:
+        assert "\n[Why]" not in made
+        assert len(re.findall(r"\]\(https:", made)) == len(re.findall(r"\]\(https:", readme))
+    else:
+        assert "](https://example.org/r/raw/v1.0/docs/images/report-pair.png)" in made
+        assert "[Manual](https://example.org/r/blob/v1.0/docs/README.md)" in made
+        assert "[Why](https://example.org/r/blob/v1.0/README.md#why)" in made
+
+
+def test_code_keeps_what_looks_like_a_link(for_an_index: Callable[[str, str | None, str], str]) -> None:
+    code = "```python\na[0](b)\n```"
+    assert for_an_index(f"[x](y)\n\n{code}\n\n[x](y)", None, "1.0") == f"x\n\n{code}\n\nx"
 
 
 def test_a_source_archive_without_its_tests_is_refused(tmp_path: Path) -> None:

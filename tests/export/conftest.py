@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.tiny_bert import write_tiny_checkpoint
-
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from support.tiny_bert import write_tiny_checkpoint
+
     return write_tiny_checkpoint(tmp_path_factory.mktemp("source") / "checkpoint")

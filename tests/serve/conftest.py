@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.score_server import Running, Serve
 from vcs_runtime import ScorerConfig
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.serve.limits import Limits
+
+if TYPE_CHECKING:
+    from support.score_server import Running, Serve
 
 
 @pytest.fixture
 def serve(tiny_bundle: Path) -> Iterator[Serve]:
     """Starts servers with these limits, which are stopped at the end of the test."""
+    from support.score_server import Running
+    from vcs_runtime.serve.limits import Limits
+
     running: list[Running] = []
 
     def start(
@@ -36,6 +40,9 @@ def serve(tiny_bundle: Path) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def server(tiny_bundle: Path) -> Iterator[Running]:
     """One server with the usual limits for tests that do not change it. It stayed silent."""
+    from support.score_server import Running
+    from vcs_runtime.serve.limits import Limits
+
     running = Running(ScorerConfig(tiny_bundle, "cpu"), Limits(), Options())
     assert running.ready.wait(60)
     yield running

@@ -34,7 +34,14 @@ def test_the_image_is_built_from_everything_that_a_wheel_holds_and_from_nothing_
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"][
         "wheel"
     ]
-    needed = {*wheel["packages"], *wheel["force-include"], "pyproject.toml", "README.md", "LICENSE"}
+    needed = {
+        *wheel["packages"],
+        *wheel["force-include"],
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+    }
     assert {path.partition("/")[0] for path in needed} == taken
     ignored = [line for line in lines if line not in ("*", "") and line[0] not in "!#"]
     kept = [path.relative_to(ROOT).as_posix() for name in taken for path in (ROOT / name).rglob("*.py")]

@@ -7,17 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.tiny_genai import write_model
 from vcs_runtime.visil import Image
 
 
 @pytest.fixture(scope="session")
 def text_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from support.tiny_genai import write_model
+
     return write_model(tmp_path_factory.mktemp("genai") / "text", vision=False)
 
 
 @pytest.fixture(scope="session")
 def vision_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from support.tiny_genai import write_model
+
     return write_model(tmp_path_factory.mktemp("genai") / "vision", vision=True)
 
 

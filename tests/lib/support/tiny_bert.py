@@ -15,18 +15,12 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from support.stories import WORDS
 from vcs_export.families.bert import build_bert_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import RulesSpec
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = (
-    "a an the and then while with on in at into over under near of to from by is are was he she they it "
-    "its man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife "
-    "bread onion door window car red blue green white small large young old slowly quickly two three "
-    "walks runs sits stands holds opens closes cuts pours throws looks smiles turns camera scene first "
-    "next finally "
-).split()
 PIECES = [
     *"abcdefghijklmnopqrstuvwxyz0123456789.,;:!?'\"-()",
     *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"),
