@@ -79,13 +79,15 @@ def run_cases(
 ) -> Iterator[Finding]:
     """Perform cases from `first` on until so many are done, or the time is over; yields what they find.
 
-    `begun` is called with the number of a case before it begins, and at the end with the next one. The folder
-    of the last case is kept if asked for.
+    One case is always performed, however long it takes to make ready. `begun` is called with the number of a
+    case before it begins, and at the end with the next one. The folder of the last case is kept if asked for.
     """
     end = None if seconds is None else time.monotonic() + seconds
     case = first
     with door.open(ground) as attack:
-        while (cases is None or case < first + cases) and (end is None or time.monotonic() < end):
+        while case == first or (
+            (cases is None or case < first + cases) and (end is None or time.monotonic() < end)
+        ):
             begun(case)
             folder = ground.folder / f"case-{door.name}"
             shutil.rmtree(folder, ignore_errors=True)
