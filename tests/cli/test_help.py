@@ -79,3 +79,12 @@ def test_sections_hold_every_option_of_a_command() -> None:
         assert "\nScoring:\n" in printed
         for option in command.params:
             assert all(other in printed for other in option.opts if other.startswith("--")), option.opts
+
+
+@pytest.mark.parametrize(("path", "command"), [*walk(cli)])
+def test_nan_is_in_no_range_of_numbers(path: tuple[str, ...], command: click.Command) -> None:
+    for option in command.params:
+        if isinstance(option.type, click.FloatRange):
+            done = vcs(*path, option.opts[0], "nan")
+            assert done.code == 2
+            assert f"Invalid value for '{option.opts[0]}'" in done.stderr

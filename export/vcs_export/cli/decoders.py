@@ -21,6 +21,7 @@ from vcs_export.cli.options import (
 )
 from vcs_export.cli.reporting import log, step_bars
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, EmbedderSpec, read_manifest
+from vcs_runtime.cli.options import NumberRange
 
 if TYPE_CHECKING:
     from vcs_export.families.streamed_bundle import Quantization
@@ -38,7 +39,7 @@ _SHARED = (
     click.option("--calibration", type=PATH, metavar="FILE",
                  help="Texts, one a line, on which the ranges of fp8 are measured. "
                  "[default: built-in texts]"),
-    click.option("--least-cosine", type=click.FloatRange(-1, 1), metavar="X",
+    click.option("--least-cosine", type=NumberRange(-1, 1), metavar="X",
                  help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"),
     click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
                  help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N."),

@@ -20,6 +20,7 @@ from vcs_export.cli.options import (
 from vcs_export.cli.reporting import log, print_checks
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.options import NumberRange
 
 
 @click.group()
@@ -46,7 +47,7 @@ export.add_command(nv_embed_v2)
 @click.option("--recipe", metavar="NAME|FILE",
               help="Published model that the files must be: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
               "[default: any model]")  # fmt: skip
-@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="T",
+@click.option("--threshold", type=NumberRange(0, 1, min_open=True, max_open=True), metavar="T",
               help="Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
               "[default: that of the recipe or of the authors]")  # fmt: skip
 @click.option("--text", type=PATH, metavar="FILE",

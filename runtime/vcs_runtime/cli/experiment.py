@@ -20,6 +20,7 @@ from vcs_runtime.cli.options import (
     PATH,
     Command,
     Decorator,
+    NumberRange,
     SectionedCommand,
     bundle,
     combined,
@@ -80,7 +81,7 @@ def _resamples(default: int) -> Decorator:
 
 
 def _lcts(*default: float) -> Decorator:
-    return click.option("--lct", "lcts", type=click.FloatRange(min=0), multiple=True, default=default,
+    return click.option("--lct", "lcts", type=NumberRange(min=0), multiple=True, default=default,
                         show_default=True, metavar="X", callback=_without_repetition,
                         help="Local Chronology Tolerance; may be repeated.")  # fmt: skip
 
@@ -212,7 +213,7 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
 
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
-@click.option("--lct", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
+@click.option("--lct", type=NumberRange(min=0), default=0.0, show_default=True, metavar="X",
               help="Local Chronology Tolerance.")  # fmt: skip
 @_resamples(1000)
 @_seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,17 @@ _SECTIONS = ("Options", "Input", "Scoring", "Verdicts", "Models", "Many machines
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers without NaN, which click lets through: no comparison with it is true."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number that a text says; click's error for a text that says another or none."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 class SectionedCommand(click.Command):
@@ -124,7 +136,7 @@ def _set_read_limit(context: click.Context, parameter: click.Parameter, value: f
 
 
 max_read_mb = click.option(
-    "--max-read-mb", type=click.FloatRange(min=0, max=1e6, min_open=True), metavar="MB", expose_value=False,
+    "--max-read-mb", type=NumberRange(min=0, max=1e6, min_open=True), metavar="MB", expose_value=False,
     callback=_set_read_limit,
     help="Largest line, and largest file that is read as a whole (JSON, Excel, plain text). "
     f"[default: {LINE_MB:g}, {FILE_MB:g}]",
@@ -192,7 +204,7 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Number of CPU threads. [default: all cores]"),
     click.option("--gpu-mem-gb", type=float, metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
-    click.option("--pair-mem-gb", type=click.FloatRange(min=0, min_open=True),
+    click.option("--pair-mem-gb", type=NumberRange(min=0, min_open=True),
                  default=ScorerConfig.pair_mem_gb, show_default=True, metavar="GB",
                  help="Most memory for the similarities of one pair, 8 bytes for each two chunks. A pair "
                  "that needs more cannot be scored."),
@@ -234,7 +246,7 @@ scoring_options = combined("options", _options, together(
                  help="Chunk size and LCT of the reference package, the papers, or their result tables."),
     click.option("--chunk-size", type=click.IntRange(min=1), metavar="K",
                  help="Number of sentences joined to one chunk. [default: the preset's, 1]"),
-    click.option("--lct", type=click.FloatRange(min=0), metavar="X",
+    click.option("--lct", type=NumberRange(min=0), metavar="X",
                  help="Local Chronology Tolerance. [default: the preset's, 0]"),
     click.option("--aggregate", type=click.Choice(AGGREGATES), default="max", show_default=True,
                  help="How scores against several references become one."),
@@ -250,18 +262,18 @@ scoring_options = combined("options", _options, together(
     click.option("--small-text", type=click.Choice(["paper", "reference"]), default=_PARAMS.small_text,
                  show_default=True,
                  help="Source of the scores of very short texts: the papers or the reference package."),
-    click.option("--context-cutoff", type=click.FloatRange(0, 1), default=_PARAMS.context_cutoff,
+    click.option("--context-cutoff", type=NumberRange(0, 1), default=_PARAMS.context_cutoff,
                  show_default=True, metavar="X",
                  help="Minimum similarity of a best match that may have other candidates."),
-    click.option("--context-window", type=click.FloatRange(0, min_open=True), default=_PARAMS.context_window,
+    click.option("--context-window", type=NumberRange(0, min_open=True), default=_PARAMS.context_window,
                  show_default=True, metavar="X",
                  help="Divisor of the similarity band of a best match's candidates."),
     click.option("--regularizer", type=click.Choice(["window", "length"]), default=_PARAMS.regularizer,
                  show_default=True, help="Estimate of the order score that chance would give."),
-    click.option("--nas-blend-factor", type=click.FloatRange(-1, 1), default=_PARAMS.nas_blend_factor,
+    click.option("--nas-blend-factor", type=NumberRange(-1, 1), default=_PARAMS.nas_blend_factor,
                  show_default=True, metavar="X",
                  help="Weight of the length ratio in the length regulariser."),
-    click.option("--nas-coverage-cutoff", type=click.FloatRange(0, 1), default=_PARAMS.nas_coverage_cutoff,
+    click.option("--nas-coverage-cutoff", type=NumberRange(0, 1), default=_PARAMS.nas_coverage_cutoff,
                  show_default=True, metavar="X",
                  help="Coverage threshold of the length regulariser."),
     section="Details of the alignment",
@@ -270,13 +282,13 @@ scoring_options = combined("options", _options, together(
 _THRESHOLDS = Thresholds()
 #: Options of verdicts on chunks; the command receives `thresholds`, a `Thresholds`.
 threshold_options = combined("thresholds", Thresholds, together(
-    click.option("--support", type=click.FloatRange(-1, 1), default=_THRESHOLDS.support, show_default=True,
+    click.option("--support", type=NumberRange(-1, 1), default=_THRESHOLDS.support, show_default=True,
                  metavar="X", help="Minimum cosine similarity for a match to count as support."),
-    click.option("--rival", type=click.FloatRange(0, 2), default=_THRESHOLDS.rival, show_default=True,
+    click.option("--rival", type=NumberRange(0, 2), default=_THRESHOLDS.rival, show_default=True,
                  metavar="X", help="Similarity lead of another chunk that makes a reference chunk missing."),
-    click.option("--order", type=click.FloatRange(0, 1), default=_THRESHOLDS.order, show_default=True,
+    click.option("--order", type=NumberRange(0, 1), default=_THRESHOLDS.order, show_default=True,
                  metavar="X", help="Share of an offset that changed order must explain for a moved chunk."),
-    click.option("--repeat", type=click.FloatRange(-1, 1), default=_THRESHOLDS.repeat, show_default=True,
+    click.option("--repeat", type=NumberRange(-1, 1), default=_THRESHOLDS.repeat, show_default=True,
                  metavar="X", help="Minimum similarity to an earlier generated chunk for a repeated chunk."),
     section="Verdicts",
 ))  # fmt: skip

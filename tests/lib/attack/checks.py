@@ -46,8 +46,11 @@ def complaints_about(
             found.append(f"{bad!r} on {name}: {said}")
     if done.code == 2:
         lines = done.stderr.splitlines()
-        usage = done.stderr.startswith("Usage: ") and any(line.startswith("Error: ") for line in lines)
-        if not lines or not (usage or all(line.startswith("vcs-runtime: ") for line in lines)):
+        # What is wrong may come out after some texts are read, and notes about these stand first.
+        said_by_us = [line.startswith("vcs-runtime: ") for line in lines]
+        told = lines[said_by_us.index(False) :] if False in said_by_us else []
+        usage = told and told[0].startswith("Usage: ") and any(line.startswith("Error: ") for line in told)
+        if not lines or (told and not usage):
             found.append(f"the error is not one line: {said}")
         names = list(names)
         if names and not any(name in done.stderr for name in names):

@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, check_resume, max_read_mb, overwrite, resume, usage_errors
+from vcs_runtime.cli.options import (
+    PATH,
+    NumberRange,
+    check_resume,
+    max_read_mb,
+    overwrite,
+    resume,
+    usage_errors,
+)
 from vcs_runtime.cli.tables import console
 from vcs_runtime.cli.visil.model import (
     exit_with,
@@ -171,7 +179,7 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
 @click.argument("scores", type=PATH)
 @click.option(
     "--alpha",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     multiple=True,
     metavar="X",
     required=True,

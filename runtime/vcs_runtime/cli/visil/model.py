@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.options import PATH, max_read_mb, together, usage_errors
+from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.frames import FRAMES
@@ -32,7 +32,7 @@ writer_options = together(
                  help="Chat template of one user's turn with {prompt}, for --sglang."),
     click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
                  help="Text that stands for an image in the prompt, for --sglang."),
-    click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
+    click.option("--timeout", type=NumberRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
                  metavar="S", help="Seconds in which a whole answer of the server must be there."),
     max_read_mb,
 )  # fmt: skip
@@ -52,7 +52,7 @@ prompts_option = click.option(
     help="Folder with prompts of your own (docs/guide/visil.md). [default: built-in prompts]",
 )  # fmt: skip
 tolerance_option = click.option(
-    "--tolerance", type=click.FloatRange(min=0, min_open=True), default=TOLERANCE, show_default=True,
+    "--tolerance", type=NumberRange(min=0, min_open=True), default=TOLERANCE, show_default=True,
     metavar="NATS", help="Largest difference in the probe between two ways to the same number.",
 )  # fmt: skip
 output_option = click.option(
