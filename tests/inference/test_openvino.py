@@ -319,6 +319,16 @@ def test_the_instructions_stand_in_the_signature_and_part_cached_vectors(
     assert len(identities) == 3
 
 
+def test_the_precision_alone_parts_cached_vectors(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the instructions are unknown, nothing else tells bf16 from fp32."""
+    identities = set()
+    for precision in ("fp32", "bf16"):
+        monkeypatch.setattr(Device, "precision_of", lambda *_, own=precision: own)
+        with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
+            identities.add(embedder.cache_identity)
+    assert len(identities) == 2
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_a_processor_that_lacks_kernels_for_bf16_is_told_to_do_without(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, precision: str
