@@ -85,6 +85,7 @@ QUICK: dict[str, tuple[str, Plant, str]] = {
 }  # fmt: skip
 SLOW: dict[str, tuple[str, Plant, str]] = {
     "a broken row is taken": ("files", replace("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name), "another reading fails|an exception"),
+    "a killed job loses a line": ("kills", replace("OutputFile.append", without_the_last), "differs from that of an undisturbed run"),
     "an internal error": ("capi", replace("vcs_runtime.capi.memory.matrix_at", raises(KeyError("x"))), "status 7"),
 }  # fmt: skip
 
