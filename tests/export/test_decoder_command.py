@@ -386,3 +386,21 @@ def test_options_that_do_not_fit_are_refused(
             Quantization("fp32"),
             DecoderOptions(**options),
         )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "int4"])
+def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
+    qwen3: Path, tmp_path: Path, precision: str
+) -> None:
+    """Kernels for few or odd rows round otherwise, where the processor has AVX-512 (`batching._fillers`)."""
+    quantization = Quantization(precision, texts=["a dog"], least_cosine=-1)
+    info = BundleInfo("tiny", "CC0-1.0", "made for the test")
+    bundle = build_decoder_bundle(qwen3, tmp_path / "bundle", info, quantization, DecoderOptions())
+    texts = [
+        f"{word} the dog" for word in ("the", "man", "red", "two", "a woman", "the dog", "young cats run")
+    ]
+    with Embedder.open(bundle, "cpu") as embedder:
+        assert np.array_equal(
+            embedder.embed(texts), np.concatenate([embedder.embed([text]) for text in texts])
+        )
+        assert np.array_equal(embedder.embed(texts[:3]), embedder.embed(texts)[:3])

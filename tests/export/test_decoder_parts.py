@@ -44,7 +44,9 @@ def opened(decoder: RandomDecoder, layout: str, pooling: str, precision: str = "
 def run(session: Any, layout: str, rows: list[list[int]], skip: int = 0, **how: Any) -> NDArray[np.float32]:
     vectors = {}
     for batch in batches(rows, 512, layout, skip, **how):
-        vectors |= dict(zip(batch.rows, session.run(None, batch.inputs)[0], strict=True))
+        [found] = session.run(None, batch.inputs)
+        assert len(found) == len(batch.rows) + batch.fillers
+        vectors |= dict(zip(batch.rows, found, strict=False))
     return np.array([vectors[row] for row in range(len(rows))])
 
 

@@ -127,8 +127,20 @@ def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(lengths: list[
 
 
 def test_packed_texts_of_one_length_have_no_padding() -> None:
-    for batch in batches([[1] * 5] * 3 + [[1] * 6], 4096, "packed"):
+    for batch in batches([[1] * 5] * 4 + [[1] * 6] * 2, 4096, "packed"):
         assert batch.inputs["gather"].size == batch.inputs["input_ids"].size
+        assert batch.fillers == 0
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60))
+def test_packed_batches_of_one_length_have_even_numbers_of_rows_at_the_price_of_two_tokens(
+    lengths: list[int],
+) -> None:
+    for batch in batches([[1] * length for length in lengths], 400, "packed"):
+        tokens, texts = len(batch.inputs["input_ids"]), len(batch.inputs["lengths"])
+        assert (tokens % 2, texts % 2) == (0, 0)
+        assert texts == len(batch.rows) + batch.fillers
+        assert tokens - sum(lengths[row] for row in batch.rows) <= 2
 
 
 def test_providers_get_their_wider_steps_where_the_models_positions_reach() -> None:

@@ -175,9 +175,9 @@ def test_a_graph_of_another_dimension_is_refused(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"dimension": 48', '"dimension": 47'))
     with (
         Embedder.open(folder, device="cpu") as embedder,
-        pytest.raises(BundleError, match=r"an array \(1, 48\) for 1 texts of dimension 47"),
+        pytest.raises(BundleError, match=r"an array \(2, 48\) for 2 texts of dimension 47"),
     ):
-        embedder.embed(["dog"])
+        embedder.embed(["dog", "car"])
 
 
 def test_an_instruction_that_is_no_text_is_refused(build: Opener) -> None:

@@ -118,7 +118,8 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int
             for name, array in batch.inputs.items()
         }
         for which, inputs in enumerate((batch.inputs, wide)):
-            [vectors[which, batch.rows]] = run_session(session, [output], inputs)
+            [found] = run_session(session, [output], inputs)
+            vectors[which, batch.rows] = found[: len(batch.rows)]  # without those of fillers
     return vectors[0], vectors[1]
 
 

@@ -2,7 +2,8 @@
 
 On a CPU a sequence meets the same shapes, and hence the same arithmetic, whatever else is in its batch. It is
 padded to a length that depends on itself alone, and a batch holds only sequences of one padded length. The
-padding step is small, so that little padding is computed; a packed graph computes none.
+padding step is small, so that little padding is computed; a packed graph computes none. Its numbers of rows
+are even (`_fillers`).
 
 On a GPU a batch mixes lengths, since there the number of rows alone changes the choice of kernels. A vector
 then depends on its batch within rounding, unless all batches have fixed shapes (`invariant`).
@@ -229,8 +230,22 @@ def batches(
             yield Batch(rows, lay_out(texts, shape.width, skips, True), len(fillers))
         return
     for rows, width in grouped:
-        skips = np.full(len(rows), skip, np.int64)
-        yield Batch(rows, lay_out([sequences[row] for row in rows], width, skips, False))
+        own = [sequences[row] for row in rows]
+        more = [] if mixed or layout != "packed" else _fillers(own)
+        skips = np.array([skip] * len(own) + [0] * len(more), np.int64)
+        yield Batch(rows, lay_out([*own, *more], width, skips, False), len(more))
+
+
+def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
+    """Return what makes the numbers of texts of one length, and of their tokens, even.
+
+    With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
+    one otherwise. Those for halves have another kernel for a single row. A packed graph has a row for each
+    token, and in the last layer may have one for each text.
+    """
+    if len(texts) % 2 == 0:
+        return []
+    return [[0] * (2 - len(texts[0]) % 2)]
 
 
 def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
