@@ -16,14 +16,19 @@ PRODUCT = re.compile(r"Dequantize|MatMulNBits|fpA_intB|gemm", re.IGNORECASE)
 
 def embed(bundle: str, shapes: dict[str, list[int]], gpu_mem_gb: float | None = None) -> list[WatchedSession]:
     """Embed texts of the lengths of each shape, one shape after the other, each in a section of the log."""
-    from vcs_runtime import Embedder
+    from vcs_runtime import BundleError, Embedder
 
     sessions = watch_sessions()
     with Embedder.open(bundle, "cuda:0", gpu_mem_gb=gpu_mem_gb) as embedder:
         for name, lengths in shapes.items():
             texts = texts_of(lengths)
             mark(name)
-            embedder.embed(texts)
+            try:
+                embedder.embed(texts)
+            except BundleError as error:
+                # All has run by then. Stand-ins compute nothing, so a long text's vectors are zeros.
+                if "add up to 0" not in str(error):
+                    raise
         mark("closed")
     return sessions
 
