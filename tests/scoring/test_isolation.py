@@ -102,7 +102,8 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
     changed = [
         line for line in lines if not line.startswith("open") or re.search("O_WRONLY|O_RDWR|O_CREAT", line)
     ]
-    changed = [line for line in changed if not line.startswith(("execve(", "+++", "---"))]
+    # The second half of a call during which another thread made one has no file's name: the first half has.
+    changed = [line for line in changed if not line.startswith(("execve(", "+++", "---", "<... "))]
     assert [line for line in changed if str(tmp_path / "records") not in line and '"/dev/' not in line] == []
     assert list(home.iterdir()) == []
     read = {

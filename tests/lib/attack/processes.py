@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ from support.command_line import Finished
 from vcs_runtime.cli import main
 from vcs_runtime.jobs.output import OutputFile
 
+_NUMBERS = itertools.count()
 _PATIENCE_S, _LOOK_S = 120, 0.002
 
 
@@ -52,7 +54,8 @@ class Command:
     """A command in a process of its own; `forked` saves what starting Python takes."""
 
     def __init__(self, folder: Path, arguments: list[object], *, forked: bool, pause_s: float = 0.0) -> None:
-        self._said = [folder / f"said-{id(self)}-{name}" for name in ("stdout", "stderr")]
+        number = next(_NUMBERS)  # not `id`, which another process may have had before
+        self._said = [folder / f"said-{os.getpid()}-{number}-{name}" for name in ("stdout", "stderr")]
         self._arguments = [str(argument) for argument in arguments]
         self.code: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,6 +68,8 @@ class Command:
                 )  # fmt: skip
             self.pid = self._process.pid
             return
+        for path in self._said:
+            path.touch()  # it may be killed before it opens them
         self.pid = os.fork()
         if not self.pid:
             self._be_the_command(pause_s)
