@@ -99,7 +99,7 @@ def chain(work: dict[str, Any]) -> dict[str, Any]:
         keywords = builtin_keywords(CAPTION)
         masked = mask_caption(CAPTION, keywords)
         for frames, _ in frames_of:
-            builtin().fill("score", given=builtin().given_video(frames), masked_caption=masked.text)
+            builtin().fill("score", given=builtin().given(Video(frames)), masked_caption=masked.text)
     with step("model: load"):
         model = GenAI(Path(work["model"]), "cpu")
     with step("model: probe"):

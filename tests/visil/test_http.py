@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from click.testing import CliRunner
 
+from vcs_runtime.cli import cli
 from vcs_runtime.errors import ModelError
 from vcs_runtime.visil.models import http
 from vcs_runtime.visil.models.http import Client
@@ -66,3 +68,36 @@ def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_no_json_is_named(answer: bytes) -> None:
     with server(HEAD, answer) as url, pytest.raises(ModelError, match="the answer is not JSON"):
         Client(url, 60).get("/")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e10])
+def test_a_time_that_no_clock_can_wait_is_refused(timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, up to 1000000"):
+        Client("http://127.0.0.1:1", timeout)
+    done = CliRunner().invoke(cli, ["visil", "probe", "--vllm", "http://127.0.0.1:1", "--timeout", "1e10"])
+    assert done.exit_code == 2
+    assert "timeout must be a number of seconds above 0" in done.stderr
+
+
+SECRET = "sk-very-secret"
+
+
+@pytest.mark.parametrize(
+    "url", [f"http://{SECRET}@h:1", f"http://u:{SECRET}@h:1", f"http://h:1/?key={SECRET}"]
+)
+def test_a_key_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match="a key goes into VCS_RUNTIME_API_KEY") as caught:
+        Client(url, 1)
+    assert SECRET not in str(caught.value)
+
+
+def test_no_error_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = b"HTTP/1.0 401 Unauthorized\r\n\r\nwrong key: " + SECRET.encode()
+    monkeypatch.setenv(http.KEY, f"{SECRET}\n")  # as a file of a key ends
+    with server(refusal) as url, pytest.raises(ModelError, match=r"401 Unauthorized: wrong key: \(key\)"):
+        Client(url, 60).get("/")
+    for wrong in (f"{SECRET}\nX: y", f"{SECRET}é"):
+        monkeypatch.setenv(http.KEY, wrong)
+        with pytest.raises(ModelError, match=r"VCS_RUNTIME_API_KEY: .* no key") as caught:
+            Client("http://127.0.0.1:1", 60).get("/")
+        assert SECRET not in str(caught.value)

@@ -10,8 +10,9 @@ from vcs_runtime.visil.masking import MaskedCaption, mask_caption
 from vcs_runtime.visil.models.logprobs import Forced, LogProbs
 from vcs_runtime.visil.models.probing import probe
 from vcs_runtime.visil.models.recorded import Recorded, Recorder
-from vcs_runtime.visil.score import Summary, Video, VisilOptions, VisilResult, visil
+from vcs_runtime.visil.score import VisilOptions, VisilResult, visil
 from vcs_runtime.visil.selection import frontier, select_summary
+from vcs_runtime.visil.summaries import Summary, Video
 
 __all__ = [
     "Forced",

@@ -15,9 +15,17 @@ from pathlib import Path
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.summaries import Summary, Video
 
 VERSION = "1"
 # The fields of every prompt: each must occur once, and no others.
+_GIVEN: Mapping[str, set[str]] = {
+    "given-video": {"images"},
+    "given-text": {"summary"},
+    "given-keyframe": {"images", "summary"},
+    "given-keyframes": {"images", "summary"},
+    "given-images": {"images"},
+}
 _FIELDS: Mapping[str, set[str]] = {
     "caption": {"images"},
     "keywords": {"caption"},
@@ -27,13 +35,14 @@ _FIELDS: Mapping[str, set[str]] = {
     "score": {"given", "masked_caption"},
     "correspond": {"images", "summaries"},
     "answer": {"given", "question", "options"},
-    "given-video": {"images"},
-    "given-text": {"summary"},
-    "given-keyframe": {"images", "summary"},
-    "given-keyframes": {"images", "summary"},
-    "given-images": {"images"},
+    "confuse": {"change", "summary"},
+    **_GIVEN,
 }
+# Prompts that a folder may leave out: what is given for an answer, where it differs from a score's.
+_OPTIONAL: Mapping[str, set[str]] = {f"answer-{name}": fields for name, fields in _GIVEN.items()}
 _FIELD = re.compile(r"\{([a-z_]+)\}")
+# Whatever looks like a field: a name that is written otherwise, such as {masked.caption}, is found as well.
+_LIKE_A_FIELD = re.compile(r"\{([A-Za-z][\w .-]*)\}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class Prompts:
         Parameters
         ----------
         folder
-            Folder with a file `NAME.txt` for each prompt.
+            Folder with a file `NAME.txt` for each prompt. Files `answer-given-*.txt` may be left out, and a
+            README may be there.
 
         Returns
         -------
@@ -68,21 +78,17 @@ class Prompts:
         Raises
         ------
         InputError
-            A file cannot be read, or its fields are wrong. The message names the file and the fields.
+            A file is missing, cannot be read, has another name, or its fields are wrong. The message names
+            the file, and the line where there is one.
         """
-        texts = {}
-        for name, fields in _FIELDS.items():
-            path = folder / f"{name}.txt"
-            try:
-                texts[name] = read_whole(path).decode().strip()
-            except UnicodeDecodeError:
-                raise InputError(f"{path}: not UTF-8") from None
-            present = sorted(_FIELD.findall(texts[name]))
-            if present != sorted(fields):
-                raise InputError(
-                    f"{path}: it must have the fields {sorted(fields)}, each once, but has {present}"
-                )
-        digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
+        present = _names(folder)
+        texts = {
+            name: _read(folder / f"{name}.txt", fields)
+            for name, fields in {**_FIELDS, **_OPTIONAL}.items()
+            if name in _FIELDS or name in present
+        }
+        hashed = [text if name in _FIELDS else f"{name}\0{text}" for name, text in texts.items()]
+        digest = hashlib.sha256("\0".join(hashed).encode()).hexdigest()
         return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
 
     def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
@@ -111,20 +117,71 @@ class Prompts:
                     parts.append(part)
         return parts
 
-    def given_video(self, frames: Sequence[Image]) -> list[Part]:
-        """Return the part of a prompt that shows the frames of a video."""
-        return self.fill("given-video", images=frames)
+    def given(self, shown: Summary | Video, step: str = "") -> list[Part]:
+        """Return the part of a prompt that shows a video, or a summary of text, keyframes or both.
 
-    def given_summary(self, text: str, keyframes: Sequence[Image]) -> list[Part]:
-        """Return the part of a prompt that shows a summary of text, keyframes or both."""
-        if not keyframes:
-            return self.fill("given-text", summary=text)
-        images = named(keyframes)
-        if not text:
-            return self.fill("given-images", images=images)
-        return self.fill(
-            "given-keyframe" if len(keyframes) == 1 else "given-keyframes", images=images, summary=text
+        Parameters
+        ----------
+        shown
+            The video or the summary.
+        step
+            Name of the prompt. Where the set has a text of its own for it (`answer-given-text`), it is used.
+
+        Returns
+        -------
+        list of str and Image
+            The part as texts and images.
+        """
+        fields: dict[str, Sequence[Part]]
+        if isinstance(shown, Video):
+            name, fields = "given-video", {"images": shown.frames}
+        else:
+            name = {0: "given-text", 1: "given-keyframe"}.get(len(shown.keyframes), "given-keyframes")
+            fields = {"images": named(shown.keyframes)} if shown.keyframes else {}
+            if shown.text:
+                fields["summary"] = [shown.text]
+            else:
+                name = "given-images"
+        own = f"{step}-{name}"
+        return self.fill(own if own in self.texts else name, **fields)
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names of the prompts in a folder; raise InputError naming a file that has another name."""
+    known = {*_FIELDS, *_OPTIONAL}
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "README")))
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}") from None
+    for path in files:
+        if path.suffix != ".txt" or path.stem not in known:
+            listed = ", ".join(f"{name}.txt" for name in sorted(known))
+            raise InputError(f"{path}: no prompt has this name; the names are {listed}")
+    return {path.stem for path in files}
+
+
+def _read(path: Path, fields: set[str]) -> str:
+    """Return the text of a prompt; raise InputError naming file and line unless its fields are right."""
+    try:
+        text = read_whole(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8") from None
+    wanted = ", ".join(f"{{{name}}}" for name in sorted(fields))
+    seen = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in _LIKE_A_FIELD.findall(line):
+            if name not in fields:
+                raise InputError(
+                    f"{path} line {number}: {{{name}}} is no field of this prompt; it has {wanted}"
+                )
+            if name in seen:
+                raise InputError(f"{path} line {number}: the field {{{name}}} is there twice")
+            seen.add(name)
+    if missing := sorted(fields - seen):
+        raise InputError(
+            f"{path}: the field {{{missing[0]}}} is missing; this prompt has {wanted}, each once"
         )
+    return text.strip()
 
 
 def named(keyframes: Sequence[Image]) -> list[Part]:

@@ -15,72 +15,16 @@ from typing import Any
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import TextError, unknown_choice
-from vcs_runtime.text.cleaning import check_string
-from vcs_runtime.visil.images import Image, Part
-from vcs_runtime.visil.masking import COUNTS, MASK, MaskedCaption, mask_caption
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.masking import COUNTS, MaskedCaption, mask_caption
 from vcs_runtime.visil.models.logprobs import LogProbs, by_word, check_forced
 from vcs_runtime.visil.prompts import Prompts, builtin
+from vcs_runtime.visil.summaries import Summary, Video
 
 DEFINITION = "1"
 """Version of the definition, for signatures."""
 METHODS = ("forced", "sequential")
 """Methods of asking for the answer: whole, or mask by mask."""
-MAX_KEYFRAMES = 3
-"""Largest number of keyframes of a summary."""
-
-
-@dataclass(frozen=True)
-class Video:
-    """A video as the model sees it.
-
-    Attributes
-    ----------
-    frames
-        Frames in order.
-    name
-        Name of the video among summaries.
-    """
-
-    frames: Sequence[Image]
-    name: str = "video"
-
-    def __post_init__(self) -> None:
-        if not self.frames or not all(isinstance(frame, Image) for frame in self.frames):
-            raise TextError("video: frames must be one or more images")
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A summary of a video: text, keyframes or both.
-
-    Attributes
-    ----------
-    text
-        The text. It may name the keyframes as [KEYFRAME1], [KEYFRAME2] and [KEYFRAME3].
-    keyframes
-        Up to three images in order.
-    name
-        Name of the summary in results.
-    tokens
-        Length of the summary in tokens; None if the model shall count them.
-    """
-
-    text: str = ""
-    keyframes: Sequence[Image] = ()
-    name: str = "summary"
-    tokens: float | None = None
-
-    def __post_init__(self) -> None:
-        label = f"summary {self.name!r}"
-        check_string(self.text, label)
-        if len(self.keyframes) > MAX_KEYFRAMES:
-            raise TextError(f"{label}: {len(self.keyframes)} keyframes, more than {MAX_KEYFRAMES}")
-        if not self.keyframes and not self.text.strip():
-            raise TextError(f"{label}: neither text nor keyframes")
-        if MASK in self.text:
-            raise TextError(f"{label}: it contains {MASK}")
-        if self.tokens is not None and not (math.isfinite(self.tokens) and self.tokens >= 0):
-            raise TextError(f"{label}: tokens must be a number of at least 0, not {self.tokens!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +228,7 @@ def score(
     sides: dict[tuple[Part, ...], Side] = {}
 
     def side(shown: Video | Summary) -> Side:
-        if isinstance(shown, Video):
-            given = prompts.given_video(shown.frames)
-        else:
-            given = prompts.given_summary(shown.text, shown.keyframes)
+        given = prompts.given(shown)
         key = tuple(given)
         if key not in sides:
             sides[key] = _side(given, masked, logprobs, options)

@@ -22,7 +22,7 @@ from vcs_runtime.visil.frames import parse_timecode
 from vcs_runtime.visil.images import Image, Part
 from vcs_runtime.visil.masking import MASK, MAX_KEYWORDS, mask_caption
 from vcs_runtime.visil.prompts import Prompts, named, placeholder
-from vcs_runtime.visil.score import Summary
+from vcs_runtime.visil.summaries import Summary, Video
 
 T = TypeVar("T")
 KEYFRAMES = 3
@@ -227,9 +227,9 @@ def judge_summaries(
 
 
 def answer_question(
-    writer: Writer, prompts: Prompts, summary: Summary, question: str, options: Sequence[str]
+    writer: Writer, prompts: Prompts, shown: Summary | Video, question: str, options: Sequence[str]
 ) -> str:
-    """Answer a question from a summary alone.
+    """Answer a question from a summary alone, or from the frames of the video.
 
     Parameters
     ----------
@@ -237,8 +237,8 @@ def answer_question(
         The model.
     prompts
         The prompts.
-    summary
-        The summary.
+    shown
+        The summary, or the video.
     question
         The question.
     options
@@ -263,7 +263,7 @@ def answer_question(
         return letter
 
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
-    given = prompts.given_summary(summary.text, summary.keyframes)
+    given = prompts.given(shown, "answer")
     return _ask(writer, prompts.fill("answer", given=given, question=question, options=listed), checked)
 
 

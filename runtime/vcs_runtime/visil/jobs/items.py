@@ -13,7 +13,7 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.visil.frames import VideoFile, parse_timecode, uniform
 from vcs_runtime.visil.images import Image
-from vcs_runtime.visil.score import Summary, Video
+from vcs_runtime.visil.summaries import Summary, Video
 
 MADE = "made"
 """Field of a line that contains the signature of each field that a step has made."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import os
 import socket
 import threading
@@ -23,6 +22,7 @@ KEY = "VCS_RUNTIME_API_KEY"
 _REFUSED = (400, 413, 422)
 # A real answer has some megabytes: log-probabilities of a prompt of images.
 _MOST_BYTES = 1 << 28
+_MOST_SECONDS = 1_000_000  # sockets and timers refuse some larger numbers, depending on the system
 
 
 class Client:
@@ -34,7 +34,7 @@ class Client:
         Address of the server without a slash at the end.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, header: str = "Authorization: Bearer ") -> None:
         """Check the arguments; nothing is sent yet.
 
         Parameters
@@ -43,17 +43,24 @@ class Client:
             Address of the server, such as "http://gpu7:8000".
         timeout
             Seconds in which the whole answer must be there.
+        header
+            Header of a request up to the key, which the environment variable `KEY` holds.
 
         Raises
         ------
         ValueError
-            `url` is not an http or https URL, or `timeout` is not above 0.
+            `url` is not an http or https URL, or holds a password or a query, or `timeout` is out of range.
         """
         parts = urlsplit(url)
+        if parts.username is not None or parts.query or parts.fragment:  # they may be keys: not repeated here
+            raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url must be like http://HOST:PORT, not {url!r}")
-        if not (timeout > 0 and math.isfinite(timeout)):
-            raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+        if not 0 < timeout <= _MOST_SECONDS:
+            raise ValueError(
+                f"timeout must be a number of seconds above 0, up to {_MOST_SECONDS}, not {timeout!r}"
+            )
+        self._header = header.partition(": ")
         self.url = url.rstrip("/")
         self._timeout = timeout
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -90,13 +97,19 @@ class Client:
 
     def _ask(self, path: str, body: bytes | None) -> Any:
         headers = {"Content-Type": "application/json"}
-        if key := os.environ.get(KEY):
-            headers["Authorization"] = f"Bearer {key}"
+        key = os.environ.get(KEY, "").strip()
+        if key:
+            if not key.isascii() or not key.isprintable():
+                raise ModelError(f"{KEY}: the key has characters that no key has (its value is not shown)")
+            name, _, before = self._header
+            headers[name] = f"{before}{key}"
         try:
             response, content = self._exchange(path, body, headers)
             if 200 <= response.status < 300:
                 return json.loads(content)
             message = content[:500].decode("utf-8", "replace").strip()
+            if key:  # some servers repeat it, and messages end up in files
+                message = message.replace(key, "(key)")
             reason = f"HTTP {response.status} {response.reason}{': ' if message else ''}{message}"
             if response.status in _REFUSED:
                 raise TextError(f"{self.url}{path}: {reason}")
