@@ -33,6 +33,16 @@ def test_scenes_come_in_the_order_of_their_numbers_with_what_is_valid(tmp_path: 
     assert problems.messages == []
 
 
+def test_the_authors_ids_say_which_rewrites_tell_the_same_story(tmp_path: Path) -> None:
+    ids = [f"{kind}.{i}" for kind, count in enumerate((2, 6, 6, 8, 1, 3), 1) for i in range(1, count + 1)]
+    cases = [{"id": id_, "name": f"case {id_}", "description": "A text."} for id_ in ids]
+    value = {"ground_truth": "A text.", "categories": [{"category": "all", "test_cases": cases}]}
+    write_json(tmp_path / "comparison" / "1.json", value)
+    valid = {case.name.removeprefix("case ") for case in read_cases(tmp_path, Problems()) if case.valid}
+    # Words and voice, shorter and longer, finer and coarser actions, and inserted attributes; 3.2 repeats.
+    assert valid == {"1.1", "1.2", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1"}
+
+
 @pytest.mark.parametrize(
     ("data", "results"),
     [

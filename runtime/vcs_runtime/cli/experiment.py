@@ -15,6 +15,7 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.clip_cc_bench import clip_cc_bench
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
+from vcs_runtime.cli.make_corruptions import make_corruptions
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
@@ -22,29 +23,24 @@ from vcs_runtime.cli.options import (
     Decorator,
     NumberRange,
     SectionedCommand,
-    bundle,
     combined,
     csv_safe,
-    device,
     further,
     max_read_mb,
     output_folder,
     overwrite,
     resume,
     scorer_options,
-    segmenter,
     together,
-    usage_errors,
 )
-from vcs_runtime.cli.results import exit_if, finish
-from vcs_runtime.errors import BundleError, InputError
+from vcs_runtime.cli.results import finish
+from vcs_runtime.errors import BundleError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
 from vcs_runtime.experiments import parameters as parameters_study
 from vcs_runtime.experiments import rank as rank_study
 from vcs_runtime.experiments import usefulness as usefulness_study
 from vcs_runtime.experiments import vatex as vatex_study
-from vcs_runtime.experiments.datasets import corruptions
 from vcs_runtime.experiments.datasets import published as published_scores
 from vcs_runtime.experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
 from vcs_runtime.experiments.metrics.bertscore import TokenStates
@@ -52,12 +48,10 @@ from vcs_runtime.experiments.metrics.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.results import check_output
 from vcs_runtime.experiments.running import Output
 from vcs_runtime.jobs.bootstrap import SEED
-from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.options import PRESETS, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
-from vcs_runtime.util.progress import progress_bar
 
 _data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
@@ -80,10 +74,10 @@ def _resamples(default: int) -> Decorator:
                         )  # fmt: skip
 
 
-def _lcts(*default: float) -> Decorator:
+def _lcts(*default: float, help: str = "Local Chronology Tolerance; may be repeated.") -> Decorator:
     return click.option("--lct", "lcts", type=NumberRange(min=0), multiple=True, default=default,
-                        show_default=True, metavar="X", callback=_without_repetition,
-                        help="Local Chronology Tolerance; may be repeated.")  # fmt: skip
+                        show_default=bool(default), metavar="X", callback=_without_repetition,
+                        help=help)  # fmt: skip
 
 
 def _chunk_sizes(*default: int) -> Decorator:
@@ -98,6 +92,33 @@ def _without_repetition(
     if len(set(values)) < len(values):
         raise click.BadParameter("a value is repeated")
     return values
+
+
+# Settings of the papers: those of their tables, in one pass, and those that their text states.
+_PRESETS = {"tables": (PRESETS["table-lct0"], PRESETS["table-lct1"]), "paper": (PRESETS["paper"],)}
+_preset = click.option("--preset", type=click.Choice(list(_PRESETS)), default="tables", show_default=True,
+                       help="Chunk size and LCTs of the papers' tables (1; 0 and 1), or of their text "
+                       "(3; 0.1).")  # fmt: skip
+_preset_lcts = _lcts(help="Local Chronology Tolerance; may be repeated. [default: the preset's]")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How VCS is computed."""
+
+    lcts: tuple[float, ...]
+    chunk_size: int = 1
+
+
+def _settings(preset: str, lcts: tuple[float, ...], chunk_size: int | None = None) -> _Settings:
+    chosen = _PRESETS[preset]
+    return _Settings(lcts or tuple(lct for _, lct in chosen), chunk_size or chosen[0][0])
+
+
+_papers = combined("settings", _settings, _preset, _preset_lcts, click.option(
+    "--chunk-size", type=click.IntRange(min=1), metavar="K",
+    help="Number of sentences joined to one chunk. [default: the preset's]",
+))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,14 +178,11 @@ def experiment() -> None:
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="DIR", help="Folder with comparison/SCENE.json, and optionally comparison-published/ and the "
        "graded series.")  # fmt: skip
-@_lcts(0.0, 1.0)
-@_chunk_size
+@_papers
 @_threshold
 @click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --output.")
 @_scored
-def corruption(
-    data: Path, lcts: tuple[float, ...], chunk_size: int, threshold: float, drawn: bool, run: _Run
-) -> None:
+def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, run: _Run) -> None:
     """Separate valid rewrites of texts from corrupted ones.
 
     Every rewrite of every description is scored by VCS and by other metrics.
@@ -178,10 +196,10 @@ def corruption(
     problems = Problems(warn)
     cases, published = _read(data, problems)
     with run.opened() as (scorer, known):
-        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
+        metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = corruption_study.run(
             cases, published, metrics, run.output, problems, threshold=threshold,
-            plots=f"VCS_LCT{lcts[0]:g}" if drawn else None,
+            plots=f"VCS_LCT{settings.lcts[0]:g}" if drawn else None,
         )  # fmt: skip
     finish(results, run.output.folder)
 
@@ -190,10 +208,9 @@ def corruption(
 @_data(metavar="FILE", help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.")
 @click.option("--published", "source", type=PATH, metavar="FILE", help="CSV file of scores to compare with: "
               "scene, Comparison, then metrics.")  # fmt: skip
-@_lcts(0.0, 1.0)
-@_chunk_size
+@_papers
 @_scored
-def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size: int, run: _Run) -> None:
+def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> None:
     """Compare texts of several authors on the same scenes.
 
     All ordered pairs of authors are scored, by VCS and by other metrics.
@@ -206,22 +223,22 @@ def authors(data: Path, source: Path | None, lcts: tuple[float, ...], chunk_size
     texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
     with run.opened(data, source) as (scorer, known):
-        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size)
+        metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
     finish(results, run.output.folder)
 
 
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
-@click.option("--lct", type=NumberRange(min=0), default=0.0, show_default=True, metavar="X",
-              help="Local Chronology Tolerance.")  # fmt: skip
+@combined("settings", _settings, _preset, _preset_lcts)
 @_resamples(1000)
 @_seed
 @_scored
-def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
+def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run) -> None:
     """Correlate VCS_short with human ratings of captions.
 
     VCS_short, its parts and other metrics are correlated with the ratings, with 1 and with 9 references.
+    Words are its chunks, whatever the preset.
 
     \b
     Example:
@@ -230,7 +247,7 @@ def vatex(data: Path, lct: float, resamples: int, seed: int, run: _Run) -> None:
     problems = Problems(warn)
     videos = vatex_study.read_vatex(data, problems)
     with run.opened(data) as (scorer, known):
-        metrics = vatex_study.ShortMetrics(scorer, known, lct=lct)
+        metrics = vatex_study.ShortMetrics(scorer, known, lcts=settings.lcts)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
     finish(results, run.output.folder)
 
@@ -346,39 +363,7 @@ def usefulness(
 
 
 experiment.add_command(clip_cc_bench)
-
-
-@experiment.command("make-corruptions")
-@_references
-@_seed
-@output_folder(help="Data folder to create.")
-@max_read_mb
-@bundle
-@segmenter
-@device
-def make_corruptions(source: Path, seed: int, output: Path, bundle: str, segmenter: str, device: str) -> None:
-    """Corrupt your own descriptions, as data for `corruption`.
-
-    Sentences are left out, added, repeated and reordered. The result is a data folder.
-
-    \b
-    Example:
-      vcs-runtime experiment make-corruptions --references refs.json -o corrupted
-    """
-    problems = Problems(warn)
-    texts = read_descriptions(source, problems)
-    several = [name for name, text in texts.items() if not isinstance(text, str)]
-    if several:
-        raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
-    if (output / "comparison").exists():
-        raise InputError(f"{output / 'comparison'}: it exists; choose another --output")
-    with usage_errors():
-        opened = Segmenter.open(bundle, device, use=segmenter)
-    with opened, progress_bar(len(texts), "corrupting", "texts") as advance:
-        count = corruptions.make({name: str(text) for name, text in texts.items()}, opened, output, problems,
-                                 seed=seed, advance=advance)  # fmt: skip
-    click.echo(f"{count} scenes in {output}")
-    exit_if(problems.messages)
+experiment.add_command(make_corruptions)
 
 
 def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[str, float]]]:

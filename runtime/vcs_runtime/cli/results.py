@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sized
 from pathlib import Path
 
@@ -11,13 +12,11 @@ from rich.cells import cell_len
 
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.tables import console
-from vcs_runtime.experiments.metrics.bertscore import COLUMNS
-from vcs_runtime.experiments.metrics.lexical import METEOR, METRICS
 from vcs_runtime.experiments.results import Results, Table, shown
 
 _MAX_COLUMNS = 12  # of a printed table, if the terminal is wide enough; the files hold all columns
 _GAP = 2  # between columns
-_OTHERS = (*METRICS, METEOR, *COLUMNS)  # metrics beside VCS, which comes first
+_DETAIL = re.compile(r" sd$| rater \d+$")  # columns that the files alone have
 
 
 def finish(results: Results, out: Path) -> None:
@@ -25,9 +24,8 @@ def finish(results: Results, out: Path) -> None:
     for note in results.notes:
         console().print(note, "", soft_wrap=True)
     for table in results.tables:
-        shorter = [i for i, name in enumerate(table.columns) if not name.endswith(" sd")]
-        columns = sorted(shorter, key=lambda i: table.columns[i].startswith(_OTHERS))[:_MAX_COLUMNS]
-        console().print(_view(table, columns), "")
+        columns = [i for i, name in enumerate(table.columns) if not _DETAIL.search(name)]
+        console().print(_view(table, columns[:_MAX_COLUMNS]), "")
     click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
     click.echo(results.signature)
     click.echo(f"all columns and pairs: {out}")

@@ -8,8 +8,11 @@ from itertools import permutations
 from vcs_runtime.experiments.agreement import agreement
 from vcs_runtime.experiments.datasets.texts import Problems
 from vcs_runtime.experiments.metrics.scoring import Job, Metrics, ScoresById
-from vcs_runtime.experiments.results import Cell, Results, means_table
+from vcs_runtime.experiments.results import Cell, Results, Table, means_table
 from vcs_runtime.experiments.running import Output, run_jobs
+
+# The papers say of VCS alone that all of its means are above this.
+CONSISTENT = 0.8
 
 
 def run(
@@ -51,9 +54,21 @@ def run(
         groups.setdefault((authors,), []).append(scores[name])
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
     title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
-    tables = [means_table("authors", title, groups, ("authors",), metrics)]
+    means = means_table("authors", title, groups, ("authors",), metrics)
+    tables = [means, _consistency(means, metrics)]
     if published:
         tables += agreement(both, scores, published, metrics, "authors")
     results = Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
     results.write(out.folder)
     return results
+
+
+def _consistency(means: Table, metrics: Metrics) -> Table:
+    """Count the pairs of authors whose mean is too low for texts that tell the same story."""
+    rows: list[tuple[Cell, ...]] = []
+    for metric in metrics.columns if means.rows else ():
+        values = [float(row[means.columns.index(metric)] or 0) for row in means.rows]
+        below = sum(value <= CONSISTENT for value in values)
+        rows.append((metric, len(values), min(values), max(values), below))
+    columns = ("metric", "pairs", "lowest mean", "highest mean", f"not above {CONSISTENT:g}")
+    return Table("consistency", "Lowest and highest mean of a pair of authors", columns, rows)

@@ -8,6 +8,7 @@ from itertools import chain
 from operator import attrgetter
 
 from vcs_runtime.experiments.datasets.texts import Case, Problems
+from vcs_runtime.experiments.metrics.scoring import tolerances
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.scorer import Scorer
@@ -71,5 +72,5 @@ def embed(
 
 def signature_of(scorer: Scorer, chunk_sizes: Sequence[int], lcts: Sequence[float]) -> str:
     """Return the signature of results under several settings."""
-    settings = f"chunks:{','.join(map(str, chunk_sizes))}|lcts:{','.join(f'{lct:g}' for lct in lcts)}"
+    settings = f"chunks:{','.join(map(str, chunk_sizes))}|{tolerances(lcts)}"
     return f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"

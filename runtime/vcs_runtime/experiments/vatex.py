@@ -18,18 +18,21 @@ from vcs_runtime.experiments.metrics.scoring import (
     KnownMetrics,
     Scored,
     merge,
+    realign,
+    tolerances,
 )
 from vcs_runtime.experiments.results import Cell, Results, Table
 from vcs_runtime.experiments.running import Output, run_jobs
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.scoring.options import Options
-from vcs_runtime.scoring.result import Result
+from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
 
-# The published names of the scores, and ours. The margin is not among the published ones.
-_COMPONENTS = {"VCS": "vcs", "margin": "margin", "GAS": "gas", "LAS": "las", "NAS": "nas", "NAS-D": "nas_d",
-               "NAS-L": "nas_l"}  # fmt: skip
+# The published names of the scores, and ours: those that change with the tolerance, and those that do not.
+# The margin is not among the published ones.
+_TOLERANT = {"VCS": "vcs", "margin": "margin", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
+_FIXED = {"GAS": "gas", "LAS": "las"}
 REFERENCES = (1, 9)
 
 
@@ -127,17 +130,19 @@ class ShortMetrics:
         Computes VCS_short.
     known
         The metrics that users know.
-    lct
-        The local chronology tolerance.
+    lcts
+        The local chronology tolerances to score with.
     """
 
-    def __init__(self, scorer: Scorer, known: KnownMetrics, *, lct: float = 0.0) -> None:
+    def __init__(self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float]) -> None:
         self._scorer = scorer
         self._known = known
-        self._options = Options(params=Params(lct=lct), short=True)
-        names = (*known.columns, *_COMPONENTS)
+        self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
+        self._options = Options(params=Params(lct=lcts[0]), short=True)
+        own = [f"{name}_{lct}" for name in _TOLERANT for lct in self._params]
+        names = (*own, *_FIXED, *known.columns)
         self.columns = tuple(_column(name, count) for count in REFERENCES for name in names)
-        self.signature = f"{scorer.signature_for(self._options)}|{known.signature}"
+        self.signature = f"{scorer.signature_for(self._options)}|{tolerances(lcts)}|{known.signature}"
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
         """Score jobs; each comes back with its scores, in order."""
@@ -148,8 +153,8 @@ class ShortMetrics:
             (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
         ]
         for block in self._scorer.stream(pairs, itemgetter(1), self._options):
-            for (single, _), result, _ in block:
-                single.append(_components(result))
+            for (single, _), result, evidence in block:
+                single.append(self._components(result, evidence))
         for job, known, single in tasks:
             scores: dict[str, float] = {}
             error: TextError | None = None
@@ -161,16 +166,22 @@ class ShortMetrics:
                     scores |= {_column(name, count): value for name, value in part.items()}
             yield job, error or scores
 
+    def _components(self, result: Result, evidence: Evidence | None) -> Scored:
+        if evidence is None:
+            return TextError(result.error)
+        records = {lct: realign([evidence], params)[0] for lct, params in self._params.items()}
+        first = next(iter(records.values()))
+        fixed = {name: float(first[own]) for name, own in _FIXED.items()}
+        return fixed | {
+            f"{name}_{lct}": float(record[own])
+            for lct, record in records.items()
+            for name, own in _TOLERANT.items()
+        }
+
 
 def _first(job: Job, count: int) -> Job:
     """Keep the first references of a job."""
     return replace(job, references=job.references[:count])
-
-
-def _components(result: Result) -> Scored:
-    if result.scores is None:
-        return TextError(result.error or "not scored")
-    return {name: getattr(result.scores, own) for name, own in _COMPONENTS.items()}
 
 
 def run(

@@ -46,3 +46,14 @@ def comparison(root: Path, scenes: int = 3) -> Path:
             writer.writerow(["BLEU-1", 1.0, 0.5, 1.0, 0.0])
             writer.writerow(["VCS_LCT0", 0.9, 0.5, 0.1, 0.0])
     return root
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The bytes of all files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def table(folder: Path, name: str) -> list[dict[str, Any]]:
+    """A table of the results in a folder."""
+    found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["tables"][name]
+    return found

@@ -153,6 +153,11 @@ def realign(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[Any]:
     return score_batch([pair.similarity for pair in evidence], [pair.gas for pair in evidence], params)
 
 
+def tolerances(lcts: Sequence[float]) -> str:
+    """Return the field of a signature that names the tolerances that were tried."""
+    return f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
+
+
 class LongMetrics:
     """All metrics of whole descriptions: the known ones, VCS at several tolerances, and its components.
 
@@ -184,9 +189,9 @@ class LongMetrics:
         margins = [f"margin_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
         further = (LABELS["hm_cf"], LABELS["fine_f1"]) if HM_CF in also else ()
-        self.columns = (*known.columns, *own, *margins, "Cosine", "LAS", *parts, *further)
-        tolerances = f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
-        self.signature = f"{scorer.signature_for(self._options)}|{tolerances}|{known.signature}"
+        # VCS first: a terminal has room for a few columns.
+        self.columns = (*own, *margins, "Cosine", "LAS", *parts, *further, *known.columns)
+        self.signature = f"{scorer.signature_for(self._options)}|{tolerances(lcts)}|{known.signature}"
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
         """Score jobs; of several references, each column's best counts."""
