@@ -54,12 +54,20 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     texts.write_text(
         json.dumps({p.stem: json.loads(p.read_text("utf-8"))["ground_truth"] for p in scenes[::10]})
     )
+    vatex = ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl", "--cache", f"{work}/vectors"]
+    corruption = ["corruption", "--data", f"{vcs}", "--cache", f"{work}/vectors"]
+    authors = ["authors", "--data", f"{vcs}/authors/authors.json", "--cache", f"{work}/vectors",
+               "--published", f"{vcs}/authors-published/authors.csv"]  # fmt: skip
+    paper = ["--preset", "paper"]
     return {
-        "vatex": ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl"],
-        "corruption": ["corruption", "--data", f"{vcs}", "--plots"],
+        "vatex": vatex,
+        "authors": authors,
+        "corruption": [*corruption, "--plots"],
+        # The setting that the papers' text states; whole texts are embedded by then.
+        "vatex-paper": [*vatex, *paper],
+        "authors-paper": [*authors, *paper],
+        "corruption-paper": [*corruption, *paper],
         "make-corruptions": ["make-corruptions", "--references", f"{texts}"],
-        "authors": ["authors", "--data", f"{vcs}/authors/authors.json",
-                    "--published", f"{vcs}/authors-published/authors.csv"],
         "parameters": ["parameters", "--data", f"{vcs}"],
         # Again, with the vectors that it left: what a further chunk size or LCT would cost.
         CACHED: ["parameters", "--data", f"{vcs}"],
