@@ -19,21 +19,25 @@ from vcs_runtime.visil.models.probing import TOLERANCE
 from vcs_runtime.visil.models.recorded import Recorded, Recorder
 from vcs_runtime.visil.models.servers import TIMEOUT, TOP, VLLM, SGLang, Stepping
 
-writer_options = together(
+#: Options that name a model which writes.
+writer_model = together(
     click.option("--genai", type=PATH, metavar="DIR", help="Folder of a model for onnxruntime-genai."),
     click.option("--vllm", metavar="URL", help="Address of a vLLM server, such as http://gpu7:8000."),
     click.option("--sglang", metavar="URL", help="Address of an SGLang server; needs --template."),
     click.option("--stepping", metavar="URL",
                  help="Address of an OpenAI-style server that returns the likeliest tokens."),
     click.option("--model", metavar="NAME", help="Name of the model on the server. [default: its only one]"),
-    click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
-                 help="Device for --genai; auto is what the model's configuration says."),
     click.option("--template", type=PATH, metavar="FILE",
                  help="Chat template of one user's turn with {prompt}, for --sglang."),
     click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
                  help="Text that stands for an image in the prompt, for --sglang."),
     click.option("--timeout", type=NumberRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
                  metavar="S", help="Seconds in which a whole answer of the server must be there."),
+)  # fmt: skip
+writer_options = together(
+    writer_model,
+    click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
+                 help="Device for --genai; auto is what the model's configuration says."),
     max_read_mb,
 )  # fmt: skip
 model_options = together(
