@@ -24,8 +24,8 @@ from vcs_runtime.visil.images import Part
 from vcs_runtime.visil.jobs.items import Item
 from vcs_runtime.visil.jobs.scores import score_videos
 from vcs_runtime.visil.models.servers import VLLM, Stepping
+from vcs_runtime.visil.options import VisilOptions
 from vcs_runtime.visil.prompts import builtin
-from vcs_runtime.visil.score import VisilOptions
 
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."

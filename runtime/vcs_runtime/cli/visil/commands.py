@@ -28,6 +28,7 @@ from vcs_runtime.cli.visil.model import (
     model_options,
     open_model,
     output_option,
+    probed,
     prompts_option,
     recording,
     tolerance_option,
@@ -43,10 +44,11 @@ from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode,
 from vcs_runtime.visil.jobs.items import read_items
 from vcs_runtime.visil.jobs.scores import read_answers, read_scores, score_videos
 from vcs_runtime.visil.masking import COUNTS
-from vcs_runtime.visil.models import probing
+from vcs_runtime.visil.models.generated import FLOOR
+from vcs_runtime.visil.models.probing import require_passed
 from vcs_runtime.visil.models.recorded import Recorded
+from vcs_runtime.visil.options import VisilOptions
 from vcs_runtime.visil.prompts import Prompts
-from vcs_runtime.visil.score import METHODS, VisilOptions
 from vcs_runtime.visil.selection import frontier, select_summary
 
 
@@ -73,11 +75,12 @@ def visil() -> None:
     help="Number of times to ask, averaged; 1 is enough for a deterministic model.",
 )
 @click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default=METHODS[0],
+    "--floor",
+    type=float,
+    default=FLOOR,
     show_default=True,
-    help="How keywords are asked for: all in one answer, or one mask at a time.",
+    metavar="NATS",
+    help="Lowest log-probability of a keyword, for --method generate; below 0.",
 )
 @click.option(
     "--count",
@@ -100,7 +103,7 @@ def visil() -> None:
 @overwrite
 @json_option
 def score(
-    items: Path, output: Path, frames: int, samples: int, method: str, count: str, drop_missing: bool,
+    items: Path, output: Path, frames: int, samples: int, floor: float, count: str, drop_missing: bool,
     builtin_keywords: bool, record: Path | None, folder: Path | None, tolerance: float, resume: bool,
     overwrite: bool, as_json: bool, **model: Any,
 ) -> None:  # fmt: skip
@@ -109,14 +112,16 @@ def score(
     ITEMS is a JSONL file with one video per line (docs/guide/visil.md). The model is probed first.
     """
     check_resume(resume, overwrite)
-    options = VisilOptions(samples, method, count, Prompts.read(folder) if folder else None)
+    prompts = Prompts.read(folder) if folder else None
+    with usage_errors():
+        options = VisilOptions(samples, model["method"], count, prompts, model["top"], floor)
     for _ in read_items(items):  # errors of the file are reported before a model is loaded and probed
         pass
     opened = open_model(model)
     if isinstance(opened, Recorded):
         warn("recorded answers: the model that gave them is not probed")
     else:
-        for check in probing.require_passed(opened, tolerance=tolerance):
+        for check in require_passed(opened, probed(opened, model, tolerance)):
             warn(f"probe: {check.name}: {check.detail}")
     with recording(opened, record) as recorded:
         done = score_videos(
@@ -143,7 +148,7 @@ def probe(no_images: bool, tolerance: float, **model: Any) -> None:
     The exit code is 1 if a check fails.
     """
     opened = open_model(model)
-    checks = probing.probe(opened, images=not no_images, tolerance=tolerance)
+    checks = probed(opened, model, tolerance, images=not no_images)
     click.echo(printable(opened.fingerprint))
     for check in checks:
         click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {printable(check.detail)}")

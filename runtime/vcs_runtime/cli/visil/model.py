@@ -13,11 +13,13 @@ from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb, together, us
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_runtime.visil.frames import FRAMES
+from vcs_runtime.visil.models.apis import Gemini, OpenAI
 from vcs_runtime.visil.models.genai import DEVICES, GenAI
-from vcs_runtime.visil.models.logprobs import LogProbs
-from vcs_runtime.visil.models.probing import TOLERANCE
+from vcs_runtime.visil.models.generated import TOP
+from vcs_runtime.visil.models.probing import TOLERANCE, ProbeCheck, probe, probe_generated
 from vcs_runtime.visil.models.recorded import Recorded, Recorder
-from vcs_runtime.visil.models.servers import TIMEOUT, TOP, VLLM, SGLang, Stepping
+from vcs_runtime.visil.models.servers import TIMEOUT, VLLM, SGLang, Stepping
+from vcs_runtime.visil.options import GENERATE, METHODS
 
 #: Options that name a model which writes.
 writer_model = together(
@@ -26,6 +28,10 @@ writer_model = together(
     click.option("--sglang", metavar="URL", help="Address of an SGLang server; needs --template."),
     click.option("--stepping", metavar="URL",
                  help="Address of an OpenAI-style server that returns the likeliest tokens."),
+    click.option("--openai", metavar="URL",
+                 help="Address of a server with OpenAI's chat API, for --method generate and for writing."),
+    click.option("--gemini", metavar="URL",
+                 help="Address of a server with Gemini's API, for --method generate and for writing."),
     click.option("--model", metavar="NAME", help="Name of the model on the server. [default: its only one]"),
     click.option("--template", type=PATH, metavar="FILE",
                  help="Chat template of one user's turn with {prompt}, for --sglang."),
@@ -45,7 +51,10 @@ model_options = together(
     click.option("--recorded", type=PATH, metavar="FILE",
                  help="File of answers from an earlier run with --record, instead of a model."),
     click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, metavar="N",
-                 help="Number of likeliest tokens to request per step, for --stepping."),
+                 help="Number of likeliest tokens to request, for --stepping and --method generate."),
+    click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True,
+                 help="How keywords are asked for: all in one answer, one mask at a time, or as the model "
+                 "generates them (approximate)."),
 )  # fmt: skip
 frames_option = click.option(
     "--frames", type=click.IntRange(min=1), default=FRAMES, show_default=True, metavar="N",
@@ -66,18 +75,27 @@ items_argument = click.argument("items", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
+_KINDS = ("genai", "vllm", "sglang", "stepping", "openai", "gemini", "recorded")
+# How a kind of model can score; the others can only be forced.
+_GENERATE_ONLY, _BOTH = ("openai", "gemini"), ("genai", "recorded")
+
+
 def named(options: Mapping[str, Any]) -> list[str]:
     """Return the kinds of model that the options name."""
-    return [kind for kind in ("genai", "vllm", "sglang", "stepping", "recorded") if options.get(kind)]
+    return [kind for kind in _KINDS if options.get(kind)]
 
 
 def open_model(options: Mapping[str, Any]) -> Any:
     """Open the one model that the options name; raise UsageError if they name none or several."""
     kinds = named(options)
     if len(kinds) != 1:
-        recorded = " and --recorded" if "recorded" in options else ""
-        raise click.UsageError(f"give one of --genai, --vllm, --sglang, --stepping{recorded}")
+        listed = [f"--{kind}" for kind in _KINDS if kind in options]
+        raise click.UsageError(f"give one of {', '.join(listed[:-1])} and {listed[-1]}")
     [kind] = kinds
+    method = options.get("method")
+    if method and kind not in _BOTH and (method == GENERATE) != (kind in _GENERATE_ONLY):
+        only = f"--{kind} needs" if kind in _GENERATE_ONLY else f"--{kind} cannot be asked with"
+        raise click.UsageError(f"{only} --method {GENERATE}")
     source, name, timeout = options[kind], options["model"], options["timeout"]
     with usage_errors():
         if kind == "genai":
@@ -86,11 +104,22 @@ def open_model(options: Mapping[str, Any]) -> Any:
             return VLLM(source, name, timeout=timeout)
         if kind == "stepping":
             return Stepping(source, name, timeout=timeout, top=options.get("top", TOP))
+        if kind == "openai":
+            return OpenAI(source, name, timeout=timeout)
+        if kind == "gemini":
+            return Gemini(source, name, timeout=timeout)
         if kind == "recorded":
             return Recorded(source)
         if options["template"] is None:
             raise click.UsageError("--sglang needs --template")
         return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)
+
+
+def probed(model: Any, options: Mapping[str, Any], tolerance: float, images: bool = True) -> list[ProbeCheck]:
+    """Return the outcomes of the checks for the method that the options name."""
+    if options["method"] == GENERATE:
+        return probe_generated(model, images=images, tolerance=tolerance, top=options["top"])
+    return probe(model, images=images, tolerance=tolerance)
 
 
 def files_read(options: Mapping[str, Any], prompts: Path | None) -> list[Path]:
@@ -107,7 +136,7 @@ def _read(path: Path) -> str:
 
 
 @contextmanager
-def recording(model: LogProbs, record: Path | None) -> Iterator[LogProbs]:
+def recording(model: Any, record: Path | None) -> Iterator[Any]:
     """Yield the model, with its answers written to the file `record` if there is one."""
     if record is None:
         yield model

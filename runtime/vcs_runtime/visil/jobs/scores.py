@@ -15,11 +15,12 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
+from vcs_runtime.visil.asking import Model
 from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.jobs.items import Item, read_items
 from vcs_runtime.visil.masking import builtin_keywords, mask_caption
-from vcs_runtime.visil.models.logprobs import LogProbs
-from vcs_runtime.visil.score import VisilOptions, score
+from vcs_runtime.visil.options import VisilOptions
+from vcs_runtime.visil.score import score
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Counts:
 
 
 def score_videos(
-    model: LogProbs, source: Path, output: Path, options: VisilOptions, *, frames: int,
+    model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int,
     drop_missing: bool = False, choose_keywords: bool = False, inputs: Sequence[Path] = (),
     resume: bool = False, overwrite: bool = False, report: Callable[[str], None] = lambda message: None,
     progress: bool = True,
@@ -130,7 +131,7 @@ def score_videos(
 
 
 def _record(
-    item: Item, model: LogProbs, options: VisilOptions, frames: int, drop_missing: bool, choose_keywords: bool
+    item: Item, model: Model, options: VisilOptions, frames: int, drop_missing: bool, choose_keywords: bool
 ) -> dict[str, Any]:
     try:
         caption = item.text("caption")

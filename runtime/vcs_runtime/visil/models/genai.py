@@ -23,6 +23,7 @@ from vcs_runtime.errors import ModelError, TextError, unknown_choice
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_telemetry
 from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.generated import Generated
 from vcs_runtime.visil.models.logprobs import Forced
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -76,6 +77,7 @@ class GenAI:
             settings = json.loads((folder / _CONFIG).read_text("utf-8"))["model"]
             self._context = int(settings["context_length"])
             vision = "vision" in settings
+            self._ends = _ends(folder, settings)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{folder / _CONFIG}: not the configuration of a model: {error}") from None
         self._og = og
@@ -114,6 +116,26 @@ class GenAI:
             values = _log_softmax(generator)
             best = int(values.argmax())
             return self._pieces(np.append(ids, np.int32(best)))[-1], float(values[best])
+
+    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        """Answer greedily, with the `top` likeliest tokens at each place; `run` is ignored."""
+        with _errors(self.fingerprint):
+            prompt, ids = self._ids(parts, "")
+            generator, length = self._start(parts, prompt, max_tokens)
+            logprobs, listed = list[float](), list[tuple[tuple[str, float], ...]]()
+            for _ in range(max_tokens):
+                values = _log_softmax(generator)
+                order = np.argsort(-values, kind="stable")[:top]
+                best = order[:1].astype(np.int32)
+                if int(best[0]) in self._ends:
+                    break
+                before = len(self._text(ids))
+                texts = [self._text(np.append(ids, best.dtype.type(i)))[before:] for i in order]
+                listed.append(tuple(zip(texts, values[order].tolist(), strict=True)))
+                logprobs.append(float(values[best[0]]))
+                ids = np.append(ids, best)
+                generator.append_tokens(best)
+        return Generated(self._text(ids), tuple(self._pieces(ids)), tuple(logprobs), tuple(listed), length)
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
         """Write a free answer of at most `max_tokens` tokens, greedily."""
@@ -182,9 +204,21 @@ class GenAI:
         ends = [0]
         text = ""
         for i in range(1, len(ids) + 1):
-            text = self._tokenizer.decode(ids[:i]).rstrip("\ufffd")
+            text = self._text(ids[:i])
             ends.append(len(text))
         return [text[a:b] for a, b in pairwise(ends)]
+
+    def _text(self, ids: Ids) -> str:
+        return str(self._tokenizer.decode(ids)).rstrip("\ufffd") if len(ids) else ""
+
+
+def _ends(folder: Path, settings: dict[str, Any]) -> set[int]:
+    """Return the tokens that end an answer: those of the configuration, and the tokenizer's special ones."""
+    ends = settings.get("eos_token_id", [])
+    listed = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
+    tokenizer = folder / "tokenizer.json"
+    added = json.loads(tokenizer.read_text("utf-8")).get("added_tokens", ()) if tokenizer.exists() else ()
+    return listed | {int(token["id"]) for token in added if token.get("special")}
 
 
 def _log_softmax(generator: Any) -> npt.NDArray[np.float64]:

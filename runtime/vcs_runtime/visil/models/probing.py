@@ -13,12 +13,14 @@ import numpy as np
 
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.generated import TOP, Generated, Generates, check_generated
 from vcs_runtime.visil.models.logprobs import Forced, LogProbs, check_forced
 
 TOLERANCE = 0.05
 """Default tolerance in nats: servers with half precision differ by hundredths between two ways of asking."""
 _ANSWER = "window river seven"
 _START = "window"
+_ROOM = 16  # tokens of a generated answer
 _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to your mind first?")
 
 
@@ -75,9 +77,46 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
     return checks
 
 
-def require_passed(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[ProbeCheck]:
-    """Check a model as `probe` does, and raise ModelError if a check fails."""
-    checks = probe(model, images=images, tolerance=tolerance)
+def probe_generated(
+    model: Generates, *, images: bool = True, tolerance: float = TOLERANCE, top: int = TOP
+) -> list[ProbeCheck]:
+    """Check a model that generates, up to the first check that fails, as `probe` does.
+
+    Parameters
+    ----------
+    model
+        The model.
+    images
+        Whether the model will receive images.
+    tolerance
+        Largest difference in nats between two ways to the same number; above 0.
+    top
+        Number of likeliest tokens that will be requested.
+
+    Returns
+    -------
+    list of ProbeCheck
+        Outcomes of the checks. Only the last one can be a failure.
+
+    Raises
+    ------
+    ModelError
+        The model does not answer.
+    """
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
+    checks: list[ProbeCheck] = []
+    for name, examine in _GENERATED_CHECKS:
+        if images or name != "images":
+            try:
+                checks.append(ProbeCheck(name, True, examine(model, tolerance, top)))
+            except _Failed as failure:
+                return [*checks, ProbeCheck(name, False, str(failure))]
+    return checks
+
+
+def require_passed(model: LogProbs | Generates, checks: list[ProbeCheck]) -> list[ProbeCheck]:
+    """Return the checks of a model, and raise ModelError if one has failed."""
     if not checks[-1].passed:
         raise ModelError(f"{model.fingerprint} fails the probe: {checks[-1].name}: {checks[-1].detail}")
     return checks
@@ -150,8 +189,7 @@ def _chain(model: LogProbs, tolerance: float) -> str:
 
 
 def _images(model: LogProbs, tolerance: float) -> str:
-    images = [_image(colour) for colour in ((200, 30, 30), (30, 200, 30), (30, 30, 200))]
-    other = _image((240, 240, 240))
+    images, other = _three_images()
     same = _drift(model, [*images, _PROMPTS[0]])
     least = float("inf")
     for place in range(3):
@@ -172,6 +210,88 @@ _CHECKS: tuple[tuple[str, Callable[[LogProbs, float], str]], ...] = (
     ("numbers", _numbers), ("same", _same), ("text", _text), ("greedy", _greedy), ("chain", _chain),
     ("images", _images),
 )  # fmt: skip
+
+
+def _numbers_generated(model: Generates, tolerance: float, top: int) -> str:
+    generated = _generated(model, [_PROMPTS[0]], top)
+    return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(generated.tokens, generated.logprobs, strict=True))
+
+
+def _same_generated(model: Generates, tolerance: float, top: int) -> str:
+    drift = _drift_generated(model, [_PROMPTS[0]], top)
+    if drift > tolerance:
+        raise _Failed(
+            f"the same question asked twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
+            "tolerance accepts this; then take several samples"
+        )
+    return f"the same question asked twice differs by {drift:.2g}"
+
+
+def _text_generated(model: Generates, tolerance: float, top: int) -> str:
+    same = _drift_generated(model, [_PROMPTS[0]], top)
+    change = _distance(*(_generated(model, [prompt], top) for prompt in _PROMPTS[:2]))
+    if change <= 2 * same:
+        raise _Failed(f"another prompt changes nothing{', or no more than asking again' if same else ''}")
+    return f"another prompt changes {change:.2g}"
+
+
+def _greedy_generated(model: Generates, tolerance: float, top: int) -> str:
+    """Compare each token that was written with the likeliest ones at its place."""
+    worst, compared = 0.0, 0
+    for prompt in _PROMPTS:
+        generated = _generated(model, [prompt], top)
+        for token, value, listed in zip(generated.tokens, generated.logprobs, generated.top, strict=True):
+            if listed:
+                worst, compared = max(worst, max(number for _, number in listed) - value), compared + 1
+            if worst > tolerance:
+                raise _Failed(
+                    f"the written token {token!r} has {value:.4f}, but another one is likelier "
+                    f"({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the numbers are of "
+                    "other places"
+                )
+    return f"{compared} written tokens are the likeliest ones, to {worst:.2g}"
+
+
+def _images_generated(model: Generates, tolerance: float, top: int) -> str:
+    images, other = _three_images()
+    same = _drift_generated(model, [*images, _PROMPTS[0]], top)
+    least = float("inf")
+    for place in range(3):
+        swapped = [*images[:place], other, *images[place + 1 :]]
+        change = _distance(*(_generated(model, [*some, _PROMPTS[0]], top) for some in (images, swapped)))
+        if change <= 2 * same:
+            raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
+        least = min(least, change)
+    plain, busy = (_generated(model, [some, _PROMPTS[0]], top).prompt_tokens for some in (other, _busy()))
+    if plain != busy:
+        raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
+    return f"another image changes at least {least:.2g}"
+
+
+_GENERATED_CHECKS: tuple[tuple[str, Callable[[Generates, float, int], str]], ...] = (
+    ("numbers", _numbers_generated), ("same", _same_generated), ("text", _text_generated),
+    ("greedy", _greedy_generated), ("images", _images_generated),
+)  # fmt: skip
+
+
+def _generated(model: Generates, parts: Sequence[Part], top: int, run: int = 0) -> Generated:
+    try:
+        generated = model.generate(parts, _ROOM, top, run)
+        check_generated(generated, top)
+    except (TextError, ModelError) as error:
+        raise _Failed(str(error)) from None
+    return generated
+
+
+def _drift_generated(model: Generates, parts: Sequence[Part], top: int) -> float:
+    return _distance(*(_generated(model, parts, top, run) for run in (0, 1)))
+
+
+def _distance(first: Generated, second: Generated) -> float:
+    """Return the largest difference of the numbers at the first place; a token that one lacks counts as 1."""
+    one, other = (dict(generated.top[0]) for generated in (first, second))
+    common = [abs(one[token] - other[token]) for token in one.keys() & other.keys()]
+    return max([*common, float(one.keys() != other.keys())])
 
 
 def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
@@ -195,6 +315,12 @@ def _difference(first: Forced, second: Forced) -> float:
     if len(first.logprobs) != len(second.logprobs):
         raise _Failed(f"the same answer has different tokens: {first.tokens} and {second.tokens}")
     return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
+
+
+def _three_images() -> tuple[list[Image], Image]:
+    """Return three images of different colours, and another one of the same size."""
+    images = [_image(colour) for colour in ((200, 30, 30), (30, 200, 30), (30, 30, 200))]
+    return images, _image((240, 240, 240))
 
 
 def _image(colour: tuple[int, int, int]) -> Image:

@@ -17,6 +17,7 @@ from vcs_runtime.errors import CacheError, InputError, ModelError
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.generated import Generated, Generates, check_generated
 from vcs_runtime.visil.models.logprobs import Forced, LogProbs, check_forced
 
 
@@ -32,7 +33,8 @@ def question_key(fingerprint: str, parts: Sequence[Part], answer: str, kind: str
     answer
         The assistant's turn.
     kind
-        "next" for a likeliest token; the number of the run, as a string, for a forced answer.
+        "next" for a likeliest token; the number of the run, as a string, for a forced answer; "generate" with
+        the numbers of tokens and of the run for a generated one.
 
     Returns
     -------
@@ -87,6 +89,10 @@ class Recorded:
         record = self._look_up(parts, prefix, "next")
         return record["token"], record["logprob"]
 
+    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        """Return the recorded generated answer."""
+        return _generated(self._look_up(parts, "", _generate_kind(max_tokens, top, run)))
+
     def _look_up(self, parts: Sequence[Part], answer: str, kind: str) -> Mapping[str, Any]:
         record: Mapping[str, Any] | None = self._answers.get(
             question_key(self.fingerprint, parts, answer, kind)
@@ -111,7 +117,7 @@ class Recorder:
         Fingerprint of the model.
     """
 
-    def __init__(self, model: LogProbs, path: Path) -> None:
+    def __init__(self, model: LogProbs | Generates, path: Path) -> None:
         """Open or create a table.
 
         Parameters
@@ -139,11 +145,20 @@ class Recorder:
                 self._write({"visil": "answers", "model": self.fingerprint})
             stack.pop_all()  # it stays open
 
+    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        """Return the recorded generated answer, or check and record the model's."""
+        key = question_key(self.fingerprint, parts, "", _generate_kind(max_tokens, top, run))
+        if key not in self._answers:
+            generated = self._model.generate(parts, max_tokens, top, run)  # type: ignore[union-attr]
+            check_generated(generated, top)
+            self._record(key, {"run": run, **asdict(generated)})
+        return _generated(self._answers[key])
+
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """Return the recorded log-probabilities, or check and record those of the model."""
         key = question_key(self.fingerprint, parts, answer, str(run))
         if key not in self._answers:
-            forced = self._model.force(parts, answer, run)
+            forced = self._model.force(parts, answer, run)  # type: ignore[union-attr]
             check_forced(forced, answer)
             self._record(key, {"answer": answer, "run": run, **asdict(forced)})
         return _forced(self._answers[key])
@@ -152,7 +167,7 @@ class Recorder:
         """Return the recorded likeliest token after `prefix`, or record the one of the model."""
         key = question_key(self.fingerprint, parts, prefix, "next")
         if key not in self._answers:
-            token, value = self._model.next(parts, prefix)
+            token, value = self._model.next(parts, prefix)  # type: ignore[union-attr]
             self._record(key, {"said": prefix, "token": token, "logprob": value})
         record = self._answers[key]
         return record["token"], record["logprob"]
@@ -190,3 +205,13 @@ def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
 
 def _forced(record: Mapping[str, Any]) -> Forced:
     return Forced(tuple(record["tokens"]), tuple(record["logprobs"]), record["prompt_tokens"])
+
+
+def _generated(record: Mapping[str, Any]) -> Generated:
+    top = tuple(tuple((token, value) for token, value in listed) for listed in record["top"])
+    tokens, values = tuple(record["tokens"]), tuple(record["logprobs"])
+    return Generated(record["text"], tokens, values, top, record["prompt_tokens"])
+
+
+def _generate_kind(max_tokens: int, top: int, run: int) -> str:
+    return f"generate {max_tokens} {top} {run}"

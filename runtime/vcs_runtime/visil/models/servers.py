@@ -7,25 +7,24 @@ tokens of an image.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil.images import Image, Part
+from vcs_runtime.visil.models.answers import as_base64, chat_content, get_at, number
+from vcs_runtime.visil.models.generated import TOP
 from vcs_runtime.visil.models.http import Client
 from vcs_runtime.visil.models.logprobs import Forced, answer_length
 
 TIMEOUT = 600.0
 """Default time in seconds to wait for an answer."""
-TOP = 20
-"""Default number of likeliest tokens to request per step."""
 _CHAT = "/v1/chat/completions"
 _FIELD = "{prompt}"
 
 
-class _Chat:
+class Chat:
     """A server with the chat API of OpenAI.
 
     Attributes
@@ -70,20 +69,20 @@ class _Chat:
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
         """Write a free answer of at most `max_tokens` tokens, greedily."""
         choice, _ = self._ask(parts, "", max_tokens=max_tokens)
-        return str(_get(choice, str, "message", "content"))
+        return str(get_at(choice, str, "message", "content"))
 
     def _ask(self, parts: Sequence[Part], prefix: str, **options: Any) -> tuple[Any, Any]:
         """Return the first choice of the answer, which continues `prefix`, and the whole answer."""
-        messages = [{"role": "user", "content": _content(parts)}]
+        messages = [{"role": "user", "content": chat_content(parts)}]
         body = {"model": self._model, "messages": messages, "temperature": 0, **options}
         if prefix:
             messages.append({"role": "assistant", "content": prefix})
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         answer = self._client.post(_CHAT, body)
-        return _get(answer, dict, "choices", 0), answer
+        return get_at(answer, dict, "choices", 0), answer
 
 
-class VLLM(_Chat):
+class VLLM(Chat):
     """A vLLM server, which returns the prompt's log-probabilities (`prompt_logprobs`)."""
 
     _KIND = "vllm"
@@ -95,26 +94,26 @@ class VLLM(_Chat):
             raise ModelError(
                 f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see --stepping"
             )
-        entries = _get(answered, list, "prompt_logprobs")
-        ids = _get(answered, list, "prompt_token_ids")
+        entries = get_at(answered, list, "prompt_logprobs")
+        ids = get_at(answered, list, "prompt_token_ids")
         if len(ids) != len(entries):
             raise ModelError(f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities")
         # The first token has no entry. Other entries also list likelier tokens: the prompt's own is taken.
         pairs = zip(ids, entries, strict=True)
-        own = [_get(entry, dict, str(token)) if entry else {} for token, entry in pairs]
+        own = [get_at(entry, dict, str(token)) if entry else {} for token, entry in pairs]
         texts = [entry.get("decoded_token") or "" for entry in own]
         count = answer_length(texts, answer)
-        values = tuple(_number(entry.get("logprob")) for entry in own[-count:])
+        values = tuple(number(entry.get("logprob")) for entry in own[-count:])
         return Forced(tuple(texts[-count:]), values, len(ids) - count)
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
         """Return the token that the server generates greedily after `prefix`, and its log-probability."""
         choice, _ = self._ask(parts, prefix, max_tokens=1, logprobs=True, top_logprobs=1)
-        token = _get(choice, dict, "logprobs", "content", 0)
-        return _get(token, str, "token"), _number(token.get("logprob"))
+        token = get_at(choice, dict, "logprobs", "content", 0)
+        return get_at(token, str, "token"), number(token.get("logprob"))
 
 
-class Stepping(_Chat):
+class Stepping(Chat):
     """An OpenAI-style server that returns log-probabilities of generated tokens: one call per token.
 
     Each token of the answer must be among the `top` likeliest. The server must continue a turn of the
@@ -192,15 +191,15 @@ class Stepping(_Chat):
             )
 
     def _likeliest(self, choice: Any, prefix: str) -> list[tuple[str, float]]:
-        if not _get(choice, list, "logprobs", "content"):
+        if not get_at(choice, list, "logprobs", "content"):
             raise TextError(
                 f"{self.fingerprint}: the likeliest token after {prefix!r} is the end, and the server "
                 "returns no others"
             )
-        listed = _get(choice, list, "logprobs", "content", 0, "top_logprobs")
+        listed = get_at(choice, list, "logprobs", "content", 0, "top_logprobs")
         if not listed:
             raise ModelError(f"{self.fingerprint}: the server returns no likeliest tokens")
-        return [(_get(entry, str, "token"), _number(entry.get("logprob"))) for entry in listed]
+        return [(get_at(entry, str, "token"), number(entry.get("logprob"))) for entry in listed]
 
 
 def _fitting(candidates: Sequence[tuple[str, float]], rest: str) -> list[tuple[str, float]]:
@@ -242,30 +241,30 @@ class SGLang:
             raise InputError(f"template: it must contain {_FIELD} once")
         self._client = Client(url, timeout)
         self._template, self._image = template, image
-        path = _get(self._client.get("/get_model_info"), str, "model_path")
+        path = get_at(self._client.get("/get_model_info"), str, "model_path")
         self.fingerprint = f"sglang:{PurePath(path).name}"
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """Score an answer with one call: the answer stands at the end of the prompt."""
         about = self._ask(parts, answer, 1, logprob_start_len=0)
-        listed = _get(about, list, "input_token_logprobs")
-        texts = [_get(entry, (str, type(None)), 2) or "" for entry in listed]
+        listed = get_at(about, list, "input_token_logprobs")
+        texts = [get_at(entry, (str, type(None)), 2) or "" for entry in listed]
         count = answer_length(texts, answer)
-        values = tuple(_number(_get(entry, (int, float), 0)) for entry in listed[-count:])
+        values = tuple(number(get_at(entry, (int, float), 0)) for entry in listed[-count:])
         return Forced(tuple(texts[-count:]), values, len(listed) - count)
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
         """Return the token that the server generates greedily after `prefix`, and its log-probability."""
-        entry = _get(self._ask(parts, prefix, 1), list, "output_token_logprobs", 0)
-        return _get(entry, str, 2), _number(_get(entry, (int, float), 0))
+        entry = get_at(self._ask(parts, prefix, 1), list, "output_token_logprobs", 0)
+        return get_at(entry, str, 2), number(get_at(entry, (int, float), 0))
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
         """Write a free answer of at most `max_tokens` tokens, greedily."""
-        return str(_get(self._answer(parts, "", max_tokens), str, "text"))
+        return str(get_at(self._answer(parts, "", max_tokens), str, "text"))
 
     def _ask(self, parts: Sequence[Part], prefix: str, max_tokens: int, **options: Any) -> Any:
         logs = {"return_logprob": True, "return_text_in_logprobs": True, **options}
-        return _get(self._answer(parts, prefix, max_tokens, **logs), dict, "meta_info")
+        return get_at(self._answer(parts, prefix, max_tokens, **logs), dict, "meta_info")
 
     def _answer(self, parts: Sequence[Part], prefix: str, max_tokens: int, **options: Any) -> Any:
         text = "".join(part if isinstance(part, str) else self._image for part in parts)
@@ -273,43 +272,7 @@ class SGLang:
             "text": self._template.replace(_FIELD, text) + prefix,
             "sampling_params": {"temperature": 0, "max_new_tokens": max_tokens}, **options,
         }  # fmt: skip
-        images = [_base64(part) for part in parts if isinstance(part, Image)]
+        images = [as_base64(part) for part in parts if isinstance(part, Image)]
         if images:
             body["image_data"] = images
         return self._client.post("/generate", body)
-
-
-def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
-    if not any(isinstance(part, Image) for part in parts):
-        return "".join(part for part in parts if isinstance(part, str))
-    return [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {
-            "type": "image_url",
-            "image_url": {"url": f"data:{part.media_type};base64,{_base64(part)}"},
-        }
-        for part in parts
-    ]
-
-
-def _base64(image: Image) -> str:
-    return base64.b64encode(image.data).decode()
-
-
-def _get(value: Any, kind: Any, *path: str | int) -> Any:
-    """Return the value of type `kind` at `path` in an answer; raise ModelError naming the path."""
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            raise ModelError(f"the server's answer has no {'.'.join(map(str, path))}") from None
-    if not isinstance(value, kind):
-        raise ModelError(f"the server's answer has {value!r} at {'.'.join(map(str, path))}")
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ModelError(f"the server's answer has {value!r} for a log-probability")
-    return float(value)
