@@ -21,15 +21,16 @@ LOWEST += [
     "tests/test_portability.py",
 ]
 
+# On both sides of each bound that a graph sets (vcs_runtime.inference.releases).
+ONNXRUNTIMES = ["1.21.0", "1.22.1", "1.23.0", "1.23.1", "1.24.4", "1.25.0"]
+
 nox.options.default_venv_backend = "venv"
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the quick tests with the newest versions."""
-    session.install(
-        "-e", f".[{EXTRAS}]", *nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test")
-    )
+    session.install("-e", f".[{EXTRAS}]", *TEST)
     session.run("vcs-runtime", "fetch", "default")
     session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *session.posargs)
 
@@ -42,3 +43,11 @@ def lowest(session: nox.Session) -> None:
     )  # fmt: skip
     session.run("vcs-runtime", "fetch", "default")
     session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *(session.posargs or LOWEST))
+
+
+@nox.session(python=PYTHONS[0], venv_backend="uv")
+@nox.parametrize("onnxruntime", ONNXRUNTIMES)
+def releases(session: nox.Session, onnxruntime: str) -> None:
+    """Run every form of a graph with an ONNX Runtime that suffices, and see the others refused."""
+    session.install("-e", ".[default,export]", f"onnxruntime=={onnxruntime}", *TEST)
+    session.run("python", "-m", "pytest", *(session.posargs or ["tests/inference/test_releases.py"]))

@@ -349,7 +349,12 @@ def test_scores_carry_names_in_the_order_of_the_specification() -> None:
 
 
 def test_sums_round_as_numpy_rounds_them() -> None:
-    for count in [*range(1, 600), 1000, 4097, 9001]:
+    # Before NumPy 2.3, `sum` added more values than these in blocks of so many.
+    block = 8192
+    counts = [*range(1, 600), 1000, 4097, block, 9001]
+    if tuple(map(int, np.__version__.split(".")[:2])) < (2, 3):
+        counts.remove(9001)
+    for count in counts:
         values = np.stack([noise(count, count) - 0.5, noise(count + 1, count) * 1e9])
         assert pairwise_sum(values, 0, count) == values[0].sum()
         assert pairwise_sum(values, 1, count) == values[1].sum()

@@ -29,6 +29,10 @@ LAYOUTS = ("padded", "packed", "masked")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
 Opener = Callable[..., Embedder]
+DECODERS = pytest.mark.skipif(
+    tuple(map(int, import_onnxruntime().__version__.split(".")[:2])) < (1, 25),
+    reason="this ONNX Runtime is too old for decoders (tests/inference/test_releases.py)",
+)
 
 
 @pytest.fixture
@@ -229,6 +233,7 @@ def test_opening_the_bundle_twice_is_the_same_bundle(tmp_path: Path) -> None:
     assert open_bundle(folder) == open_bundle(folder)
 
 
+@DECODERS
 def test_half_precision_on_a_cpu_does_not_keep_its_weights_twice(tmp_path: Path) -> None:
     ort = import_onnxruntime()
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16")
@@ -274,6 +279,7 @@ def test_the_cache_of_vectors_tells_the_two_graphs_apart(
     assert len(set(identities.values())) == 3
 
 
+@DECODERS
 def test_cuda_refuses_int8_of_a_bundle_without_a_graph_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+from support.command_line import Finished, vcs
 from support.explained import drawn, explained
 from support.stories import story, write_pairs
 from vcs_numba import Params, recombine, score_similarity
 from vcs_runtime import Scorer, TextError
-from vcs_runtime.cli import cli
 from vcs_runtime.scoring.explanation import Explanation, shares
 from vcs_runtime.scoring.verdicts import (
     COVERED,
@@ -232,9 +231,8 @@ def test_what_cannot_be_scored_cannot_be_explained(scorer: Scorer) -> None:
         scorer.explain(story(1), "...")
 
 
-def run(*arguments: object) -> tuple[int, str, str]:
-    done = CliRunner().invoke(cli, ["explain", *map(str, arguments)])
-    return done.exit_code, done.stdout, done.stderr
+def run(*arguments: object) -> Finished:
+    return vcs("explain", *arguments)
 
 
 def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path: Path) -> None:
@@ -285,7 +283,4 @@ def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:
     assert run("p.jsonl", "--support", "7")[0] == 2
     assert run("--reference", "x", "--generated", "y", "--id", "z")[0] == 2
     write_pairs(tmp_path / "p.jsonl", [{"id": "a", "reference": "x", "generated": "y"}])
-    done = CliRunner().invoke(
-        cli, ["explain", str(tmp_path / "p.jsonl"), "--id", "q", "--bundle", str(tiny_bundle)]
-    )
-    assert "no pair has the id 'q'" in str(done.exception)
+    assert "no pair has the id 'q'" in run(tmp_path / "p.jsonl", "--id", "q", "--bundle", tiny_bundle).stderr

@@ -74,8 +74,9 @@ def _halved_sum(values: Floats, line: int, count: int) -> float:
 
 @helper
 def pairwise_sum(values: Floats, line: int, count: int) -> float:
-    """Return `numpy.sum(values[line, :count])`, bit for bit.
+    """Return `numpy.sum(values[line, :count])` of NumPy 2.3 and later, bit for bit.
 
+    Earlier releases give the same up to 8192 values, and add more of them in blocks of 8192.
     The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
     error, and LAS divides by it.
     """

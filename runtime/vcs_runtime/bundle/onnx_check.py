@@ -58,6 +58,7 @@ _ONCE = {
 }
 _REFUSED = {"model": {20: "training information"}}
 _EXTERNAL = 1  # TensorProto.data_location
+_STANDARD = (b"", b"ai.onnx")  # two names of the domain of ONNX's own operators
 _KEYS = {b"location", b"offset", b"length", b"checksum"}
 
 _Strings = dict[int, bytes]
@@ -115,6 +116,33 @@ def check_engine_graph(path: Path, engine: str) -> None:
         raise BundleError(f"{path}: cannot be read: {error}") from None
 
 
+def graph_versions(path: Path) -> tuple[int, int]:
+    """Read which versions of ONNX a graph is written in.
+
+    Parameters
+    ----------
+    path
+        The ONNX file.
+
+    Returns
+    -------
+    tuple of int
+        Version of the file format (`ir_version`), and of the standard operators (`opset_import`).
+
+    Raises
+    ------
+    BundleError
+        The file is not an ONNX graph, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _Check(data, {}).versions()
+    except _Refusal as error:
+        raise BundleError(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
+        raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
 class _Refusal(Exception):
     """Why a file is refused."""
 
@@ -138,6 +166,22 @@ class _Check:
         if foreign := self._used - self._own - DOMAINS:
             raise _Refusal(f"operators of the domain {min(foreign)!r} are not known")
         return self._named
+
+    def versions(self) -> tuple[int, int]:
+        """Return the version of the file format, and the highest one of the standard operators."""
+        file_format = operators = 0
+        for field, wire, start, stop in self._fields(0, len(self._data)):
+            if field == 1 and wire == _VARINT:
+                file_format = self._varint(start, stop)[0]
+            elif field == 8 and wire == _BYTES:
+                domain, version = b"", 0
+                for key, kind, begin, end in self._fields(start, stop):
+                    if key == 1 and kind == _BYTES:
+                        domain = self._data[begin:end]
+                    elif key == 2 and kind == _VARINT:
+                        version = self._varint(begin, end)[0]
+                operators = max(operators, version if domain in _STANDARD else 0)
+        return file_format, operators
 
     def engine_model(self, engine: bytes) -> None:
         """Check that the graph has no tensors and one node, EPContext, with `engine` as its context."""

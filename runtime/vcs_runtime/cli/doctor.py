@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -26,7 +27,8 @@ from vcs_runtime.inference.device import (
 )
 from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions
-from vcs_runtime.inference.tensorrt import fitting
+from vcs_runtime.inference.releases import old_release
+from vcs_runtime.inference.tensorrt import choose_for, fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
@@ -138,12 +140,29 @@ def _examine_bundle(name: str, report: _Report) -> bool:
         report.problems.append(str(error))
         return True
     facts[label] = _describe(opened)
+    for problem in _hindrances(opened):
+        if problem not in report.problems:
+            report.problems.append(problem)
     if opened.manifest.engines:
         engines, reason = fitting(opened, "embedder", 0)
         if engines:
             reason = f"{engines[0].model}; {describe_speed(opened, speed(opened, engines))}"
         facts["TensorRT engine"] = reason
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
+
+
+def _hindrances(bundle: Bundle) -> Iterator[str]:
+    """Yield why the device that "auto" chooses cannot run the models of a bundle."""
+    for part in ("embedder", "segmenter"):
+        if spec := bundle.part(part):
+            try:
+                choose_for(bundle, part, "auto")
+                if old := old_release(bundle.path(spec.model)):
+                    yield old
+            except DeviceError as error:
+                yield str(error)
+            except MissingExtraError:
+                return  # ONNX Runtime is missing, which is a problem of its own
 
 
 def _examine_gpu(report: _Report) -> None:

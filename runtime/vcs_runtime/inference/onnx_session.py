@@ -17,6 +17,7 @@ from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import CPU, CUDA, ERRORS, TENSORRT, Device, import_onnxruntime
 from vcs_runtime.inference.openvino import OpenVINOSession
 from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
+from vcs_runtime.inference.releases import old_release
 from vcs_runtime.util import process
 
 if TYPE_CHECKING:
@@ -94,14 +95,16 @@ def open_session(
     Raises
     ------
     DeviceError
-        The provider does not start, or the CPU would run the graph or nodes of it, with which ONNX Runtime
-        would go on.
+        The installed ONNX Runtime is too old for the graph; the provider does not start; or the CPU would
+        run the graph or nodes of it, with which ONNX Runtime would go on.
     BundleError
         The file is not a model.
     """
     if device.precision:
         return OpenVINOSession(model, device.precision, threads, shown[0] if shown else None)
     ort = import_onnxruntime()
+    if old := old_release(model):
+        raise DeviceError(f"{device.provider_name}: {old}")
     options = ort.SessionOptions()
     options.log_severity_level = ERRORS
     options.intra_op_num_threads = process.threads_or_cores(threads)
