@@ -338,7 +338,7 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
         with pytest.raises(InputError, match=says):
             item(keyframes=keyframes).chosen_keyframes(2)
     with pytest.raises(InputError, match="'corresponds' must be true or false"):
-        item(summaries=[{"name": "x", "text": "x", "corresponds": "yes"}]).correspondences()
+        item().truth({"corresponds": "yes"})
     with pytest.raises(InputError, match="'made' must be an object"):
         _ = item(made=["x"]).made
 

@@ -21,6 +21,7 @@ FRAMES = 16
 LONG_SIDE = 768
 """Largest length of a frame's longer side in pixels; larger frames are scaled down."""
 _TIMECODE = re.compile(r"(\d\d):(\d\d):(\d\d)([:;])(\d\d)", re.ASCII)
+_IMAGES = (".png", ".jpg", ".jpeg")
 # Numbers that drop-frame timecode skips each minute, by rounded rate. 29.97 means 30000/1001.
 _DROP = {30: 2, 60: 4}
 _NTSC = Fraction(1000, 1001)
@@ -198,6 +199,48 @@ class VideoFile:
                 yield container, container.streams.video[0]
         except (av.FFmpegError, OSError) as error:
             raise InputError(f"{self.path}: {error.strerror or error}") from None
+
+
+class FrameFolder:
+    """A folder of frames as PNG or JPEG files, in the order of their names, as some data sets have videos.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    fps
+        Frames per second.
+    frames
+        Number of frames.
+    """
+
+    def __init__(self, path: Path, fps: Fraction | float) -> None:
+        """List the frames.
+
+        Parameters
+        ----------
+        path
+            The folder.
+        fps
+            Frames per second.
+
+        Raises
+        ------
+        InputError
+            The folder holds no images. The message names it.
+        """
+        self.path, self.fps = path, check_rate(fps)
+        self._files = sorted(file for file in path.iterdir() if file.suffix.lower() in _IMAGES)
+        self.frames = len(self._files)
+        if not self.frames:
+            raise InputError(f"{path}: the folder holds no PNG or JPEG files")
+
+    def read(self, numbers: Sequence[int]) -> list[Image]:
+        """Return frames, unchanged; raise InputError naming the folder if one does not exist."""
+        for number in numbers:
+            if not 0 <= number < self.frames:
+                raise InputError(f"{self.path}: no frame {number}; there are {self.frames}")
+        return [Image.read(self._files[number]) for number in numbers]
 
 
 def _image(frame: Any) -> Image:

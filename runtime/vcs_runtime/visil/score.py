@@ -118,8 +118,10 @@ def visil(
         Leave out keywords that are not in the caption, instead of refusing them.
     prompts
         The prompts; None for the built-in ones.
-    top, floor
-        Number of likeliest tokens, and lowest log-probability of a word, for "generate".
+    top
+        Number of likeliest tokens to request per token, for "generate".
+    floor
+        Lowest log-probability of a word in nats, for "generate".
 
     Returns
     -------

@@ -49,7 +49,7 @@ def write_caption(writer: Writer, prompts: Prompts, frames: Sequence[Image]) -> 
             raise TextError(f"caption: it holds {MASK}")
         return text.strip()
 
-    return _ask(writer, prompts.fill("caption", images=frames), checked)
+    return ask_writer(writer, prompts.fill("caption", images=frames), checked)
 
 
 def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]:
@@ -64,7 +64,7 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
         mask_caption(caption, words)
         return words
 
-    return _ask(writer, prompts.fill("keywords", caption=caption), checked)
+    return ask_writer(writer, prompts.fill("keywords", caption=caption), checked)
 
 
 def choose_keyframes(
@@ -112,7 +112,7 @@ def choose_keyframes(
     images: list[Part] = []
     for timecode, image in frames:
         images += [f" {timecode} ", image]
-    return _ask(writer, prompts.fill("keyframes", images=images), checked)
+    return ask_writer(writer, prompts.fill("keyframes", images=images), checked)
 
 
 def write_summary(
@@ -145,7 +145,7 @@ def write_summary(
 
     def checked(text: str) -> str:
         check_text(text, "summary")
-        present = _PLACEHOLDER.findall(text)
+        present = placeholders(text)
         if present != names:
             raise TextError(f"summary: it names the keyframes {present}, not {names}, each once and in order")
         return text.strip()
@@ -154,7 +154,7 @@ def write_summary(
         parts = prompts.fill("summarize-keyframes", images=frames, keyframes=named(keyframes))
     else:
         parts = prompts.fill("summarize", images=frames)
-    return _ask(writer, parts, checked)
+    return ask_writer(writer, parts, checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def judge_summaries(
     for number, summary in enumerate(summaries, 1):
         listed += [f"\n\nSummary {number}: ", *named(summary.keyframes)]
         listed.append(f"{' ' if summary.keyframes and summary.text else ''}{summary.text}")
-    return _ask(writer, prompts.fill("correspond", images=frames, summaries=listed), checked)
+    return ask_writer(writer, prompts.fill("correspond", images=frames, summaries=listed), checked)
 
 
 def answer_question(
@@ -264,10 +264,36 @@ def answer_question(
 
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
     given = prompts.given(shown, "answer")
-    return _ask(writer, prompts.fill("answer", given=given, question=question, options=listed), checked)
+    return ask_writer(writer, prompts.fill("answer", given=given, question=question, options=listed), checked)
 
 
-def _ask(writer: Writer, parts: list[Part], checked: Callable[[str], T]) -> T:
+def placeholders(text: str) -> list[str]:
+    """Return the placeholders of keyframes in a summary, in order."""
+    return _PLACEHOLDER.findall(text)
+
+
+def ask_writer(writer: Writer, parts: list[Part], checked: Callable[[str], T]) -> T:
+    """Ask a model, and once more with the reason if its answer cannot be used.
+
+    Parameters
+    ----------
+    writer
+        The model.
+    parts
+        The question.
+    checked
+        Function of an answer that returns what is used, and raises TextError with the reason otherwise.
+
+    Returns
+    -------
+    T
+        What `checked` returns.
+
+    Raises
+    ------
+    TextError
+        Neither answer can be used.
+    """
     text = writer.write(parts, _MAX_TOKENS)
     try:
         return checked(text)

@@ -19,6 +19,7 @@ from vcs_runtime.cli.options import (
     usage_errors,
 )
 from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.visil.importing import import_questions
 from vcs_runtime.cli.visil.model import (
     exit_with,
     files_read,
@@ -33,7 +34,8 @@ from vcs_runtime.cli.visil.model import (
     recording,
     tolerance_option,
 )
-from vcs_runtime.cli.visil.steps import answer, caption, correspond, keyframes, keywords, summarize
+from vcs_runtime.cli.visil.report import report
+from vcs_runtime.cli.visil.steps import answer, caption, confuse, correspond, keyframes, keywords, summarize
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
@@ -89,6 +91,7 @@ def visil() -> None:
     show_default=True,
     help="Which occurrences of a keyword are scored.",
 )
+@click.option("--video", is_flag=True, help="Also score the video itself: 0, with its number of tokens.")
 @click.option("--drop-missing", is_flag=True, help="Leave out keywords that are not in the caption.")
 @click.option("--builtin-keywords", is_flag=True, help="Choose keywords for videos without them.")
 @click.option(
@@ -103,9 +106,9 @@ def visil() -> None:
 @overwrite
 @json_option
 def score(
-    items: Path, output: Path, frames: int, samples: int, floor: float, count: str, drop_missing: bool,
-    builtin_keywords: bool, record: Path | None, folder: Path | None, tolerance: float, resume: bool,
-    overwrite: bool, as_json: bool, **model: Any,
+    items: Path, output: Path, frames: int, samples: int, floor: float, count: str, video: bool,
+    drop_missing: bool, builtin_keywords: bool, record: Path | None, folder: Path | None, tolerance: float,
+    resume: bool, overwrite: bool, as_json: bool, **model: Any,
 ) -> None:  # fmt: skip
     """Score the summaries of the videos in ITEMS.
 
@@ -125,7 +128,7 @@ def score(
             warn(f"probe: {check.name}: {check.detail}")
     with recording(opened, record) as recorded:
         done = score_videos(
-            recorded, items, output, options, frames=frames, drop_missing=drop_missing,
+            recorded, items, output, options, frames=frames, video=video, drop_missing=drop_missing,
             choose_keywords=builtin_keywords, inputs=files_read({**model, "record": record}, folder),
             resume=resume, overwrite=overwrite, report=warn,
         )  # fmt: skip
@@ -260,6 +263,8 @@ def correlate_command(
     listed = read_answers(answers, scores)
     if listed.skipped:
         warn(f"{answers}: {listed.skipped} lines with an error are left out")
+    if listed.full:
+        warn(f"{answers}: {listed.full} answers from the full video are left out: its score is always 0")
     groups = listed.videos if by_video else None
     result = correlate(listed.scores, listed.correct, groups=groups, trim=trim, shuffles=shuffles, seed=seed)
     if plot:
@@ -281,5 +286,15 @@ def correlate_command(
         out.print("logit: none; a threshold on the scores separates the answers")
 
 
-for command in (caption, keywords, keyframes, summarize, correspond, answer):
+for command in (
+    caption,
+    keywords,
+    keyframes,
+    summarize,
+    confuse,
+    correspond,
+    answer,
+    report,
+    import_questions,
+):
     visil.add_command(command)

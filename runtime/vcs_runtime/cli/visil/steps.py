@@ -22,7 +22,9 @@ from vcs_runtime.cli.visil.model import (
     writer_options,
 )
 from vcs_runtime.visil import writing
-from vcs_runtime.visil.frames import format_timecode, uniform
+from vcs_runtime.visil.confusing import KINDS, SEED, read_donors
+from vcs_runtime.visil.confusing import confuse as make_confused
+from vcs_runtime.visil.frames import format_timecode
 from vcs_runtime.visil.jobs.items import Item
 from vcs_runtime.visil.jobs.steps import Step, run_step
 from vcs_runtime.visil.masking import builtin_keywords
@@ -36,10 +38,16 @@ def _write(
     field: str | None = None, frames: int | None = None,
 ) -> None:  # fmt: skip
     """Run a step in which a model writes; `take` returns its result for one item."""
-    writer, folder = open_model(options), options["folder"]
-    prompts = Prompts.read(folder) if folder else builtin()
-    by = f"model:{writer.fingerprint}|prompt:{prompts.version}"
+    writer, prompts, by = _writer(options)
     _run(options, Step(name, by, partial(take, writer, prompts), field, frames))
+
+
+def _writer(options: dict[str, Any]) -> tuple[Any, Prompts, str]:
+    """Return the model that writes, the prompts, and both for a signature."""
+    folder = options["folder"]
+    prompts = Prompts.read(folder) if folder else builtin()  # before a model is loaded
+    writer = open_model(options)
+    return writer, prompts, f"model:{writer.fingerprint}|prompt:{prompts.version}"
 
 
 def _run(options: dict[str, Any], step: Step) -> None:
@@ -98,7 +106,7 @@ def keyframes(frames: int, **options: Any) -> None:
 
     def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, str]]:
         file = item.file
-        numbers = uniform(file.frames, frames)
+        numbers = item.sampled(frames)
         images = file.read(numbers)
         timed = [(format_timecode(n, file.fps), image) for n, image in zip(numbers, images, strict=True)]
         return writing.choose_keyframes(writer, prompts, timed, file.fps, file.frames)
@@ -139,44 +147,94 @@ def summarize(frames: int, counts: tuple[int, ...], **options: Any) -> None:
 
 @click.command()
 @_step
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    default=KINDS,
+    show_default=True,
+    help="What is confused: the text, by a model, or the keyframes, without one; may be repeated.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=SEED,
+    show_default=True,
+    metavar="N",
+    help="Seed of the changes and of the videos that give their keyframes.",
+)
+def confuse(kinds: tuple[str, ...], seed: int, **options: Any) -> None:
+    """Make confused summaries for every video in ITEMS, for `visil correspond`.
+
+    Texts are changed in one fact by the model. Keyframes become those of another video in ITEMS. Both are in
+    the field `confused` of the output.
+    """
+    kinds, donors = tuple(dict.fromkeys(kinds)), read_donors(options["items"])
+    drawn = f"|kinds:{'+'.join(kinds)}|seed:{seed}"
+
+    def swap(item: Item, writer: writing.Writer | None, prompts: Prompts) -> list[dict[str, Any]]:
+        return make_confused(item, donors, kinds, seed, writer, prompts)
+
+    if "text" not in kinds:
+        if named(options):
+            raise click.UsageError("--kind keyframes confuses without a model")
+        step = Step("confuse", f"builtin{drawn}", lambda item: swap(item, None, builtin()), "confused")
+    else:
+        writer, prompts, by = _writer(options)
+        step = Step("confuse", f"{by}{drawn}", lambda item: swap(item, writer, prompts), "confused")
+
+    _run(options, step)
+
+
+@click.command()
+@_step
 @frames_option
 def correspond(frames: int, **options: Any) -> None:
     """Judge which summaries in ITEMS correspond to their videos.
 
     The output has one line per summary, with a confidence from 1 to 5. If a summary in ITEMS has the field
-    `corresponds` (true or false), the line also has `correct` (1 or 0).
+    `corresponds` (true or false), the line also has `correct` (1 or 0). Confused summaries (`visil confuse`)
+    are judged too, never together with the true form.
     """
 
     def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, Any]]:
-        truths, summaries = item.correspondences(), item.summaries()
-        judged = writing.judge_summaries(writer, prompts, item.video(frames).frames, summaries)
-        return [
-            {"name": summary.name, "corresponds": judgement.corresponds, "confidence": judgement.confidence,
-             **({} if truth is None else {"correct": int(judgement.corresponds == truth)})}
-            for summary, truth, judgement in zip(summaries, truths, judged, strict=True)
-        ]  # fmt: skip
+        lines, images = [], item.video(frames).frames
+        for shown in item.rounds():
+            judged = writing.judge_summaries(writer, prompts, images, [summary for summary, _ in shown])
+            for (summary, fields), judgement in zip(shown, judged, strict=True):
+                truth = item.truth(fields)
+                lines.append({
+                    "name": summary.name, "format": summary.format,
+                    **{name: fields[name] for name in ("of", "confused") if name in fields},
+                    "corresponds": judgement.corresponds, "confidence": judgement.confidence,
+                    **({} if truth is None else {"correct": int(judgement.corresponds == truth)}),
+                })  # fmt: skip
+        return lines
 
     _write(options, "correspond", take, None, frames)
 
 
 @click.command()
 @_step
-def answer(**options: Any) -> None:
+@frames_option
+@click.option("--video", is_flag=True, help="Also answer from the frames of the full video.")
+def answer(frames: int, video: bool, **options: Any) -> None:
     """Answer the questions in ITEMS from each summary alone.
 
-    The output has one line per question and summary, for `visil correlate`. ITEMS needs the field
-    `questions`: objects with `question`, `options` (a list of texts) and `answer` (a letter).
+    The output has one line per question and summary, for `visil correlate` and `visil report`. ITEMS needs
+    the field `questions`: objects with `question`, `options` (a list of texts) and `answer` (a letter).
     """
 
     def take(writer: writing.Writer, prompts: Prompts, item: Item) -> list[dict[str, Any]]:
-        lines, summaries = [], item.summaries()
+        lines, shown = [], [*(item.summaries() if "summaries" in item.row or not video else ())]
         for question, choices, right in item.questions():
-            for summary in summaries:
-                letter = writing.answer_question(writer, prompts, summary, question, choices)
+            for one in [*shown, *([item.video(frames)] if video else ())]:
+                letter = writing.answer_question(writer, prompts, one, question, choices)
                 lines.append({
-                    "name": summary.name, "question": question, "given": letter,
+                    "name": one.name, "format": one.format, "question": question, "given": letter,
                     "correct": int(letter == right),
                 })  # fmt: skip
         return lines
 
-    _write(options, "answer", take)
+    _write(options, "answer", take, None, frames if video else None)

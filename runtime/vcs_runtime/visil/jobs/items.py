@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.visil.frames import VideoFile, parse_timecode, uniform
+from vcs_runtime.visil.frames import FrameFolder, VideoFile, check_rate, parse_timecode, uniform
 from vcs_runtime.visil.images import Image
 from vcs_runtime.visil.summaries import Summary, Video
 
@@ -65,9 +66,28 @@ class Item:
         return made
 
     @cached_property
-    def file(self) -> VideoFile:
-        """The video file."""
-        return VideoFile(self.folder / self.text("video"))
+    def file(self) -> VideoFile | FrameFolder:
+        """The video file, or the folder of its frames with "fps" frames per second."""
+        path = self.folder / self.text("video")
+        if not path.is_dir():
+            return VideoFile(path)
+        try:
+            return FrameFolder(path, check_rate(self._number("fps")))
+        except ValueError as error:
+            raise InputError(f"{self.place}: {error}") from None
+
+    def sampled(self, frames: int) -> list[int]:
+        """Return uniformly sampled frame numbers, from second "start" to second "end" if given."""
+        first, stop = 0, self.file.frames
+        if self.row.get("start") is not None:
+            first = max(first, round(self._number("start") * self.file.fps))
+        if self.row.get("end") is not None:
+            stop = min(stop, round(self._number("end") * self.file.fps))
+        if first >= stop:
+            raise InputError(
+                f"{self.place}: there is no frame between 'start' and 'end' (the file has {self.file.frames})"
+            )
+        return [first + number for number in uniform(stop - first, frames)]
 
     def video(self, frames: int) -> Video:
         """Return the images of the field "frames", or that many frames of the file in the field "video"."""
@@ -75,7 +95,13 @@ class Item:
             return Video(
                 [Image.read(self.folder / _text(path, self.place)) for path in self.several("frames")]
             )
-        return Video(self.file.read(uniform(self.file.frames, frames)))
+        return Video(self.file.read(self.sampled(frames)))
+
+    def _number(self, name: str) -> float:
+        value = self.row.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise InputError(f"{self.place}: {name!r} must be a number of at least 0, not {value!r}")
+        return value
 
     def summaries(self) -> list[Summary]:
         """Return the summaries with their keyframes."""
@@ -95,19 +121,39 @@ class Item:
         text = _text(value.get("text", ""), self.place)
         return Summary(text, [self.keyframe(name) for name in keyframes], value["name"], tokens)
 
+    def rounds(self) -> list[list[tuple[Summary, Mapping[str, Any]]]]:
+        """Return the summaries as they are judged together, each with its fields in the line.
+
+        If there are confused summaries, a summary and its confused forms are never in one round. Each round
+        has true and confused ones, as in a Latin square.
+        """
+        true = self.several("summaries")
+        listed = [*zip(self.summaries(), true, strict=True)]
+        if "confused" not in self.row:
+            return [listed]
+        false = [(self._summary(value), value) for value in self.several("confused")]
+        kinds = list(dict.fromkeys(value.get("confused") for _, value in false))
+        rounds: list[list[tuple[Summary, Mapping[str, Any]]]] = [[] for _ in range(len(kinds) + 1)]
+        for i, (summary, value) in enumerate(listed):
+            rounds[i % len(rounds)].append((summary, {"corresponds": True, **value}))
+            for one, fields in false:
+                if fields.get("of") == summary.name:
+                    rounds[(i + 1 + kinds.index(fields.get("confused"))) % len(rounds)].append((one, fields))
+        return [shown for shown in rounds if shown]
+
+    def truth(self, fields: Mapping[str, Any]) -> bool | None:
+        """Return whether a summary corresponds to the video by its fields; None if they do not say."""
+        value = fields.get("corresponds")
+        if not isinstance(value, bool | None):
+            raise InputError(f"{self.place}: a summary's 'corresponds' must be true or false")
+        return value
+
     def chosen_keyframes(self, count: int) -> list[str]:
         """Return the first `count` keyframes: timecodes or image files."""
         listed = self.several("keyframes")[:count] if count else []
         if len(listed) < count:
             raise InputError(f"{self.place}: {len(listed)} keyframes, but {count} are needed")
         return [_text(k.get("timestamp") if isinstance(k, dict) else k, self.place) for k in listed]
-
-    def correspondences(self) -> list[bool | None]:
-        """Return for each summary whether it corresponds to the video; None if the item does not say."""
-        truths = [value.get("corresponds") for value in self.several("summaries") if isinstance(value, dict)]
-        if not all(isinstance(value, bool | None) for value in truths):
-            raise InputError(f"{self.place}: a summary's 'corresponds' must be true or false")
-        return truths
 
     def questions(self) -> list[tuple[str, list[str], str]]:
         """Return the questions: text, options, and the letter of the right option."""
@@ -132,7 +178,10 @@ class Item:
         return questions
 
     def keyframe(self, name: Any) -> Image:
-        """Read a keyframe: an image file, or the frame at a timecode of the video file."""
+        """Read a keyframe: an image file, or the frame at a timecode of the video file, or of another one."""
+        if isinstance(name, dict):
+            other = {**self.row, "video": _text(name.get("video"), self.place)}
+            return Item(self.place, self.folder, other).keyframe(_text(name.get("timestamp"), self.place))
         text = _text(name, self.place)
         if text.count(":") + text.count(";") == 3 and "/" not in text:
             return self.file.read([parse_timecode(text, self.file.fps, frames=self.file.frames)])[0]

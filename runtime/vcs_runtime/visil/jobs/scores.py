@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -16,11 +16,11 @@ from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.asking import Model
-from vcs_runtime.visil.frames import uniform
 from vcs_runtime.visil.jobs.items import Item, read_items
 from vcs_runtime.visil.masking import builtin_keywords, mask_caption
 from vcs_runtime.visil.options import VisilOptions
 from vcs_runtime.visil.score import score
+from vcs_runtime.visil.summaries import VIDEO
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Counts:
 
 
 def score_videos(
-    model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int,
+    model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int, video: bool = False,
     drop_missing: bool = False, choose_keywords: bool = False, inputs: Sequence[Path] = (),
     resume: bool = False, overwrite: bool = False, report: Callable[[str], None] = lambda message: None,
     progress: bool = True,
@@ -65,6 +65,8 @@ def score_videos(
         How summaries are scored.
     frames
         Number of frames of a video file, uniformly sampled.
+    video
+        Score the video itself, too.
     drop_missing
         Leave out keywords that are not in the caption, with a message to `report`.
     choose_keywords
@@ -121,7 +123,7 @@ def score_videos(
     run_resumable(
         output, read_items(source), total,
         lambda items: (
-            [(item, {**_record(item, model, options, frames, drop_missing, choose_keywords),
+            [(item, {**_record(item, model, options, frames, video, drop_missing, choose_keywords),
                      "texts": hash_texts(item.row)})] for item in items
         ),
         add, identify=attrgetter("id"), check=check, inputs=[source, *inputs], resume=resume,
@@ -131,8 +133,9 @@ def score_videos(
 
 
 def _record(
-    item: Item, model: Model, options: VisilOptions, frames: int, drop_missing: bool, choose_keywords: bool
-) -> dict[str, Any]:
+    item: Item, model: Model, options: VisilOptions, frames: int, whole: bool, drop_missing: bool,
+    choose_keywords: bool,
+) -> dict[str, Any]:  # fmt: skip
     try:
         caption = item.text("caption")
         keywords = item.row.get("keywords")
@@ -142,7 +145,7 @@ def _record(
             keywords = item.several("keywords")
         masked = mask_caption(caption, keywords, count=options.count, drop_missing=drop_missing)
         video = item.video(frames)
-        results = score(video, masked, item.summaries(), model, options)
+        results = score(video, masked, [*item.summaries(), *([video] if whole else [])], model, options)
     except (TextError, InputError) as error:
         message = str(error).removeprefix(f"{item.place}: ")
         return {"id": item.id, "error": message, "signature": options.signature(model.fingerprint, 0)}
@@ -158,7 +161,7 @@ def _frames_again(item: Item, record: Record, frames: int) -> int:
     earlier: int = record.get("frames", 0)
     if "error" in record or "frames" in item.row or earlier == frames:
         return earlier
-    return len(uniform(item.file.frames, frames))
+    return len(item.sampled(frames))
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -237,12 +240,15 @@ class Answers:
         Id of the video of each answer.
     skipped
         Number of lines with an error.
+    full
+        Number of answers from the full video, which are left out.
     """
 
     scores: list[float] = field(default_factory=list)
     correct: list[int] = field(default_factory=list)
     videos: list[str] = field(default_factory=list)
     skipped: int = 0
+    full: int = 0
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
@@ -269,19 +275,31 @@ def read_answers(path: Path, scores: Path) -> Answers:
         (video, part["name"]): part["visil"] for video, parts in read_scores(scores).items() for part in parts
     }
     answers = Answers()
-    for number, row in read_jsonl(path):
-        place = f"{path} line {number}"
-        if isinstance(row, dict) and "error" in row:
+    for place, row in answer_lines(path):
+        if row is None:
             answers.skipped += 1
             continue
-        if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
-            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
-        if row["correct"] not in (0, 1):
-            raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
         video, name = str(row["id"]), row["name"]
+        if row.get("format") == VIDEO:
+            answers.full += 1
+            continue
         if not isinstance(name, str) or (video, name) not in by_name:
             raise InputError(f"{place}: {scores} has no score of summary {name!r} of {video!r}")
         answers.scores.append(by_name[video, name])
         answers.correct.append(int(row["correct"]))
         answers.videos.append(video)
     return answers
+
+
+def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield file and line with each answer of a file; None for a line with an error."""
+    for number, row in read_jsonl(path):
+        place = f"{path} line {number}"
+        if isinstance(row, dict) and "error" in row:
+            yield place, None
+            continue
+        if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
+            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
+        if row["correct"] not in (0, 1):
+            raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
+        yield place, row

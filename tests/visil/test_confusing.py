@@ -1,0 +1,171 @@
+"""Confused summaries: what is changed is drawn from a seed, checked, recorded, and judged apart from the true ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support import fake_server as fake
+from support.stories import read_lines, write_pairs
+from support.tiny_video import write_video
+from vcs_runtime.cli import cli
+from vcs_runtime.errors import TextError
+from vcs_runtime.visil.confusing import CHANGES, change_text
+from vcs_runtime.visil.frames import VideoFile
+from vcs_runtime.visil.images import Part
+from vcs_runtime.visil.jobs.items import read_items
+from vcs_runtime.visil.prompts import builtin
+
+TEXT = "A man drives a black car to [KEYFRAME1]."
+OTHER = "A man drives a red car to [KEYFRAME1]."
+
+
+def visil(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
+
+
+class Scripted:
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.asked = list(answers), list[str]()
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        self.asked.append("".join(map(str, parts)))
+        return self.answers.pop(0)
+
+
+def test_a_changed_text_is_taken() -> None:
+    writer = Scripted(f" {OTHER}\n")
+    assert change_text(writer, builtin(), TEXT, "the colour of a thing") == OTHER
+    assert "change the colour of a thing." in writer.asked[0]
+    assert TEXT in writer.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("a MAN drives a black car, to [KEYFRAME1]", "no word of it has changed"), ("A man drives a red car.", "names the keyframes"),
+        ("A man drives a red car to [KEYFRAME1] [KEYFRAME2].", "names the keyframes"), ("Red [MASK] [KEYFRAME1]", "is empty or holds"),
+        ("Two dogs swim over to [KEYFRAME1].", "only 2 of 8 words are left"), ("", "is empty"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_confused_one_is_refused(wrong: str, says: str) -> None:
+    with pytest.raises(TextError, match=f"{says}.*asked twice"):
+        change_text(Scripted(wrong, wrong), builtin(), TEXT, "a place")
+
+
+class Confusing(fake.VLLMHandler):
+    """Changes a colour; judges every summary to be true."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        content = body["messages"][0]["content"]
+        text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        if "contradicts the video: change" in text:
+            written = text.rpartition("Summary: ")[2].replace("black", "red")
+        else:
+            written = json.dumps([{"corresponds": True, "confidence": 3}] * text.count("\n\nSummary "))
+        return {"choices": [{"message": {"content": written}}]}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rows = []
+    for name in "abc":
+        write_video(tmp_path / f"{name}.mp4", Fraction(25), 30)
+        rows.append({"id": name, "video": f"{name}.mp4", "summaries": [
+            {"name": "text", "text": "A man drives a black car."},
+            {"name": "1-image", "text": TEXT, "keyframes": [f"00:00:00:0{len(rows) + 1}"]},
+            {"name": "3-image", "text": "A black car: [KEYFRAME1] [KEYFRAME2] [KEYFRAME3].",
+             "keyframes": [f"00:00:00:1{i}" for i in (1, 2, 3)]},
+        ]})  # fmt: skip
+    write_pairs(tmp_path / "in.jsonl", rows)
+    return tmp_path / "in.jsonl"
+
+
+def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Path) -> None:
+    with fake.serve(Confusing) as (url, _):
+        for name, seed in (("1", 1), ("again", 1), ("2", 2)):
+            done = visil("confuse", source, "-o", tmp_path / f"{name}.jsonl", "--vllm", url, "--seed", seed)
+            assert done.exit_code == 0, (done.output, done.exception)
+        resumed = visil(
+            "confuse", source, "-o", tmp_path / "1.jsonl", "--vllm", url, "--seed", "2", "--resume"
+        )
+    assert "which differ in seed" in str(resumed.exception)
+    assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
+    assert (tmp_path / "1.jsonl").read_bytes() != (tmp_path / "2.jsonl").read_bytes()
+    rows = read_lines(tmp_path / "1.jsonl")
+    assert "|kinds:text+keyframes|seed:1|v:" in rows[0]["made"]["confused"]
+    for row, given in zip(rows, read_lines(source), strict=True):
+        assert row["summaries"] == given["summaries"]
+        assert [(one["of"], one["confused"]) for one in row["confused"]] == [
+            ("text", "text"), ("1-image", "text"), ("1-image", "keyframes"), ("3-image", "text"), ("3-image", "keyframes")
+        ]  # fmt: skip
+        for one in row["confused"]:
+            [true] = [summary for summary in given["summaries"] if summary["name"] == one["of"]]
+            assert one["corresponds"] is False
+            if one["confused"] == "text":
+                assert one["change"] in CHANGES
+                assert (one["text"], one["keyframes"]) == (
+                    true["text"].replace("black", "red"),
+                    true.get("keyframes", []),
+                )
+            else:
+                assert one["text"] == true["text"]
+                assert one["from"] != row["id"]
+                assert {keyframe["video"] for keyframe in one["keyframes"]} == {f"{one['from']}.mp4"}
+    drawn = [one.get("change") or one["from"] for row in rows for one in row["confused"]]
+    assert len(set(drawn)) > 3
+    # A keyframe of another video is read from that video.
+    [item] = [item for item in read_items(tmp_path / "1.jsonl") if item.id == "a"]
+    [keyframe] = [
+        one["keyframes"][0] for one in item.row["confused"] if one["name"] == "1-image, other keyframes"
+    ]
+    number = int(keyframe["timestamp"][-2:])
+    assert item.keyframe(keyframe) == VideoFile(tmp_path / keyframe["video"]).read([number])[0]
+
+
+def test_keyframes_are_confused_without_a_model(source: Path, tmp_path: Path) -> None:
+    done = visil("confuse", source, "-o", tmp_path / "k.jsonl", "--kind", "keyframes")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert [one["name"] for one in read_lines(tmp_path / "k.jsonl")[0]["confused"]] == [
+        "1-image, other keyframes", "3-image, other keyframes"
+    ]  # fmt: skip
+    refused = visil(
+        "confuse", source, "-o", tmp_path / "x.jsonl", "--kind", "keyframes", "--vllm", "http://x:1"
+    )
+    assert "confuses without a model" in refused.stderr
+    write_pairs(source, read_lines(source)[:1])
+    alone = visil("confuse", source, "-o", tmp_path / "y.jsonl", "--kind", "keyframes")
+    assert alone.exit_code == 1
+    assert "line 1: summaries: no other video of the file has a summary with 1 keyframes" in alone.stderr
+
+
+def test_true_and_confused_summaries_are_judged_in_different_rounds(source: Path, tmp_path: Path) -> None:
+    with fake.serve(Confusing) as (url, log):
+        assert visil("confuse", source, "-o", tmp_path / "c.jsonl", "--vllm", url).exit_code == 0
+        del log[:]
+        done = visil(
+            "correspond", tmp_path / "c.jsonl", "-o", tmp_path / "j.jsonl", "--vllm", url, "--frames", "2"
+        )
+        assert done.exit_code == 0, (done.output, done.exception)
+    for _, body in log:
+        text = "".join(part.get("text", "") for part in body["messages"][0]["content"])
+        judged = text.partition("Summary 1: ")[2]
+        for true in ("drives a black car.", "drives a black car to", "A black car:"):
+            assert not (true in judged and true.replace("black", "red") in judged)
+    assert len(log) == 9
+    lines = [line for line in read_lines(tmp_path / "j.jsonl") if line["id"] == "a"]
+    assert sorted((line.get("of", line["name"]), line.get("confused", ""), line["correct"]) for line in lines) == [
+        ("1-image", "", 1), ("1-image", "keyframes", 0), ("1-image", "text", 0), ("3-image", "", 1),
+        ("3-image", "keyframes", 0), ("3-image", "text", 0), ("text", "", 1), ("text", "text", 0),
+    ]  # fmt: skip
+    done = visil("report", "--judged", tmp_path / "j.jsonl", "--json")
+    rows = json.loads(done.stdout)["correspondence"]
+    assert {row["format"]: {kind: found["drop"] for kind, found in row["confused"].items()} for row in rows} == {
+        "text": {"text": 1.0}, "1-image": {"keyframes": 1.0, "text": 1.0}, "3-image": {"keyframes": 1.0, "text": 1.0}
+    }  # fmt: skip
