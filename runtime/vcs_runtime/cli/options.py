@@ -22,7 +22,16 @@ from vcs_runtime.util.spreadsheets import formulas_as_text
 
 PATH = click.Path(path_type=Path)
 # Headings of a command's help, in this order.
-_SECTIONS = ("Options", "Input", "Scoring", "Verdicts", "Models", "Many machines", "Details of the alignment")
+_SECTIONS = (
+    "Options",
+    "Input",
+    "Scoring",
+    "Verdicts",
+    "Models",
+    "Language model",
+    "Many machines",
+    "Details of the alignment",
+)
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

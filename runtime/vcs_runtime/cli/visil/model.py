@@ -39,6 +39,7 @@ writer_model = together(
                  help="Text that stands for an image in the prompt, for --sglang."),
     click.option("--timeout", type=NumberRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
                  metavar="S", help="Seconds in which a whole answer of the server must be there."),
+    section="Language model",
 )  # fmt: skip
 writer_options = together(
     writer_model,

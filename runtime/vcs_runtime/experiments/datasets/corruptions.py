@@ -1,4 +1,4 @@
-"""Corrupted versions of descriptions, made without a language model, in the format of the experiments.
+"""Corrupted versions of descriptions, made without a language model; and the files of a whole set.
 
 Each moves, drops, repeats or inserts whole segments. The draws depend on the seed, the scene and the case,
 not on the order of the other scenes; so the same descriptions give the same files.
@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,31 @@ LEAST_SEGMENTS = 4
 _SWAPPED = 3  # segments that local permutation reorders among themselves
 
 Segments = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A rewrite of a description, as the authors' files have it.
+
+    Attributes
+    ----------
+    category
+        The category of its kind.
+    id
+        The id of its kind, such as "3.5".
+    name
+        The name of its kind.
+    text
+        The text.
+    valid
+        Whether it tells the same story.
+    """
+
+    category: str
+    id: str
+    name: str
+    text: str
+    valid: bool
 
 
 @dataclass(frozen=True)
@@ -154,31 +180,22 @@ GRADED: dict[str, Callable[[Source, str], list[Segments]]] = {
 }
 
 
-def make(
-    descriptions: Mapping[str, str], segmenter: Segmenter, out: Path, problems: Problems, *, seed: int,
-    advance: Callable[[int], None] = lambda count: None,
-) -> int:  # fmt: skip
-    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description.
+def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Problems) -> dict[str, Segments]:
+    """Split descriptions into segments.
 
     Parameters
     ----------
     descriptions
         The texts by id. The ids become names of files.
     segmenter
-        Splits the texts into segments.
-    out
-        The folder that the files go to.
+        Splits the texts.
     problems
         Learns of each description of fewer than four segments, which is left out.
-    seed
-        Seed of the draws.
-    advance
-        Is called with 1 for each scene that was written.
 
     Returns
     -------
-    int
-        How many scenes were written.
+    dict
+        The segments by id.
 
     Raises
     ------
@@ -200,9 +217,38 @@ def make(
         raise InputError(
             "two descriptions at least are needed: hallucinations are made of the other's segments"
         )
+    return segments
+
+
+def write(
+    segments: Mapping[str, Segments], out: Path, *, seed: int,
+    rewrites: Mapping[str, Sequence[Rewrite]] = MappingProxyType({}),
+    advance: Callable[[int], None] = lambda count: None,
+) -> None:  # fmt: skip
+    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description.
+
+    Parameters
+    ----------
+    segments
+        The segments of the descriptions, by id.
+    out
+        The folder that the files go to.
+    seed
+        Seed of the draws.
+    rewrites
+        Rewrites of other origin, by id, which go into `comparison` as well.
+    advance
+        Is called with 1 for each scene that was written.
+    """
     for name, pieces in segments.items():
         others = [piece for other, foreign in segments.items() if other != name for piece in foreign]
-        _write(out / "comparison" / f"{name}.json", _comparison(name, pieces, others, seed))
+        made = [
+            Rewrite(category, id_, case, " ".join(corrupt(_source(name, case, pieces, others, seed))), False)
+            for category, id_, case, corrupt in CASES
+        ]
+        value: dict[str, Any] = {"ground_truth": " ".join(pieces)}
+        value["categories"] = _categories([*rewrites.get(name, ()), *made])
+        _write(out / "comparison" / f"{name}.json", value)
         for kind, grade in GRADED.items():
             for position in POSITIONS:
                 levels = grade(_source(name, f"{kind}/{position}", pieces, others, seed), position)
@@ -210,17 +256,15 @@ def make(
                 value = {"ground_truth": " ".join(pieces), "iterations": texts}
                 _write(out / kind / position / f"{name}.json", value)
         advance(1)
-    return len(segments)
 
 
-def _comparison(name: str, segments: Segments, others: Segments, seed: int) -> dict[str, Any]:
+def _categories(rewrites: Sequence[Rewrite]) -> list[dict[str, Any]]:
+    """Group rewrites as the authors' files do, in the order of their ids."""
     categories: dict[str, list[dict[str, Any]]] = {}
-    for category, id_, case, corrupt in CASES:
-        text = " ".join(corrupt(_source(name, case, segments, others, seed)))
-        entry = {"id": id_, "name": case, "description": text, "valid": False}
-        categories.setdefault(category, []).append(entry)
-    listed = [{"category": category, "test_cases": cases} for category, cases in categories.items()]
-    return {"ground_truth": " ".join(segments), "categories": listed}
+    for rewrite in sorted(rewrites, key=lambda rewrite: tuple(map(int, rewrite.id.split(".")))):
+        entry = {"id": rewrite.id, "name": rewrite.name, "description": rewrite.text, "valid": rewrite.valid}
+        categories.setdefault(rewrite.category, []).append(entry)
+    return [{"category": category, "test_cases": cases} for category, cases in categories.items()]
 
 
 def _source(name: str, case: str, segments: Segments, others: Segments, seed: int) -> Source:

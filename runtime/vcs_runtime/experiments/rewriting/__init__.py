@@ -1,0 +1,1 @@
+"""Rewrites of descriptions by a language model: valid variations, distortions and summaries."""
