@@ -211,8 +211,9 @@ def test_workflows_test_every_python_that_is_promised() -> None:
     assert [
         step["with"]["python-version"] for step in oldest["steps"] if "setup-python" in step.get("uses", "")
     ] == [lowest]
+    # A Python is promised after it has been run, so that the workflow may be ahead.
     for job in jobs.values():
-        assert job["strategy"]["matrix"]["python"] == promised
+        assert job["strategy"]["matrix"]["python"][: len(promised)] == promised
     systems = {
         system for job in jobs.values() for system in job["strategy"]["matrix"].get("os", [job["runs-on"]])
     }
