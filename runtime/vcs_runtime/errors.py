@@ -30,7 +30,7 @@ class SchemaError(BundleError):
 
 
 class DeviceError(VcsError, RuntimeError):
-    """A device or execution provider that was requested by name and is not available."""
+    """A device that is not available or fails, or an ONNX Runtime that is too old for a graph."""
 
 
 class DeviceMemoryError(DeviceError):
