@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --complete
 
-.PHONY: help demo test test-all attack lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench clean
+.PHONY: help demo test test-all attack lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench evidence capi-sanitize clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -154,5 +154,13 @@ triton: .venv-triton/ready  ## a real Triton server, in an environment of its ow
 bench: .venv-parity/ready  ## time the alignment core beside the reference package
 	.venv-parity/bin/python benchmarks/core.py
 
+evidence: $(VENV)/develop  ## run the scripts behind the manual's figures again, an hour; ARGS="--data DIR --model WHEEL"
+	$(BIN)/vcs-runtime fetch default
+	$(BIN)/python benchmarks/evidence.py $(ARGS)
+
+capi-sanitize: $(VENV)/develop  ## the C API under AddressSanitizer, UndefinedBehaviorSanitizer and valgrind
+	$(BIN)/vcs-runtime fetch default
+	$(BIN)/python benchmarks/capi_memory.py $(ARGS)
+
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site evidence .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ so that a busy machine slows both. The floor is one numpy sum over the same matr
 on one core, or on all (each summing its share of the rows). The reference gets its matrix through stub embedders:
 it multiplies by an identity, which costs it a few percent at most. Its torch runs on one thread, where it is fastest
 at small sizes (with two it needs five to ten times as long when the machine has other work). `--keep` writes the
-figures of float64 matrices into results/speed.
+figures of float64 matrices into results/figures.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of 20 x 20 in the batch")
     parser.add_argument("--torch-threads", type=int, default=1, help="threads of the reference's torch")
     parser.add_argument("--output", type=Path, help="write the table here as text, too")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.torch_threads)
 

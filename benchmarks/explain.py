@@ -2,7 +2,7 @@
 
     vcs-runtime experiment make-corruptions --references clip-cc/references.json -o corrupted
     python benchmarks/explain.py calibrate corrupted/comparison [--captions vatex.jsonl]
-    python benchmarks/explain.py validate vcs-eval/comparison
+    python benchmarks/explain.py validate vcs-eval/comparison [--keep]
 
 Both take folders of the experiments' layout (docs/guide/experiments.md). What is true of a chunk is found in the words
 of the two texts alone: it is there if at least 80 % of its runs of three words are in the other text, not there
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from records import ANY, keep
 from repetition import said_before
 
 from vcs_numba import Params
@@ -96,6 +97,7 @@ class Seen(NamedTuple):
     explanation: Explanation
     generated: list[Truth]
     reference: list[Truth]
+    signature: str
 
 
 def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
@@ -118,6 +120,7 @@ def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
                     explain(result, evidence, Params(), thresholds),
                     truths(generated, reference, kind),
                     truths(reference, generated, kind),
+                    scorer.signature,
                 )
             )
     return seen
@@ -139,11 +142,16 @@ class Counts:
             self.wrong += said
             self.false += 1
 
-    def row(self) -> str:
+    def rates(self) -> tuple[str, str]:
+        """Precision and recall."""
         precision, recall = (
             f"{self.right / whole:.3f}" if (whole := self.right + rest) else "    -"
             for rest in (self.wrong, self.overlooked)
         )
+        return precision, recall
+
+    def row(self) -> str:
+        precision, recall = self.rates()
         return f"{self.right + self.overlooked:6} {precision} {recall}   {self.wrong:5} of {self.false:5} {self.unclear:7}"
 
 
@@ -152,7 +160,7 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
     found: dict[str, dict[str, Counts]] = {
         name: defaultdict(Counts) for name in (MISSING, UNSUPPORTED, MOVED)
     }
-    for kind, e, generated, reference in seen:
+    for kind, e, generated, reference, _ in seen:
         for group in (kind, "all"):
             if group == "all" and kind in PARAPHRASES:
                 continue
@@ -171,20 +179,37 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
     return found
 
 
-def validate(folder: Path, thresholds: Thresholds, cache: Path | None) -> None:
+def validate(folder: Path, thresholds: Thresholds, cache: Path | None, kept: bool) -> None:
     print(thresholds)
-    for name, groups in tables(see(folder, thresholds, cache)).items():
+    seen = see(folder, thresholds, cache)
+    found = tables(seen)
+    for name, groups in found.items():
         print(f"\n{name:18} {'true':>6} prec. recall   {'wrong':>5} of false unclear")
         for group, counts in groups.items():
             print(f"  {group:16} {counts.row()}")
+
+    if kept:
+        signatures = {"ours default:cpu": seen[0].signature}
+        rows = []
+        for name, groups in found.items():
+            every = groups["all"]
+            precision, recall = every.rates()
+            cells = {
+                "true": f"{every.right + every.overlooked:,}", "precision": precision, "recall": recall,
+                "wrong": f"{every.wrong:,} of {every.false:,}",
+                "wrong in rewrites": f"{sum(groups[kind].wrong for kind in PARAPHRASES):,} of "
+                f"{sum(groups[kind].false for kind in PARAPHRASES):,}",
+            }  # fmt: skip
+            rows.append({"head": "verdict", "workload": name, "cells": cells, "signatures": signatures})
+        print(keep("explain", rows, place=ANY))
 
 
 def calibrate(folder: Path, captions: Path | None, cache: Path | None) -> None:
     """What each threshold would cost, on texts that `validate` is not shown."""
     paraphrases, strangers = caption_similarities(captions) if captions else ([], [])
     seen = see(folder, Thresholds(), cache)
-    sides = [(e.generated, g, "foreign") for kind, e, g, _ in seen if kind == "addition"]
-    sides += [(e.reference, r, "deleted") for kind, e, _, r in seen if kind == "deletion"]
+    sides = [(e.generated, g, "foreign") for kind, e, g, _, _ in seen if kind == "addition"]
+    sides += [(e.reference, r, "deleted") for kind, e, _, r, _ in seen if kind == "deletion"]
     similar: dict[str, list[float]] = defaultdict(list)
     for chunks, true, name in sides:
         similar[name] += [c.similarity for c, t in zip(chunks, true, strict=True) if t.there is False]
@@ -250,13 +275,13 @@ def main() -> None:
     parser.add_argument("--rival", type=float, default=Thresholds().rival)
     parser.add_argument("--order", type=float, default=Thresholds().order)
     parser.add_argument("--cache", type=Path, help="keep vectors here")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     if arguments.what == "calibrate":
         calibrate(arguments.folder, arguments.captions, arguments.cache)
     else:
-        validate(
-            arguments.folder, Thresholds(arguments.support, arguments.rival, arguments.order), arguments.cache
-        )
+        thresholds = Thresholds(arguments.support, arguments.rival, arguments.order)
+        validate(arguments.folder, thresholds, arguments.cache, arguments.keep)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--name", required=True, help="what the pairs are, for the table")
     parser.add_argument("--devices", nargs="+", default=["cpu"], metavar="[BUNDLE:]DEVICE")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     sides = {}
     with tempfile.TemporaryDirectory() as folder:

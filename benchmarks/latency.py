@@ -1,15 +1,15 @@
-"""Milliseconds of one warm pair, from two strings to a score: this tree against another one, on the CPU.
+"""Milliseconds of one warm pair, from two strings to a score: this revision against another one, on the CPU.
 
-    python benchmarks/latency.py pairs.jsonl --before CHECKOUT [--pairs 40] [--rounds 3]
+    python benchmarks/latency.py pairs.jsonl --before REVISION [--bundle default] [--pairs 40] [--rounds 3] [--keep]
 
-The embedded default; real pairs, one `score` each. CHECKOUT is another working tree of this repository (`git worktree
-add ../before REVISION`). Both sides run in processes of their own, in turns, pair by pair: each is asked for a pair
-while the other waits, so that both see the same machine. Two workloads:
+Real pairs, one `score` each. REVISION is a git revision of this repository, or a folder with one. Both sides run in
+processes of their own, in turns, pair by pair: each is asked for a pair while the other waits, so that both see the
+same machine. Two workloads:
 
     new       every pair has a reference of its own, nothing is remembered
     cached    the reference was scored before, the generated text is new
 
-Scores of the two must be the same to the bit.
+How far the scores of the two are apart is printed last. With --keep the figures are kept by revision.
 """
 
 from __future__ import annotations
@@ -25,16 +25,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import keep, revision
+from sides import tree
+
+WORKLOADS = {"new": "new", "cached": "seen before"}
 
 
-def child() -> None:
+def child(bundle: str) -> None:
     """Score each pair that comes in as a line; answer with seconds and score."""
     from vcs_runtime import Scorer
 
-    scorers = {"new": Scorer.open("default", "cpu", memory_mb=0), "cached": Scorer.open("default", "cpu")}
+    scorers = {"new": Scorer.open(bundle, "cpu", memory_mb=0), "cached": Scorer.open(bundle, "cpu")}
     for scorer in scorers.values():
         scorer.score("A man opens a door.", "A woman closes a window.")
-    print("ready", flush=True)
+    print(scorers["new"].signature, flush=True)
     for line in sys.stdin:
         workload, reference, generated = json.loads(line)
         scorer = scorers[workload]
@@ -50,58 +54,93 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("pairs", type=Path, nargs="?")
-    parser.add_argument("--before", type=Path, help="a checkout of the tree to compare with")
+    parser.add_argument("--before", help="the revision to compare with")
+    parser.add_argument("--bundle", default="default")
     parser.add_argument("--pairs", dest="count", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        child()
+        child(arguments.bundle)
         return
-    here = Path(__file__).parents[1]
-    sides = {name: _start(root) for name, root in (("before", arguments.before), ("after", here))}
+    if not (arguments.pairs and arguments.before):
+        parser.error("a file of pairs and --before are needed")
     rows = [json.loads(line) for line in arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]]
-    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for _ in range(arguments.rounds):
-        for workload in ("new", "cached"):
+    with tree(arguments.before) as (before, folder):
+        sides = {
+            before: Side(folder, arguments.bundle),
+            revision(): Side(Path(__file__).parents[1], arguments.bundle),
+        }
+        seconds, apart = run(sides, rows, arguments.rounds)
+    table = [
+        {
+            "workload": WORKLOADS[workload],
+            "sides": {
+                side: {f"p{p}_ms": round(1e3 * float(np.quantile(values, p / 100)), 1) for p in (50, 99)}
+                for side, values in found.items()
+            },
+            "ratio": round(float(np.median(np.divide(*found.values()))), 3),
+            "pairs": len(rows),
+            "rounds": arguments.rounds,
+            "signatures": {"ours default:cpu" if arguments.bundle == "default" else "ours": sides[revision()].signature},
+        }
+        for workload, found in seconds.items()
+    ]  # fmt: skip
+    for row in table:
+        print(row["workload"], row["sides"], f"{row['ratio']:.3f} times as fast, the median of pairs of runs")
+    print(f"scores differ by {apart:.1g} at most" if apart else "all scores equal to the bit")
+    if arguments.keep:
+        print(keep("latency", table))
+
+
+def run(
+    sides: dict[str, Side], rows: list[dict[str, Any]], rounds: int
+) -> tuple[dict[str, dict[str, list[float]]], float]:
+    """Ask both sides in turns; return seconds by workload and side, and how far scores are apart at most."""
+    seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    apart = 0.0
+    for number in range(rounds):
+        for workload in WORKLOADS:
             for row in rows:
-                scores = set()
-                for name, process in sides.items():
-                    answer = _ask(process, [workload, row["reference"], row["generated"]])
-                    seconds[workload, name].append(answer[0])
-                    scores.add(tuple(answer[1]))
-                if len(scores) > 1:
-                    sys.exit(f"the two score a pair differently: {scores}")
-    for process in sides.values():
-        process.communicate()
-    print(f"{'':8}{'':8}{'p50 ms':>10}{'p99 ms':>10}")
-    for (workload, name), values in seconds.items():
-        p50, p99 = np.quantile(values, [0.5, 0.99]) * 1e3
-        print(f"{workload:8}{name:8}{p50:10.1f}{p99:10.1f}")
-    for workload in ("new", "cached"):
-        ratios = np.array(seconds[workload, "before"]) / np.array(seconds[workload, "after"])
-        print(f"{workload}: {np.median(ratios):.3f} times as fast, the median of {len(ratios)} pairs of runs")
-    print("all scores equal to the bit")
+                scores = {}
+                # Who comes first changes from round to round.
+                for name, side in list(sides.items())[:: -1 if number % 2 else 1]:
+                    taken, scores[name] = side.ask([workload, row["reference"], row["generated"]])
+                    seconds[workload][name].append(taken)
+                first, second = map(np.array, scores.values())
+                # A later revision may have more scores.
+                shared = min(len(first), len(second))
+                apart = max(apart, float(np.abs(first[:shared] - second[:shared]).max()))
+    return {workload: {name: found[name] for name in sides} for workload, found in seconds.items()}, apart
 
 
-def _start(root: Path) -> subprocess.Popen[str]:
-    folders = os.pathsep.join(str(root.resolve() / part) for part in ("", "runtime", "export"))
-    process = subprocess.Popen(
-        [sys.executable, __file__, "--child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": folders},
-    )  # fmt: skip
-    assert process.stdout
-    if process.stdout.readline().strip() != "ready":
-        sys.exit(f"{root}: does not start")
-    return process
+class Side:
+    """A process with the code of one tree."""
 
+    def __init__(self, root: Path, bundle: str) -> None:
+        folders = os.pathsep.join(
+            [*(str(root.resolve() / part) for part in ("", "runtime", "export")), str(Path(__file__).parent)]
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--child", "--bundle", bundle], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONPATH": folders},
+        )  # fmt: skip
+        self.signature = self._line()
 
-def _ask(process: subprocess.Popen[str], question: list[Any]) -> Any:
-    assert process.stdin
-    assert process.stdout
-    process.stdin.write(json.dumps(question) + "\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
+    def ask(self, question: list[Any]) -> Any:
+        """Return what the process answers."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline().strip()
+        if not line:
+            sys.exit("the other tree does not start, or cannot open the bundle")
+        return line
 
 
 if __name__ == "__main__":

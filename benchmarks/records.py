@@ -1,9 +1,10 @@
-"""Figures of the speed scripts, kept as JSON by processor: `results/speed/PROCESSOR/SCRIPT.json`.
+"""Figures of the scripts, kept as JSON: `results/figures/PLACE/SCRIPT.json`.
 
-A file has rows. A row is what one call measured in one run, its sides in turns: a workload, and the figures of
-each side. A new run of the same workload takes the place of the old row, so that a script can be run in parts.
-Each row bears its date, the revision of what is measured, and versions of packages. `tables.py` makes the tables
-of docs/benchmarks/speed.md from these files.
+PLACE is the processor for figures that depend on it, such as speeds, and `any` for those that do not. A file has rows.
+A row is what one call measured in one run: a workload, and the figures of each side, or cells of a table that are
+ready to be printed. A new run of the same workload takes the place of the old row, so that a script can be run in
+parts. Each row bears its date, the revision of what is measured, and versions of packages; where a model took part,
+also the signatures of its scores. `tables.py` makes the tables of the manual from these files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "results/speed"
+FOLDER = Path(__file__).parent / "results/figures"
+ANY = "any"
 # What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.
 FEATURES = {
     "avx2": "AVX2",
@@ -75,20 +77,23 @@ def versions() -> dict[str, str]:
     return result
 
 
-def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER) -> Path:
-    """Write rows into the file of this processor; rows with the same `workload` are replaced.
+def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, place: str | None = None) -> Path:
+    """Write rows into a file; rows with the same `workload` are replaced.
 
     Parameters
     ----------
     script
         Name of the file.
     rows
-        Each with `workload`, `sides` (figures by the name of the side), and what else belongs to the run.
+        Each with `workload`, with `sides` (figures by the name of the side) or `cells` (texts by the head of the
+        column), and what else belongs to the run.
     folder
-        Folder of the processors.
+        Folder of the places.
+    place
+        `ANY`, if the figures do not depend on the processor. [default: this machine's processor]
     """
     machine = processor()
-    path = folder / key(machine) / f"{script}.json"
+    path = folder / (place or key(machine)) / f"{script}.json"
     record = json.loads(path.read_text("utf-8")) if path.exists() else {"processor": machine, "rows": []}
     common = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -98,6 +103,8 @@ def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER) -> Path
     known = {row["workload"]: row for row in record["rows"]}
     known |= {row["workload"]: row | common for row in rows}
     record["rows"] = list(known.values())
+    if place == ANY:
+        record["processor"] = machine  # of the latest run
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     return path

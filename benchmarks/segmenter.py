@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
     )
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/speed")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

@@ -18,9 +18,9 @@ def peak_mb(process: int | str = "self") -> float:
     return _status_mb("VmHWM", process)
 
 
-def resident_mb() -> float:
-    """Resident memory of this process now."""
-    return _status_mb("VmRSS")
+def resident_mb(process: int | str = "self") -> float:
+    """Resident memory of a process now; 0 if it has ended."""
+    return _status_mb("VmRSS", process)
 
 
 def own_mb() -> float:
@@ -42,6 +42,32 @@ def work_folder(folder: Path | None) -> Iterator[Path]:
     else:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
+
+
+@contextmanager
+def tree(name: str) -> Iterator[tuple[str, Path]]:
+    """Give the name and the folder of another version: a checkout, or a git revision, checked out for the time being."""
+    here = Path(__file__).parents[1]
+    if Path(name).is_dir():
+        yield name, Path(name)
+        return
+    found = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", "--short=7", f"{name}^{{commit}}"],
+        cwd=here, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if found.returncode:
+        sys.exit(f"{name}: neither a folder nor a git revision")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "tree")
+        subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", place, found.stdout.strip()],
+            cwd=here,
+            check=True,
+        )
+        try:
+            yield found.stdout.strip(), place
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", place], cwd=here, check=True)
 
 
 def measure(script: str, folder: Path, **work: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ this repository (`git worktree add ../before REVISION`). Two tables:
     steps     what a first score consists of, one step after the other in one process, of this tree
 
 Steps add up to more than the whole, because the whole does some of them at the same time. With --keep the medians
-go into results/speed.
+go into results/figures.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--before-bundle", help="the bundle of that tree (default: the same)")
     parser.add_argument("--bundle", default="default")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--keep", action="store_true", help="keep the figures in results/speed")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in results/figures")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as compiled:
         sides = {"now": Side(Path(__file__).parents[1], arguments.bundle, compiled)}

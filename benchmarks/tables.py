@@ -1,10 +1,11 @@
-"""Write the tables of docs/benchmarks/speed.md from the figures in results/speed.
+"""Write the manual's tables of figures from results/figures.
 
-    python benchmarks/tables.py            writes the page
-    python benchmarks/tables.py --check    fails if the page differs from the figures
+    python benchmarks/tables.py            writes the pages
+    python benchmarks/tables.py --check    fails if a page differs from the figures
 
-A table stands between `<!-- figures SCRIPT PROCESSOR -->` and `<!-- end of figures -->`: it shows the figures of
-results/speed/PROCESSOR/SCRIPT.json, with date, revision and versions. To add a table, add the two marks.
+A table stands between `<!-- figures SCRIPT PLACE -->` and `<!-- end of figures -->`: it shows the figures of
+results/figures/PLACE/SCRIPT.json, with machine, date, revision, versions and signatures. To add a table, add the two
+marks to a page of the manual.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 
 from records import FOLDER
 
-PAGE = Path(__file__).parents[1] / "docs/benchmarks/speed.md"
-MARKS = re.compile(r"(<!-- figures (\S+) (\S+) -->\n).*?(<!-- end of figures -->)", re.S)
+MANUAL = Path(__file__).parents[1] / "docs"
+# gpu.md has marks of its own, "figures of".
+MARKS = re.compile(r"(<!-- figures (?!of )(\S+) (\S+) -->\n).*?(<!-- end of figures -->)", re.S)
 Rows = list[dict[str, Any]]
 Table = tuple[list[str], list[list[str]]]  # heads and rows of cells
 
@@ -99,6 +101,14 @@ def jobs(rows: Rows) -> Table:
     return ["job", "how", "time", "peak memory"], lines
 
 
+def ready(rows: Rows) -> Table:
+    """Cells that the script itself has written."""
+    heads = list(dict.fromkeys(head for row in rows for head in row["cells"]))
+    return [rows[0].get("head", ""), *heads], [
+        [row["workload"], *(row["cells"].get(head, "") for head in heads)] for row in rows
+    ]
+
+
 TABLES: dict[str, Callable[[Rows], Table]] = {
     "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
     "start": start, "start_steps": start,
@@ -129,7 +139,7 @@ def differences(figures: Rows) -> str:
 def text(script: str, processor: str, folder: Path) -> str:
     """Return a table and where its figures come from."""
     record = json.loads((folder / processor / f"{script}.json").read_text("utf-8"))
-    heads, lines = TABLES[script](record["rows"])
+    heads, lines = TABLES.get(script, ready)(record["rows"])
     table = [heads, ["---"] * len(heads), *lines]
     written = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
     return f"\n{written}\n\n{origin(record)}\n\n"
@@ -153,31 +163,33 @@ def filled(page: str, folder: Path) -> str:
     return MARKS.sub(lambda found: found[1] + text(found[2], found[3], folder) + found[4], page)
 
 
-def main() -> int:
+def main(options: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page differs")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
+    parser.add_argument("--manual", type=Path, default=MANUAL, help="folder of the pages")
     parser.add_argument("--figures", type=Path, default=FOLDER, help="folder of the figures")
-    arguments = parser.parse_args()
-    page = arguments.page.read_text("utf-8")
-    shown = {(script, processor) for _, script, processor, _ in MARKS.findall(page)}
+    arguments = parser.parse_args(options)
+    pages = {
+        path: text
+        for path in arguments.manual.glob("**/*.md")
+        if MARKS.search(text := path.read_text("utf-8"))
+    }
+    shown = {(script, place) for page in pages.values() for _, script, place, _ in MARKS.findall(page)}
     kept = {(path.stem, path.parent.name) for path in arguments.figures.glob("*/*.json")}
     if shown != kept:
-        for script, processor in sorted(shown ^ kept):
-            known = "has no table" if (script, processor) in kept else "has no figures"
-            print(f"{arguments.page.name}: {script} {processor} {known}", file=sys.stderr)
+        for script, place in sorted(shown ^ kept):
+            known = "has no table" if (script, place) in kept else "has no figures"
+            print(f"{script} {place} {known}", file=sys.stderr)
         return 1
-    new = filled(page, arguments.figures)
-    if arguments.check:
-        if new != page:
-            print(
-                f"{arguments.page.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr
-            )
-        return int(new != page)
-    arguments.page.write_text(new, "utf-8")
-    return 0
+    stale = {path: new for path, page in pages.items() if (new := filled(page, arguments.figures)) != page}
+    for path, new in stale.items():
+        if arguments.check:
+            print(f"{path.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr)
+        else:
+            path.write_text(new, "utf-8")
+    return int(arguments.check and bool(stale))
 
 
 if __name__ == "__main__":

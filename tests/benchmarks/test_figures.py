@@ -1,0 +1,137 @@
+"""The manual's tables of figures are those in benchmarks/results/figures, of the model that is the default."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcs_runtime import Scorer
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "benchmarks"
+FIGURES = SCRIPTS / "results/figures"
+MANUAL = ROOT / "docs/benchmarks"
+
+
+def tables(manual: Path, figures: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPTS / "tables.py", "--manual", manual, "--figures", figures, *options]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> tuple[Path, Path]:
+    """A copy of the pages, and one of the figures."""
+    return Path(shutil.copytree(MANUAL, tmp_path / "manual")), Path(
+        shutil.copytree(FIGURES, tmp_path / "figures")
+    )
+
+
+def test_the_pages_have_the_figures_that_are_kept() -> None:
+    done = tables(ROOT / "docs", FIGURES, "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_figure_fails_the_check_until_the_page_is_written_again(copy: tuple[Path, Path]) -> None:
+    manual, figures = copy
+    path = figures / "amd-epyc-avx2/end_to_end.json"
+    record = json.loads(path.read_text("utf-8"))
+    record["rows"][0]["sides"]["ours cpu"]["pairs_s"] = 3.3
+    path.write_text(json.dumps(record), "utf-8")
+    done = tables(manual, figures, "--check")
+    assert done.returncode == 1
+    assert "speed.md differs from the figures: run benchmarks/tables.py" in done.stderr
+    assert tables(manual, figures).returncode == 0
+    assert "| ours cpu | 3.30 (2.0) |" in (manual / "speed.md").read_text("utf-8")
+    assert tables(manual, figures, "--check").returncode == 0
+
+
+def test_figures_without_a_table_and_tables_without_figures_are_named(copy: tuple[Path, Path]) -> None:
+    manual, figures = copy
+    shutil.copytree(figures / "amd-epyc-avx2", figures / "another")
+    (figures / "amd-epyc-avx2/core.json").unlink()
+    done = tables(manual, figures, "--check")
+    assert done.returncode == 1
+    assert "core amd-epyc-avx2 has no figures" in done.stderr
+    assert "jobs another has no table" in done.stderr
+
+
+def test_a_new_run_of_a_workload_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    def keep(workload: str, pairs: float) -> dict[str, Any]:
+        row = {"workload": workload, "sides": {"ours cpu": {"pairs_s": pairs}}}
+        code = f"import records, pathlib; print(records.keep('x', [{row}], pathlib.Path({str(tmp_path)!r})))"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
+        )
+        record: dict[str, Any] = json.loads(Path(done.stdout.strip()).read_text("utf-8"))
+        return record
+
+    keep("many", 1.0)
+    keep("shared", 2.0)
+    record = keep("many", 3.0)
+    assert {row["workload"]: row["sides"]["ours cpu"]["pairs_s"] for row in record["rows"]} == {
+        "many": 3.0,
+        "shared": 2.0,
+    }
+    [many, _] = record["rows"]
+    assert re.fullmatch(r"[0-9a-f]{7,}\+?", many["revision"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", many["date"])
+    assert "numpy" in many["versions"]
+    assert record["processor"]["cores"] >= 1
+
+
+# The models in a signature: the learned segmenter and the embedder, each with the digits of all that computes.
+DIGITS = re.compile(r"\+(boundary-en@\w+).*\|emb:([^|]+)|\|emb:([^|]+)")
+
+
+def digits(signature: str) -> set[str]:
+    found = DIGITS.search(signature)
+    assert found, signature
+    return set(filter(None, found.groups()))
+
+
+@pytest.fixture(scope="module")
+def present() -> set[str]:
+    with Scorer.open("default", device="cpu") as scorer:
+        return digits(scorer.signature)
+
+
+def of_the_default(side: str) -> bool:
+    """Whether the side of a row is the default bundle, on whatever device."""
+    return side.rpartition(":")[0].removeprefix("ours ") in ("", "default")
+
+
+def test_figures_are_of_the_model_that_is_the_default(present: set[str]) -> None:
+    """After another default, `make evidence` is to be run again."""
+    stale = {
+        f"{path.parent.name}/{path.name}: {row['workload']}, {side}"
+        for path in FIGURES.glob("*/*.json")
+        for row in json.loads(path.read_text("utf-8"))["rows"]
+        for side, signature in row.get("signatures", {}).items()
+        if of_the_default(side) and not digits(signature) <= present
+    }
+    assert stale == set()
+
+
+def test_results_of_experiments_are_of_the_default_or_of_digits_that_were_found_equal(
+    present: set[str],
+) -> None:
+    """`recheck.py` finds digits equal whose scores are. Otherwise `experiments.py` is to be run again."""
+    equal = set(present)
+    recheck = FIGURES / "any/recheck.json"
+    for row in json.loads(recheck.read_text("utf-8"))["rows"] if recheck.exists() else []:
+        found = row["equal_digits"]
+        if found and set(found["present"].split(" and ")) == present:
+            equal |= set(found["recorded"].split(" and "))
+    stale = {
+        path.parent.name: signature
+        for path in (SCRIPTS / "results").glob("*/results.json")
+        if not digits(signature := json.loads(path.read_text("utf-8"))["signature"]) <= equal
+    }
+    assert stale == {}
