@@ -80,7 +80,6 @@ def test_every_step_names_a_script_with_its_options() -> None:
         given = evidence.Given(*[pathlib.Path("x")] * 4)
         print(json.dumps([[str(part) for part in step.command(given)] for step in evidence.STEPS]))
     """
-    import textwrap
 
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

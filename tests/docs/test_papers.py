@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.named_tests import ROOT, missing, rows, run_with_all_others, named_in
+from support.named_tests import ROOT, missing, named_in, rows, run_with_all_others
 
 ROWS = rows("docs/reference/papers.md")
 THERE = [row for row in ROWS if len(row) == 3]

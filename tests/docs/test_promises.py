@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.named_tests import missing, rows, run_with_all_others, named_in
+from support.named_tests import missing, named_in, rows, run_with_all_others
 
 ROWS = rows("docs/reference/promises.md")
 NAMED = [test for row in ROWS for test in named_in(row[-1])]
