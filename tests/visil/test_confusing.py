@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -16,6 +17,7 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import TextError
+from vcs_runtime.visil import Image
 from vcs_runtime.visil.confusing import CHANGES, change_text
 from vcs_runtime.visil.frames import VideoFile
 from vcs_runtime.visil.images import Part
@@ -97,7 +99,8 @@ def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Pa
         )
     assert "which differ in seed" in str(resumed.exception)
     assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
-    assert (tmp_path / "1.jsonl").read_bytes() != (tmp_path / "2.jsonl").read_bytes()
+    one, other = ([row["confused"] for row in read_lines(tmp_path / f"{name}.jsonl")] for name in "12")
+    assert one != other
     rows = read_lines(tmp_path / "1.jsonl")
     assert "|kinds:text+keyframes|seed:1|v:" in rows[0]["made"]["confused"]
     for row, given in zip(rows, read_lines(source), strict=True):
@@ -143,6 +146,24 @@ def test_keyframes_are_confused_without_a_model(source: Path, tmp_path: Path) ->
     alone = visil("confuse", source, "-o", tmp_path / "y.jsonl", "--kind", "keyframes")
     assert alone.exit_code == 1
     assert "line 1: summaries: no other video of the file has a summary with 1 keyframes" in alone.stderr
+
+
+def test_keyframes_that_are_files_come_from_another_video(tmp_path: Path) -> None:
+    (tmp_path / "0.png").write_bytes(Image.from_pixels(np.zeros((8, 8, 3), np.uint8)).data)
+    rows = [
+        {
+            "id": i,
+            "frames": ["0.png"],
+            "summaries": [{"name": "x", "text": "[KEYFRAME1]", "keyframes": ["0.png"]}],
+        }
+        for i in range(2)
+    ]
+    write_pairs(tmp_path / "in.jsonl", rows)
+    for seed in range(6):
+        out = tmp_path / f"{seed}.jsonl"
+        done = visil("confuse", tmp_path / "in.jsonl", "-o", out, "--kind", "keyframes", "--seed", seed)
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert [row["confused"][0]["from"] for row in read_lines(out)] == [1, 0]
 
 
 def test_true_and_confused_summaries_are_judged_in_different_rounds(source: Path, tmp_path: Path) -> None:

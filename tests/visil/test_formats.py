@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from support.stories import write_pairs
+from support import fake_server as fake
+from support.stories import read_lines, write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
+from vcs_runtime.visil import Image
 
 # The paper's means of tokens (Table 1), with scores of our own: (format, score, tokens) of two videos.
 VIDEOS = {
@@ -150,7 +152,12 @@ def test_what_cannot_be_reported_is_named(files: tuple[Path, Path], tmp_path: Pa
     write_pairs(tmp_path / "e.jsonl", [{"id": "c", "error": "e"}])
     write_pairs(tmp_path / "n.jsonl", [{"id": "a", "name": "x", "correct": 1, "seconds": "9"}])
     write_pairs(tmp_path / "t.jsonl", [{"id": "a", "signature": "s", "summaries": [{"name": "x", "visil": 1.0, "tokens": None}]}])  # fmt: skip
-    for name, says in (("e", "holds no answers"), ("n", "line 1: 'seconds' must be a number, not '9'")):
+    write_pairs(tmp_path / "l.jsonl", [{"id": "a", "name": ["x"], "correct": 1}])
+    write_pairs(tmp_path / "h.jsonl", [{"id": "a", "name": "x", "correct": 1, "confidence": 10**400}])
+    for name, says in (
+        ("e", "holds no answers"), ("n", "line 1: 'seconds' must be a number, not '9'"),
+        ("l", r"line 1: 'name' must be a text, not ['x']"), ("h", "line 1: 'confidence' must be a number"),
+    ):  # fmt: skip
         refused = visil("report", files[0], "--answers", tmp_path / f"{name}.jsonl")
         assert isinstance(refused.exception, InputError)
         assert says in str(refused.exception)
@@ -159,3 +166,60 @@ def test_what_cannot_be_reported_is_named(files: tuple[Path, Path], tmp_path: Pa
         "the tokens of a summary are unknown; add them to the items; the frontier is left out" in done.stderr
     )
     assert done.exit_code == 0
+
+
+QUESTION = {"question": "Who?", "options": ["dog", "man"], "answer": "B"}
+
+
+def a_job(folder: Path, pictures: list[Image]) -> Path:
+    for i, picture in enumerate(pictures[:2]):
+        (folder / f"{i}.png").write_bytes(picture.data)
+    row = {"id": "a", "frames": ["0.png", "1.png"], "caption": "A man drives a sedan.", "keywords": ["man", "sedan"],
+           "summaries": [{"name": "t", "text": "A man."}, {"name": "i", "text": "A man: [KEYFRAME1].", "keyframes": ["1.png"]}],
+           "questions": [QUESTION, {**QUESTION, "answer": "A"}]}  # fmt: skip
+    write_pairs(folder / "in.jsonl", [row])
+    return folder / "in.jsonl"
+
+
+class Answering(fake.VLLMHandler):
+    """Knows the man from images only."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        content = body["messages"][0]["content"]
+        return {"choices": [{"message": {"content": "A" if isinstance(content, str) else "B"}}]}
+
+
+def test_the_full_video_is_a_format_of_answers(tmp_path: Path, pictures: list[Image]) -> None:
+    source = a_job(tmp_path, pictures)
+    with fake.serve(Answering) as (url, log):
+        assert visil("answer", source, "-o", tmp_path / "s.jsonl", "--vllm", url).exit_code == 0
+        asked = len(log)
+        assert visil("answer", source, "-o", tmp_path / "v.jsonl", "--vllm", url, "--video").exit_code == 0
+    lines = read_lines(tmp_path / "v.jsonl")
+    assert [(line["name"], line["format"], line["given"], line["correct"]) for line in lines] == [
+        ("t", "text", "A", 0), ("i", "1-image", "B", 1), ("video", "video", "B", 1),
+        ("t", "text", "A", 1), ("i", "1-image", "B", 0), ("video", "video", "B", 0),
+    ]  # fmt: skip
+    shown = [sum(part["type"] == "image_url" for part in body["messages"][0]["content"]) for _, body in log[asked:] if not isinstance(body["messages"][0]["content"], str)]  # fmt: skip
+    assert shown == [1, 2, 1, 2]
+    assert [line["name"] for line in read_lines(tmp_path / "s.jsonl")] == ["t", "i", "t", "i"]
+    assert "|frames:files|" in lines[0]["signature"]
+
+
+def test_a_tiny_real_model_from_scores_to_the_report(
+    tmp_path: Path, vision_model: Path, pictures: list[Image]
+) -> None:
+    source = a_job(tmp_path, pictures)
+    done = visil("score", source, "-o", tmp_path / "s.jsonl", "--genai", vision_model, "--video")
+    assert done.exit_code == 0, (done.output, done.exception)
+    with fake.serve(Answering) as (url, _):
+        assert visil("answer", source, "-o", tmp_path / "a.jsonl", "--vllm", url, "--video").exit_code == 0
+    found = report(tmp_path / "s.jsonl", "--answers", tmp_path / "a.jsonl")
+    rows = {row["format"]: row for row in found["formats"]}
+    assert list(rows) == ["text", "1-image", "video"]
+    assert rows["video"]["visil"]["mean"] == 0
+    text, image, video = (rows[name]["tokens"]["mean"] for name in rows)
+    # An image is 256 tokens of this model, and its two marks.
+    assert text < 30 < 256 < image < 2 * 256 < video < 530
+    assert [row["accuracy"]["share"] for row in rows.values()] == [0.5, 0.5, 0.5]
+    assert found["frontier"]["chosen"][-1]["tokens"] == text

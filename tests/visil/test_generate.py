@@ -24,7 +24,6 @@ from vcs_runtime.visil import (
     Video,
     VisilOptions,
     mask_caption,
-    probe_generated,
     visil,
 )  # fmt: skip
 from vcs_runtime.visil.images import Part
@@ -139,6 +138,17 @@ def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(pictur
     assert result.to_dict()["approximate"] is True
     [itself] = visil(Video(pictures), "A man.", ["man"], [Video(pictures)], table, method="generate", top=2)
     assert itself.visil == 0
+
+
+def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) -> None:
+    class Changing(Table):
+        def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+            return [self.video, self.summary, self.video][run]
+
+    table = Changing(generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"cat": -1.0})))
+    [result] = visil(Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, method="generate", top=2, samples=3)  # fmt: skip
+    assert result.video.known == ("none",)
+    assert result.video.by_word == (pytest.approx((-0.5 - 10 - 0.5) / 3),)
 
 
 @pytest.mark.parametrize("options", [{"top": 0}, {"top": True}, {"floor": 0.0}, {"floor": float("nan")}])
@@ -336,6 +346,8 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
     assert f"|model:{kind}:made/up|" in row["signature"]
     assert "|method:generate|top:20|floor:-10|approximate:yes|" in row["signature"]
     assert row["summaries"][0]["approximate"] is True
+    for arguments in (("select", out, "--alpha", "0"), ("report", out, "--json")):
+        assert "out.jsonl: the scores are approximate (--method generate)" in run(*arguments).stderr
     assert "which differ in floor" in str(other.exception)
 
 
@@ -355,50 +367,6 @@ def test_another_method_does_not_continue_a_file(
         refused = run("score", source, "-o", out, *options)
         assert refused.exit_code == 2
         assert "--method generate" in refused.stderr
-
-
-FAULTS: list[tuple[type[fake.Fault], str]] = [
-    (fake.AllZero, "numbers"), (fake.NotANumber, "numbers"), (fake.ImagesDropped, "images"),
-    (fake.OnlyTheFirstImage, "images"), (fake.ImagesAsText, "images"), (fake.Deaf, "text"), (fake.Drifting, "same"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", OPEN)
-def test_sound_servers_pass_the_probe_of_generated_answers(kind: str) -> None:
-    with fake.serve(type("Sound", (GeneratingHandler,), {"headers_seen": []})) as (url, _):
-        found = probe_generated(OPEN[kind](url))
-        printed = run("probe", f"--{kind}", url, "--method", "generate", "--model", fake.MODEL)
-    assert [check.name for check in found] == ["numbers", "same", "text", "greedy", "images"]
-    assert all(check.passed for check in found), found
-    assert (printed.exit_code, printed.stdout.count("passed")) == (0, 5)
-
-
-@pytest.mark.parametrize("kind", OPEN)
-@pytest.mark.parametrize(("fault", "check"), FAULTS)
-def test_faulty_servers_fail_it(kind: str, fault: type[fake.Fault], check: str) -> None:
-    with fake.serve(type("Faulty", (GeneratingHandler,), {"headers_seen": []}), fault()) as (url, _):
-        last = probe_generated(OPEN[kind](url))[-1]
-    assert (last.name, last.passed) == (check, False)
-
-
-class Sampling(GeneratingHandler):
-    """Writes the second likeliest token."""
-
-    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        answer = super().answer(body)
-        choice = answer["choices"][0]
-        entries = choice["logprobs"]["content"]
-        for entry in entries:
-            entry |= {name: entry["top_logprobs"][1][name] for name in ("token", "logprob")}
-        choice["message"]["content"] = "".join(entry["token"] for entry in entries)
-        return answer
-
-
-def test_a_server_that_samples_fails_it() -> None:
-    with fake.serve(type("Samples", (Sampling,), {"headers_seen": []})) as (url, _):
-        last = probe_generated(OpenAI(url))[-1]
-    assert (last.name, last.passed) == ("greedy", False)
-    assert "another one is likelier" in last.detail
 
 
 @pytest.mark.parametrize("images", [0, 2])

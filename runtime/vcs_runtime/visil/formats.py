@@ -19,6 +19,7 @@ Scores = Mapping[str, Sequence[Mapping[str, Any]]]
 RANDOM = "random"
 """Name of the baseline that takes any summary of a video."""
 _ROWS = 11  # of a frontier with many steps
+_MOST = 1e9  # of these quantities
 _QUANTITIES = ("seconds", "confidence")  # of answers of people
 
 
@@ -47,7 +48,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
             continue
         for name in _QUANTITIES:
             value = row.get(name)
-            if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
+            if value is not None and not (type(value) in (int, float) and abs(value) <= _MOST):
                 raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
         lines.append(row)
     if not lines:

@@ -118,6 +118,8 @@ def _read(rng: random.Random, folder: Path, ground: Ground) -> list[str]:
         ("visil.jsonl", ["visil", "select", folder / "visil.jsonl", "--alpha", "0.1"]),
         ("visil.jsonl", ["visil", "correlate", folder / "visil.jsonl", "--answers", folder / "answers.jsonl", "--shuffles", "100"]),
         ("answers.jsonl", ["visil", "correlate", folder / "visil.jsonl", "--answers", folder / "answers.jsonl", "--shuffles", "100"]),
+        ("visil.jsonl", ["visil", "report", folder / "visil.jsonl", "--answers", folder / "answers.jsonl"]),
+        ("answers.jsonl", ["visil", "report", folder / "visil.jsonl", "--answers", folder / "answers.jsonl"]),
         ("systems/a.json", ["experiment", "rank", "--references", folder / "references.json", "--predictions",
                             folder / "systems", "-o", out / "rank", "--resamples", "100", "--workers", "1", *ground.engine]),
     ))  # fmt: skip

@@ -32,6 +32,7 @@ from vcs_runtime.cli.visil.model import (
     probed,
     prompts_option,
     recording,
+    say_approximate,
     tolerance_option,
 )
 from vcs_runtime.cli.visil.report import report
@@ -44,7 +45,7 @@ from vcs_runtime.visil import plots
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
 from vcs_runtime.visil.jobs.items import read_items
-from vcs_runtime.visil.jobs.scores import read_answers, read_scores, score_videos
+from vcs_runtime.visil.jobs.scores import are_approximate, read_answers, read_scores, score_videos
 from vcs_runtime.visil.masking import COUNTS
 from vcs_runtime.visil.models.generated import FLOOR
 from vcs_runtime.visil.models.probing import require_passed
@@ -204,8 +205,9 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
     """
     if plot:
         require_matplotlib()
-    candidates = {}
-    for name, parts in read_scores(scores).items():
+    candidates, scored = {}, read_scores(scores)
+    say_approximate(scores, are_approximate(scored))
+    for name, parts in scored.items():
         if any(part["tokens"] is None for part in parts):
             raise InputError(f"{scores}: {name}: the tokens of a summary are unknown; add them to the items")
         candidates[name] = [(part["name"], part["visil"], part["tokens"]) for part in parts]
@@ -261,6 +263,7 @@ def correlate_command(
     if plot:
         require_matplotlib()
     listed = read_answers(answers, scores)
+    say_approximate(scores, listed.approximate)
     if listed.skipped:
         warn(f"{answers}: {listed.skipped} lines with an error are left out")
     if listed.full:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
@@ -144,6 +145,12 @@ def recording(model: Any, record: Path | None) -> Iterator[Any]:
     else:
         with closing(Recorder(model, record)) as recorder:
             yield recorder
+
+
+def say_approximate(path: Path, approximate: bool) -> None:
+    """Warn if the scores of a file are approximate."""
+    if approximate:
+        warn(f"{path}: the scores are approximate (--method {GENERATE})")
 
 
 def exit_with(failed: object) -> None:

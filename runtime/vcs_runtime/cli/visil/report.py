@@ -13,12 +13,12 @@ from rich.table import Table
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb
 from vcs_runtime.cli.tables import console
-from vcs_runtime.cli.visil.model import json_option
+from vcs_runtime.cli.visil.model import json_option, say_approximate
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.visil import plots
-from vcs_runtime.visil.formats import along_frontier, by_format, drops, read_lines
-from vcs_runtime.visil.jobs.scores import read_scores
+from vcs_runtime.visil.formats import Scores, along_frontier, by_format, drops, read_lines
+from vcs_runtime.visil.jobs.scores import are_approximate, read_scores
 
 
 @click.command()
@@ -57,14 +57,9 @@ def report(
         require_matplotlib()
     result: dict[str, Any] = {}
     if scores:
-        listed, given = read_scores(scores), _read(answers)
-        result["formats"] = by_format(listed, given)
-        try:
-            result["frontier"] = along_frontier(listed, given, alpha)
-        except ValueError as error:
-            if alpha:
-                raise InputError(f"{scores}: {error}") from None
-            warn(f"{scores}: {error}; the frontier is left out")
+        listed = read_scores(scores)
+        say_approximate(scores, are_approximate(listed))
+        result = {"approximate": are_approximate(listed), **_by_format(scores, listed, _read(answers), alpha)}
         if folder:
             plots.by_format(listed, result["formats"], folder / "formats.png")
             if "frontier" in result:
@@ -77,6 +72,22 @@ def report(
         click.echo(json.dumps(result))
     else:
         _print(result)
+
+
+def _by_format(
+    path: Path, scores: Scores, answers: list[dict[str, Any]], alphas: tuple[float, ...]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    try:
+        result["formats"] = by_format(scores, answers)
+        result["frontier"] = along_frontier(scores, answers, alphas)
+    except OverflowError:
+        raise InputError(f"{path}: its numbers are too large to be summed") from None
+    except ValueError as error:
+        if alphas:
+            raise InputError(f"{path}: {error}") from None
+        warn(f"{path}: {error}; the frontier is left out")
+    return result
 
 
 def _read(path: Path | None) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -201,6 +201,11 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     return scores
 
 
+def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether scores, as `read_scores` returns them, are those of generated answers."""
+    return any(part.get("approximate") for parts in scores.values() for part in parts)
+
+
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
     """Return the summaries of a line. Raises InputError unless each has a name of its own, and numbers."""
     names = set()
@@ -242,6 +247,8 @@ class Answers:
         Number of lines with an error.
     full
         Number of answers from the full video, which are left out.
+    approximate
+        Whether the scores are approximate (`--method generate`).
     """
 
     scores: list[float] = field(default_factory=list)
@@ -249,6 +256,7 @@ class Answers:
     videos: list[str] = field(default_factory=list)
     skipped: int = 0
     full: int = 0
+    approximate: bool = False
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
@@ -271,10 +279,9 @@ def read_answers(path: Path, scores: Path) -> Answers:
     InputError
         A file cannot be read, or an answer has no score. The message names the file and the line.
     """
-    by_name = {
-        (video, part["name"]): part["visil"] for video, parts in read_scores(scores).items() for part in parts
-    }
-    answers = Answers()
+    scored = read_scores(scores)
+    by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
+    answers = Answers(approximate=are_approximate(scored))
     for place, row in answer_lines(path):
         if row is None:
             answers.skipped += 1
@@ -283,7 +290,7 @@ def read_answers(path: Path, scores: Path) -> Answers:
         if row.get("format") == VIDEO:
             answers.full += 1
             continue
-        if not isinstance(name, str) or (video, name) not in by_name:
+        if (video, name) not in by_name:
             raise InputError(f"{place}: {scores} has no score of summary {name!r} of {video!r}")
         answers.scores.append(by_name[video, name])
         answers.correct.append(int(row["correct"]))
@@ -302,4 +309,6 @@ def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
         if row["correct"] not in (0, 1):
             raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
+        if not isinstance(row["name"], str):
+            raise InputError(f"{place}: 'name' must be a text, not {row['name']!r}")
         yield place, row
