@@ -18,8 +18,9 @@ from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.experiments.metrics.bertscore import States, TokenStates, bertscore
+from vcs_runtime.experiments.metrics.bertscore import BERTScore, bertscore
 from vcs_runtime.experiments.metrics.scoring import Job, KnownMetrics
+from vcs_runtime.experiments.metrics.token_states import States, TokenStates
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.tokenizer import cut_windows, load_tokenizer
 
@@ -80,13 +81,13 @@ def test_openvino_shows_the_states_too(
 
 
 def test_matching_by_hand() -> None:
-    reference = States(np.eye(3, dtype=np.float32), np.array([True, True, False]))
-    generated = States(np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]))
+    reference = States(np.eye(3, dtype=np.float32), np.array([True, True, False]), np.arange(3))
+    generated = States(np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]), np.arange(2))
     # The third token of the reference can be matched, but is not asked for.
     precision, recall = (0.8 + 1) / 2, (0.6 + 0.8) / 2
     expected = (precision, recall, 2 * precision * recall / (precision + recall))
     assert tuple(bertscore(reference, generated).values()) == pytest.approx(expected)
-    none = States(generated.vectors, np.array([False, False]))
+    none = States(generated.vectors, np.array([False, False]), np.arange(2))
     assert set(bertscore(reference, none).values()) == {0.0}
 
 
@@ -103,7 +104,7 @@ def test_states_do_not_depend_on_the_texts_beside_and_the_bundle_stays_as_it_is(
 
 
 def test_of_several_references_the_best_counts_column_by_column(states: TokenStates) -> None:
-    known = KnownMetrics(1, states)
+    known = KnownMetrics(1, matched=BERTScore(states))
     references = tuple(story(i) for i in range(4))
     scores = known.start(Job("1", references, story(9)))()
     single = [known.start(Job("1", (reference,), story(9)))() for reference in references]
@@ -117,7 +118,7 @@ def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tm
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     info = BundleInfo("t", "CC0-1.0", "x")
     bundle = build_bert_bundle(checkpoint, tmp_path / "bundle", info, long_text="error")
-    known = KnownMetrics(1, TokenStates(open_bundle(bundle), choose_device("cpu")))
+    known = KnownMetrics(1, matched=BERTScore(TokenStates(open_bundle(bundle), choose_device("cpu"))))
     first = known.start(Job("1", (story(1, 9),), story(2, 1)))()
     second = known.start(Job("2", (story(1, 1),), story(2, 1)))()
     assert isinstance(first, TextError)

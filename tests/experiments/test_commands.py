@@ -22,7 +22,7 @@ from vcs_runtime.errors import InputError, MissingExtraError
 from vcs_runtime.experiments import statistics
 
 METRICS = ["VCS_LCT0", "VCS_LCT1", "margin_LCT0", "margin_LCT1", "Cosine", "LAS", "NAS_LCT0", "NAS_LCT1",
-           "BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum",
+           "BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum", "CIDEr",
            "BERTScore-P", "BERTScore-R", "BERTScore-F1"]  # fmt: skip
 
 
@@ -86,7 +86,12 @@ def test_resuming_refuses_other_options_and_other_data(experiment: Any, tmp_path
     scene.write_text(text.replace(".", "!", 1))
     other = experiment("corruption", "--data", data, "--resume")
     assert ": the texts of id '0/" in str(other.exception)
-    scene.unlink()
+    fewer = json.loads(text)
+    fewer["categories"][0]["test_cases"].pop(0)
+    scene.write_text(json.dumps(fewer))
+    other = experiment("corruption", "--data", data, "--resume")
+    assert "of another input" in str(other.exception)
+    scene.unlink()  # without its reference every idf is another
     other = experiment("corruption", "--data", data, "--resume")
     assert "of another input" in str(other.exception)
     assert experiment("corruption", "--data", data, "--overwrite").exit_code == 1  # published, but not here

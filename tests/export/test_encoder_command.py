@@ -245,3 +245,18 @@ def test_modernbert_from_the_command_line(checkpoint: Path, tmp_path: Path) -> N
     bundle = exported(checkpoint, tmp_path / "bundle")
     want = encode(checkpoint, list(tokenizer.encode(TEXT).ids))
     np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=3e-6)
+
+
+def test_a_plain_transformer_has_the_pooling_that_the_user_names(tmp_path: Path) -> None:
+    write_tiny_family(tmp_path, "xlm-roberta")
+    folder = tmp_path / "xlm-roberta"
+    whole = exported(folder, tmp_path / "whole")
+    assert "the pooling is mean, not cls" in refusal(folder, tmp_path / "bundle", "--pooling", "cls")
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        (folder / name).unlink()
+    says = refusal(folder, tmp_path / "bundle")
+    assert "there is no modules.json that names the pooling: name it (--pooling)" in says
+    plain = exported(folder, tmp_path / "plain", "--pooling", "mean")
+    np.testing.assert_array_equal(embed(plain), embed(whole))
+    says = refusal(folder, tmp_path / "bundle", "--pooling", "mean", "--recipe", "multilingual-e5-base")
+    assert "--recipe and --pooling exclude each other" in says

@@ -119,6 +119,9 @@ def sat(
 @click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="window_mean", show_default=True,
               help="Treatment of texts longer than the model's window: mean over windows, cut as "
               "sentence-transformers does (special tokens stay), or error.")  # fmt: skip
+@click.option("--pooling", type=click.Choice(["mean", "cls", "max", "lasttoken"]),
+              help="Pooling of a plain transformer, whose folder has no modules.json. "
+              "[default: as the folder says]")  # fmt: skip
 @click.option("--optimum-python", type=PATH, metavar="PATH",
               help="Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
               "[default: export without PyTorch]")  # fmt: skip
@@ -132,6 +135,7 @@ def encoder(
     dimension: int | None,
     max_tokens: int | None,
     long_text: LongTextPolicy,
+    pooling: str | None,
     optimum_python: Path | None,
     overwrite: bool,
 ) -> None:
@@ -154,6 +158,8 @@ def encoder(
 
     if recipe is not None and optimum_python is not None:
         raise click.UsageError("--recipe and --optimum-python exclude each other")
+    if recipe is not None and pooling is not None:
+        raise click.UsageError("--recipe and --pooling exclude each other")
     check_target(output, overwrite, checkpoint)
     options = EmbedderOptions(
         prompt=prompt,
@@ -164,7 +170,9 @@ def encoder(
     )
     if recipe is None:
         info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
-        build_sentence_bundle(checkpoint, output, info, options, optimum_python=optimum_python)
+        build_sentence_bundle(
+            checkpoint, output, info, options, optimum_python=optimum_python, pooling=pooling
+        )
     else:
         named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SentenceRecipe)
         log(f"the weights of {named.source} are licensed under {named.licence}")

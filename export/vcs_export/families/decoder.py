@@ -12,18 +12,14 @@ from pathlib import Path
 from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint, open_decoder
 from vcs_export.checkpoint.recipe import DecoderRecipe
 from vcs_export.checkpoint.sentence_folder import (
-    MODULES,
     SentenceFolder,
-    check_width,
-    read_prompt,
-    read_sentence_folder,
     sentence_tokenizer,
 )
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checks.measuring import Report, unreported
 from vcs_export.checks.special_tokens import NO_TOKEN, special_tokens
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.options import EmbedderOptions, folder_or_plain
 from vcs_export.families.streamed_bundle import (
     Quantization,
     TextSettings,
@@ -147,20 +143,10 @@ def build_decoder_bundle(
 def _sentence(opened: DecoderCheckpoint, options: DecoderOptions) -> SentenceFolder:
     """Return what follows the decoder, by the folder, its `config.json` and the caller."""
     folder, hidden = opened.folder, opened.settings.config.hidden_size
-    known = opened.settings.pooling or options.pooling
-    if (folder / MODULES).exists():
-        sentence = read_sentence_folder(folder, options.prompt, options.instruction)
-        check_width(folder, sentence, hidden)
-    elif known is None:
-        raise CheckpointError(f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)")
-    else:
-        instruction = options.instruction
-        if instruction is None:
-            instruction = read_prompt(folder, options.prompt)
-        sentence = SentenceFolder(known, (None,), hidden, hidden, None, False, instruction)
-    for pooling in (opened.settings.pooling, options.pooling):
-        if pooling not in (None, sentence.pooling):
-            raise CheckpointError(f"{folder}: the pooling is {sentence.pooling}, not {pooling}")
+    own = opened.settings.pooling
+    sentence = folder_or_plain(folder, hidden, own or options.pooling, options.prompt, options.instruction)
+    if options.pooling not in (None, sentence.pooling):
+        raise CheckpointError(f"{folder}: the pooling is {sentence.pooling}, not {options.pooling}")
     if sentence.pooling not in POOLINGS.values():
         raise CheckpointError(
             f"{folder}: the pooling {sentence.pooling} of a decoder is not supported, only "

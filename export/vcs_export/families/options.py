@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vcs_export.checkpoint.sentence_folder import SentenceFolder, longest_input
-from vcs_export.errors import ExportError
+from vcs_export.checkpoint.sentence_folder import (
+    MODULES,
+    SentenceFolder,
+    check_width,
+    longest_input,
+    read_prompt,
+    read_sentence_folder,
+)
+from vcs_export.errors import CheckpointError, ExportError
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
 
 _FEWEST_TOKENS = 3
@@ -82,3 +89,45 @@ class EmbedderOptions:
         if not _FEWEST_TOKENS <= self.max_tokens <= most:
             raise ExportError(f"max_tokens must be {_FEWEST_TOKENS} to {most}, not {self.max_tokens}")
         return self.max_tokens
+
+
+def folder_or_plain(
+    folder: Path, hidden: int, pooling: str | None, prompt: str | None, instruction: str | None
+) -> SentenceFolder:
+    """Read a sentence-transformers folder, or a plain transformer whose pooling the caller names.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    hidden
+        Length of the transformer's vectors.
+    pooling
+        The pooling of a folder without modules; its vectors are then brought to unit length.
+    prompt
+        As for `read_sentence_folder`.
+    instruction
+        As for `read_sentence_folder`.
+
+    Returns
+    -------
+    sentence
+        Pooling, further steps, and how texts are fed.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_sentence_folder`. The folder may also name no pooling, or another one.
+    """
+    if (folder / MODULES).exists():
+        sentence = read_sentence_folder(folder, prompt, instruction)
+        check_width(folder, sentence, hidden)
+    elif pooling is None:
+        raise CheckpointError(f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)")
+    else:
+        if instruction is None:
+            instruction = read_prompt(folder, prompt)
+        sentence = SentenceFolder(pooling, (None,), hidden, hidden, None, False, instruction)
+    if pooling not in (None, sentence.pooling):
+        raise CheckpointError(f"{folder}: the pooling is {sentence.pooling}, not {pooling}")
+    return sentence

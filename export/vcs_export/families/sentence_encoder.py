@@ -13,6 +13,7 @@ from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
 from vcs_export.checkpoint.modernbert import KIND, open_modernbert
 from vcs_export.checkpoint.recipe import SentenceRecipe
 from vcs_export.checkpoint.sentence_folder import (
+    MODULES,
     SentenceFolder,
     check_width,
     read_sentence_folder,
@@ -24,7 +25,7 @@ from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError
 from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.optimum_route import write_by_optimum
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.options import EmbedderOptions, folder_or_plain
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert
 from vcs_export.write import BundleInfo, BundleWriter, licence_file
@@ -47,6 +48,7 @@ def build_sentence_bundle(
     options: EmbedderOptions = EmbedderOptions(),
     *,
     optimum_python: Path | None = None,
+    pooling: str | None = None,
 ) -> Path:
     """Build a bundle from the folder of any sentence-transformers encoder.
 
@@ -63,6 +65,8 @@ def build_sentence_bundle(
     optimum_python
         Interpreter of an environment whose optimum exports the model. None builds the models of `GRAPHS`
         without PyTorch, and others by this interpreter's optimum.
+    pooling
+        The pooling of a folder without `modules.json`, which holds a plain transformer.
 
     Returns
     -------
@@ -83,7 +87,11 @@ def build_sentence_bundle(
         path = checkpoint / CONFIG
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(checkpoint / CONFIG)
-    sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
+    if (checkpoint / MODULES).exists() and pooling is None:
+        sentence = read_sentence_folder(checkpoint, options.prompt, options.instruction)
+    else:
+        hidden = positive(checkpoint / CONFIG, settings, "dim" if kind == "distilbert" else "hidden_size")
+        sentence = folder_or_plain(checkpoint, hidden, pooling, options.prompt, options.instruction)
     sentence = replace(sentence, dimension=options.vector_length(sentence))
     vocab_size = positive(checkpoint / CONFIG, settings, "vocab_size")
     tokenizer, _ = sentence_tokenizer(checkpoint, sentence, vocab_size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +12,7 @@ import click
 
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.beside import Beside, beside
 from vcs_runtime.cli.clip_cc_bench import clip_cc_bench
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
@@ -34,7 +35,6 @@ from vcs_runtime.cli.options import (
     together,
 )
 from vcs_runtime.cli.results import finish
-from vcs_runtime.errors import BundleError
 from vcs_runtime.experiments import authors as authors_study
 from vcs_runtime.experiments import corruption as corruption_study
 from vcs_runtime.experiments import parameters as parameters_study
@@ -43,7 +43,6 @@ from vcs_runtime.experiments import usefulness as usefulness_study
 from vcs_runtime.experiments import vatex as vatex_study
 from vcs_runtime.experiments.datasets import published as published_scores
 from vcs_runtime.experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
-from vcs_runtime.experiments.metrics.bertscore import TokenStates
 from vcs_runtime.experiments.metrics.scoring import KnownMetrics, LongMetrics
 from vcs_runtime.experiments.results import check_output
 from vcs_runtime.experiments.running import Output
@@ -128,43 +127,43 @@ class _Run:
     config: ScorerConfig
     output: Output
     workers: int
+    beside: Beside
 
     @contextmanager
-    def opened(self, *sources: Path | None) -> Iterator[tuple[Scorer, KnownMetrics]]:
+    def opened(
+        self, references: Iterable[Sequence[str]], *sources: Path | None
+    ) -> Iterator[tuple[Scorer, KnownMetrics]]:
         """Yield the scorer and the metrics of other packages; the output folder exists from then on.
 
-        Raises InputError if the output would replace one of the files `sources`.
+        `references` are those of each item. Raises InputError if the output would replace one of the files
+        `sources`.
         """
-        check_output(self.output.folder, *sources)
+        check_output(self.output.folder, *sources, self.beside.idf_references, self.beside.bertscore_baseline)
         require("scipy", "experiments", "this experiment")
+        corpus = self.beside.corpus(references)
         bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
         with open_scorer(replace(self.config, bundle=bundle)) as scorer:
-            try:
-                states = TokenStates(bundle, scorer.embedder.device, self.config.threads)
-            except BundleError as error:
-                warn(f"BERTScore is left out: {error}")
-                states = None
-            with closing(KnownMetrics(self.workers, states)) as known:
-                if not known.meteor:
-                    warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
-                         "(docs/guide/experiments.md says how to get them)")  # fmt: skip
+            device, threads = scorer.embedder.device, self.config.threads
+            with closing(self.beside.opened(bundle, device, threads, self.workers, corpus)) as known:
                 self.output.folder.mkdir(parents=True, exist_ok=True)
                 yield scorer, known
 
 
-def _run(output: Path, resume: bool, overwrite: bool, workers: int | None, config: ScorerConfig) -> _Run:
-    return _Run(config, Output(output, resume, overwrite), workers or thread_count())
+def _run(
+    output: Path, resume: bool, overwrite: bool, workers: int | None, config: ScorerConfig, beside: Beside
+) -> _Run:
+    return _Run(config, Output(output, resume, overwrite), workers or thread_count(), beside)
 
 
 def _scored(command: Command) -> Command:
     """Add the options of an experiment that scores pairs; the command receives `run`, a `_Run`."""
-    return scorer_options(combined("run", _run, together(
+    return scorer_options(beside()(combined("run", _run, together(
         _output,
         resume,
         overwrite,
         click.option("--workers", type=click.IntRange(min=1), metavar="N",
                      help="Number of processes for BLEU and ROUGE. [default: all cores]"),
-    ))(command))  # fmt: skip
+    ))(command)))  # fmt: skip
 
 
 @click.group()
@@ -195,7 +194,7 @@ def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, r
         require_matplotlib()
     problems = Problems(warn)
     cases, published = _read(data, problems)
-    with run.opened() as (scorer, known):
+    with run.opened([case.reference] for case in cases) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = corruption_study.run(
             cases, published, metrics, run.output, problems, threshold=threshold,
@@ -222,7 +221,8 @@ def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> 
     problems = Problems(warn)
     texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
-    with run.opened(data, source) as (scorer, known):
+    references = ([text] for by_author in texts.values() for text in by_author.values())
+    with run.opened(references, data, source) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
     finish(results, run.output.folder)
@@ -246,7 +246,7 @@ def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run)
     """
     problems = Problems(warn)
     videos = vatex_study.read_vatex(data, problems)
-    with run.opened(data) as (scorer, known):
+    with run.opened((video.references for video in videos), data) as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lcts=settings.lcts)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
     finish(results, run.output.folder)
@@ -287,7 +287,8 @@ def rank(
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     if baseline and baseline not in models:
         raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
-    with run.opened(source, ranking, predictions / "results.json") as (scorer, known):
+    documents = ([text] if isinstance(text, str) else text for text in references.values())
+    with run.opened(documents, source, ranking, predictions / "results.json") as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size, also=also)
         if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")

@@ -78,8 +78,9 @@ def run_jobs(
             scores[job.id] = {name: record[name] for name in metrics.columns}
 
     def check(place: str, job: Job, record: Record) -> None:
-        check_signature(place, record.get("signature"), metrics.signature)
+        # First the texts: where they are others, the signature has another idf too, and says less.
         check_texts(place, record, hash_texts(job.references, job.generated))
+        check_signature(place, record.get("signature"), metrics.signature)
 
     run_resumable(
         out.folder / "pairs.jsonl", iter(jobs), len(jobs), partial(_score_blocks, metrics), collect,

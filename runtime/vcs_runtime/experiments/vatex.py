@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
@@ -147,7 +147,7 @@ class ShortMetrics:
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
         """Score jobs; each comes back with its scores, in order."""
         tasks: list[tuple[Job, dict[int, Callable[[], Scored]], list[Scored]]] = [
-            (job, {count: self._known.start(_first(job, count)) for count in REFERENCES}, []) for job in jobs
+            (job, {count: self._known.start(job, count) for count in REFERENCES}, []) for job in jobs
         ]
         pairs = [
             (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
@@ -177,11 +177,6 @@ class ShortMetrics:
             for lct, record in records.items()
             for name, own in _TOLERANT.items()
         }
-
-
-def _first(job: Job, count: int) -> Job:
-    """Keep the first references of a job."""
-    return replace(job, references=job.references[:count])
 
 
 def run(

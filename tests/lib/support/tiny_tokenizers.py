@@ -13,7 +13,7 @@ from tokenizers.decoders import ByteFallback, Fuse, Replace
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.decoders import Sequence as DecoderSequence
 from tokenizers.models import BPE, Unigram
-from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
+from tokenizers.processors import ByteLevel, RobertaProcessing, Sequence, TemplateProcessing
 
 WORDS = (
     "the a an and then while with on in at into over near of to from by is are was he she they it his her "
@@ -154,4 +154,18 @@ def mistral_tokenizer() -> Tokenizer:
     tokenizer.post_processor = TemplateProcessing(
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )
+    return tokenizer
+
+
+def roberta_tokenizer() -> Tokenizer:
+    """A tokenizer of RoBERTa's kind: `<s>` before a text, `</s>` after it, and a word begins with its space."""
+    special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's ids, 0 to 4
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    spelled = [cut.pre_tokenize_str(f"{space}{word}")[0][0] for word in WORDS for space in ("", " ")]
+    pieces, merges = learned([*special, *sorted(pre_tokenizers.ByteLevel.alphabet())], spelled)
+    tokenizer = Tokenizer(BPE(pieces, merges, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = ByteLevelDecoder()
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     return tokenizer

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from vcs_numba import Params, score_batch
 from vcs_runtime.errors import TextError
-from vcs_runtime.experiments.metrics import bertscore
+from vcs_runtime.experiments.metrics import bertscore, cider
+from vcs_runtime.experiments.metrics.corpus import Corpus
 from vcs_runtime.experiments.metrics.lexical import (
     METEOR,
     METRICS,
@@ -55,14 +56,16 @@ class Metrics(Protocol):
 
 
 class KnownMetrics:
-    """BLEU and ROUGE; METEOR if its corpora are there; BERTScore if the model shows the states of tokens.
+    """BLEU and ROUGE; METEOR if its corpora are there; CIDEr if there is a corpus for its idf; BERTScore.
 
     Parameters
     ----------
     workers
         Number of processes; 1 computes everything in this process.
-    states
-        The states of tokens, for BERTScore; None leaves it out.
+    corpus
+        The references that the idf of CIDEr is computed over. None, or a single item, leaves CIDEr out.
+    matched
+        BERTScore; None leaves it out.
 
     Raises
     ------
@@ -70,32 +73,64 @@ class KnownMetrics:
         The extra `experiments` is not installed.
     """
 
-    def __init__(self, workers: int, states: bertscore.TokenStates | None = None) -> None:
+    def __init__(
+        self, workers: int, corpus: Corpus | None = None, matched: bertscore.BERTScore | None = None
+    ) -> None:
         for module in ("nltk", "rouge_score"):
             require(module, "experiments", "this experiment")
         self.meteor = has_meteor()
-        self._states = states
+        self._corpus = corpus if corpus and len(corpus.documents) > 1 else None
+        self._ciders: dict[int | None, cider.Cider] = {}
+        self._matched = matched
         meteor = (METEOR,) if self.meteor else ()
-        matched = bertscore.COLUMNS if states else ()
-        self.columns: tuple[str, ...] = (*METRICS[:2], *meteor, *METRICS[2:], *matched)
-        self.signature = identity(self.meteor) + ("|bertscore:last-layer" if states else "")
+        weighted = (cider.COLUMN,) if self._corpus else ()
+        columns = bertscore.COLUMNS if matched else ()
+        self.columns: tuple[str, ...] = (*METRICS[:2], *meteor, *METRICS[2:], *weighted, *columns)
+        fields = [identity(self.meteor)]
+        fields += ["cider:d/ptb", f"idf:{self._corpus.identity}"] if self._corpus else []
+        fields += [matched.signature] if matched else []
+        self.signature = "|".join(fields)
         self._pool = _processes(workers) if workers > 1 else None
 
-    def start(self, job: Job) -> Callable[[], Scored]:
-        """Begin to score a job in another process; the function that comes back waits for its scores."""
-        score = partial(lexical_scores, job.references, job.generated, meteor=self.meteor)
-        lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
-        return lexical if self._states is None else lambda: merge(self._matched(job), lexical())
+    def start(self, job: Job, first: int | None = None) -> Callable[[], Scored]:
+        """Begin to score a job in another process.
 
-    def _matched(self, job: Job) -> list[Scored]:
-        """BERTScore against each reference."""
-        assert self._states is not None
-        try:
-            states = self._states.get([*job.references, job.generated])
-        except TextError as error:
-            return [error]
-        generated = states[job.generated]
-        return [bertscore.bertscore(states[reference], generated) for reference in job.references]
+        Parameters
+        ----------
+        job
+            The job.
+        first
+            How many of its references count, and of every other item's for the idf; None: all.
+
+        Returns
+        -------
+        callable
+            Waits for the scores.
+        """
+        references = job.references[:first]
+        score = partial(lexical_scores, references, job.generated, meteor=self.meteor)
+        lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
+        return lambda: self._joined(references, job.generated, first, lexical)
+
+    def _joined(
+        self, references: Sequence[str], generated: str, first: int | None, lexical: Callable[[], Scored]
+    ) -> Scored:
+        """Join CIDEr and BERTScore with the scores that other processes compute in the meantime."""
+        own: dict[str, float] = {}
+        matched: list[Scored] = []
+        if self._corpus:
+            if first not in self._ciders:
+                self._ciders[first] = cider.Cider(self._corpus.first(first))
+            own[cider.COLUMN] = self._ciders[first].score(references, generated)
+        if self._matched:
+            try:
+                matched += self._matched.scores(references, generated, first)
+            except TextError as error:
+                return error
+        scores = lexical()
+        if isinstance(scores, TextError):
+            return scores
+        return merge(matched, scores | own) if matched else scores | own
 
     def close(self) -> None:
         """End the processes."""

@@ -1,0 +1,50 @@
+"""The references over which idf is computed, for CIDEr and BERTScore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The references of each item, which together are one document.
+
+    Attributes
+    ----------
+    documents
+        The references of each item; what several items share is here once.
+    given
+        Whether the user named the corpus. Otherwise it is what an experiment scores against.
+    """
+
+    documents: tuple[tuple[str, ...], ...]
+    given: bool = False
+
+    @classmethod
+    def of(cls, items: Iterable[Sequence[str]], given: bool = False) -> Corpus:
+        """Make a corpus of the references of items."""
+        return cls(tuple(dict.fromkeys(tuple(references) for references in items)), given)
+
+    def first(self, count: int | None) -> Corpus:
+        """Keep the first references of each item, if the corpus is what an experiment scores against."""
+        if count is None or self.given:
+            return self
+        return Corpus.of(references[:count] for references in self.documents)
+
+    @property
+    def texts(self) -> list[str]:
+        """All references."""
+        return [text for references in self.documents for text in references]
+
+    @property
+    def identity(self) -> str:
+        """Number of documents and the first digits of a hash of them, for the signature."""
+        digests = sorted(
+            sha256("\0".join(references).encode("utf-8", "surrogatepass")).digest()
+            for references in self.documents
+        )
+        return f"{len(digests)}@{sha256(b''.join(digests)).hexdigest()[:_DIGITS]}"
