@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.visil.jobs.scores import answer_lines
+from vcs_runtime.visil.jobs.scores import answer_lines, without_videos
 from vcs_runtime.visil.selection import Step, frontier, select_summary
 
 Scores = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -121,8 +121,8 @@ def along_frontier(
     -------
     dict
         `chosen` has an object per alpha, `baselines` one per format and one for "random", the expectation
-        over all summaries of a video. Each has `tokens` and `visil`, means over the videos, and `accuracy` of
-        the answers from these summaries.
+        over all summaries of a video, which the full video is not. Each has `tokens` and `visil`, means over
+        the videos, and `accuracy` of the answers from these summaries.
 
     Raises
     ------
@@ -132,9 +132,10 @@ def along_frontier(
     for name, parts in scores.items():
         if any(part["tokens"] is None for part in parts):
             raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
+    summaries = without_videos(scores)
     candidates = {
         name: [(part["name"], part["visil"], part["tokens"]) for part in parts]
-        for name, parts in scores.items()
+        for name, parts in summaries.items()
     }
     fronts = {name: frontier(listed) for name, listed in candidates.items()}
     right: dict[tuple[str, str], list[int]] = {}
@@ -164,7 +165,7 @@ def along_frontier(
     for name, parts in scores.items():
         for part in parts:
             groups.setdefault(_format(part), {}).setdefault(name, []).append((name, part["name"]))
-            groups.setdefault(RANDOM, {}).setdefault(name, []).append((name, part["name"]))
+        groups.setdefault(RANDOM, {})[name] = [(name, part["name"]) for part in summaries[name]]
     baselines = [{"name": name, **point([*groups[name].values()])} for name in sorted(groups, key=_order)]
     return {"chosen": chosen, "baselines": baselines}
 

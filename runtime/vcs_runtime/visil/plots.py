@@ -152,6 +152,8 @@ def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
             axes.annotate(
                 f"{100 * point['accuracy']:.0f} %", place, textcoords="offset points", xytext=(4, 4)
             )
+    if all(point["tokens"] > 0 for point in [*chosen, *found["baselines"]]):
+        axes.set_xscale("log")  # a video has a hundred times the tokens of a text
     axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
     axes.legend()
     return save_figure(figure, path)

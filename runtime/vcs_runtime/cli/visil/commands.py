@@ -45,7 +45,13 @@ from vcs_runtime.visil import plots
 from vcs_runtime.visil.correlation import SEED, SHUFFLES, correlate
 from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
 from vcs_runtime.visil.jobs.items import read_items
-from vcs_runtime.visil.jobs.scores import are_approximate, read_answers, read_scores, score_videos
+from vcs_runtime.visil.jobs.scores import (
+    are_approximate,
+    read_answers,
+    read_scores,
+    score_videos,
+    without_videos,
+)
 from vcs_runtime.visil.masking import COUNTS
 from vcs_runtime.visil.models.generated import FLOOR
 from vcs_runtime.visil.models.probing import require_passed
@@ -207,7 +213,7 @@ def select(scores: Path, alpha: tuple[float, ...], plot: Path | None, as_json: b
         require_matplotlib()
     candidates, scored = {}, read_scores(scores)
     say_approximate(scores, are_approximate(scored))
-    for name, parts in scored.items():
+    for name, parts in without_videos(scored).items():
         if any(part["tokens"] is None for part in parts):
             raise InputError(f"{scores}: {name}: the tokens of a summary are unknown; add them to the items")
         candidates[name] = [(part["name"], part["visil"], part["tokens"]) for part in parts]

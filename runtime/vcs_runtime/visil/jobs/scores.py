@@ -201,6 +201,16 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     return scores
 
 
+def without_videos(
+    scores: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the scores of the summaries: those of the full video only where there is nothing else."""
+    return {
+        name: [part for part in parts if part.get("format") != VIDEO] or [*parts]
+        for name, parts in scores.items()
+    }
+
+
 def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
     """Return whether scores, as `read_scores` returns them, are those of generated answers."""
     return any(part.get("approximate") for parts in scores.values() for part in parts)
