@@ -167,6 +167,16 @@ def mixed_bundle(sat_bundle: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def whole_bundle(tiny_bundle: Path, mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with the embedder of `tiny_bundle`, and both segmenters of `mixed_bundle`."""
+    from vcs_runtime.bundle.merge import merge
+
+    folder = tmp_path_factory.mktemp("whole") / "bundle"
+    merge(tiny_bundle, mixed_bundle, folder, name="whole")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
     """A scorer of `tiny_bundle` on the CPU."""
     from vcs_runtime import Scorer

@@ -320,7 +320,8 @@ def test_a_segmenter_of_another_bundle(
     assert (done.code, done.stderr) == (0, "")
     assert json.loads(done.stdout)["segmenters"] == {"tiny-sat": 1, "sentencex": 1}
     done = vcs("score", source, "--segmenter", mixed_bundle, *engine)
-    assert "texts cut: 1 by tiny-sat, 1 by sentencex" in done.stdout
+    mix = "Pairs were split as follows: 1 by the learned segmenter (tiny-sat), 1 by rules (sentencex). Two "
+    assert mix in done.stdout
     done = vcs("score", source, "--json", "--segmenter", sat_bundle, *engine)
     assert "segmenters" not in json.loads(done.stdout)
     assert_one_line(

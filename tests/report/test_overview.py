@@ -95,7 +95,7 @@ def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: 
     assert classes[:4] == ["", "soft about", "lead", "headline lead-figures"]
     sentences = systems.counts.sentences()
     assert [sentence[:22] for sentence in sentences] == ["VCS is 0 for 8 of 12 p", "Order could not be jud"]
-    assert page.locator(".lead p").all_inner_texts() == sentences
+    assert page.locator(".lead p").all_inner_texts() == [*sentences, *systems.about_segmenters]
     judged = [explained(*PAIRS[name]).scores for name in ("equal", "gate", "backwards", "nothing")]
     cells = page.locator("#systems tbody tr:nth-child(2) td").all_inner_texts()
     assert cells[:2] == [f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("vcs", "margin")]

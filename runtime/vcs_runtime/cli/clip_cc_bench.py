@@ -13,6 +13,7 @@ import click
 import rich.table
 
 from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.consistent import decide
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
@@ -92,11 +93,19 @@ def clip_cc_bench(
     require("scipy", "experiments", "this experiment")
     if drawn:
         require_matplotlib()
-    opened = _judges(judges, replace(config, memory_mb=_MEMORY_MB))
+    configs = _judges(judges, replace(config, memory_mb=_MEMORY_MB))
     references, predictions = find_texts(data)
     problems = Problems(warn)
     texts, systems = study.read_texts(references, predictions, added, problems)
     check_output(output, references, *added)
+    opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
+    for name, own in configs.items():
+        pairs = (
+            (f"the prediction of {system} for {clip}", (texts[clip], text))
+            for system, predicted in systems.items()
+            for clip, text in predicted.items()
+        )
+        opened[name] = partial(open_scorer, decide(own, pairs, study.OPTIONS))
     out = Output(output, resume, overwrite)
     sources = (references, *added)
     lines = study.score_all(opened, texts, systems, out, sources, problems)
@@ -111,10 +120,8 @@ def clip_cc_bench(
         finish(results, output)
 
 
-def _judges(
-    values: tuple[str, ...], config: ScorerConfig
-) -> dict[str, Callable[[], AbstractContextManager[Scorer]]]:
-    """Return what opens each judge, by its name: the given one, or the last part of its folder.
+def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerConfig]:
+    """Return how each judge is opened, by its name: the given one, or the last part of its folder.
 
     All bundles are opened here: a wrong one would otherwise be found when the judges before it are done.
     """
@@ -128,12 +135,12 @@ def _judges(
         if name in bundles:
             raise click.UsageError(f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE")
         bundles[name] = bundle
-    opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
+    configs: dict[str, ScorerConfig] = {}
     for name, bundle in bundles.items():
         verified, _ = open_bundles(replace(config, bundle=bundle))
         assert verified is not None  # there is no embedder of a caller
-        opened[name] = partial(open_scorer, replace(config, bundle=verified))
-    return opened
+        configs[name] = replace(config, bundle=verified)
+    return configs
 
 
 def _print_published(folder: Path | None, as_json: bool) -> None:

@@ -87,6 +87,9 @@ def compare(
         click.echo(comparison_tables.markdown(comparison), nl=False)
     else:
         _print(comparison)
+    if as_json or format_ in ("json", "csv"):  # the other formats say it among their notes
+        for sentence in comparison.about_segmenters[1:]:
+            warn(sentence)
     for id_, systems in comparison.left_out.items():
         warn(f"{id_}: not scored by {', '.join(systems)}, left out")
     if comparison.left_out:

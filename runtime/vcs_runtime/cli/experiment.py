@@ -15,6 +15,7 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.beside import Beside, beside
 from vcs_runtime.cli.clip_cc_bench import clip_cc_bench
 from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.consistent import Named, decide, texts_of
 from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
 from vcs_runtime.cli.make_corruptions import make_corruptions
 from vcs_runtime.cli.messages import warn
@@ -131,18 +132,18 @@ class _Run:
 
     @contextmanager
     def opened(
-        self, references: Iterable[Sequence[str]], *sources: Path | None
+        self, references: Iterable[Sequence[str]], *sources: Path | None, texts: Iterable[Named] = ()
     ) -> Iterator[tuple[Scorer, KnownMetrics]]:
         """Yield the scorer and the metrics of other packages; the output folder exists from then on.
 
-        `references` are those of each item. Raises InputError if the output would replace one of the files
-        `sources`.
+        `references` are those of each item. The `texts` decide on a segmenter that is "consistent". Raises
+        InputError if the output would replace one of the files `sources`.
         """
         check_output(self.output.folder, *sources, self.beside.idf_references, self.beside.bertscore_baseline)
         require("scipy", "experiments", "this experiment")
         corpus = self.beside.corpus(references)
         bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
-        with open_scorer(replace(self.config, bundle=bundle)) as scorer:
+        with open_scorer(decide(replace(self.config, bundle=bundle), texts)) as scorer:
             device, threads = scorer.embedder.device, self.config.threads
             with closing(self.beside.opened(bundle, device, threads, self.workers, corpus)) as known:
                 self.output.folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +195,7 @@ def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, r
         require_matplotlib()
     problems = Problems(warn)
     cases, published = _read(data, problems)
-    with run.opened([case.reference] for case in cases) as (scorer, known):
+    with run.opened(([case.reference] for case in cases), texts=texts_of(cases)) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = corruption_study.run(
             cases, published, metrics, run.output, problems, threshold=threshold,
@@ -222,7 +223,7 @@ def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> 
     texts = read_authors(data, problems)
     published = published_scores.read_published_authors(source, problems) if source else {}
     references = ([text] for by_author in texts.values() for text in by_author.values())
-    with run.opened(references, data, source) as (scorer, known):
+    with run.opened(references, data, source, texts=texts_of((), *texts.values())) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
         results = authors_study.run(texts, published, metrics, run.output, problems)
     finish(results, run.output.folder)
@@ -288,13 +289,16 @@ def rank(
     if baseline and baseline not in models:
         raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
     documents = ([text] if isinstance(text, str) else text for text in references.values())
-    with run.opened(documents, source, ranking, predictions / "results.json") as (scorer, known):
+    described = texts_of((), references, *models.values())
+    sources = source, ranking, predictions / "results.json"
+    with run.opened(documents, *sources, texts=described) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size, also=also)
         if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
             references, models, metrics, by, run.output, problems, ranking=other_ranking,
             baseline=baseline, all_pairs=all_pairs, correction=correction, resamples=resamples, seed=seed,
+            segmenter=scorer.segmenter,
         )  # fmt: skip
     finish(results, run.output.folder)
 
@@ -322,6 +326,7 @@ def parameters(
     require("scipy", "experiments", "this experiment")
     problems = Problems(warn)
     cases, published = _read(data, problems)
+    config = decide(config, texts_of(cases))
     with open_keeping_vectors(config, output) as scorer:
         results = parameters_study.run(cases, published, scorer, output, problems, chunk_sizes=chunk_sizes,
                                        lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
@@ -357,6 +362,7 @@ def usefulness(
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     labelled = usefulness_study.read_labelled(data, problems) if data else ()
     check_output(output, source, predictions, ranking)
+    config = decide(config, texts_of(labelled, references, *models.values()))
     with open_keeping_vectors(config, output) as scorer:
         results = usefulness_study.run(references, models, labelled, scorer, output, problems,
                                        ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip

@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from vcs_runtime.cli.consistent import decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -103,8 +104,11 @@ def explain(
     if many:
         found = one_source(pairs, source)
         failed, chosen = unmatched(found), input_pairs(found, name)
+        config = decide(config, located(found), options)  # with --id, too: as `score` splits the pair
     else:
-        failed, chosen = False, iter([one_pair(references, generated)])
+        pair = one_pair(references, generated)
+        failed, chosen = False, iter([pair])
+        config = decide(config, [("the pair", pair.texts)], options)
     with open_scorer(config) as scorer:
         blocks = scorer.stream(chosen, attrgetter("texts"), options)
         for pair, result, evidence in chain.from_iterable(blocks):

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from vcs_runtime._version import __version__
+from vcs_runtime.cli.consistent import decide, texts_of
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
@@ -33,6 +34,7 @@ from vcs_runtime.experiments.datasets.corruptions import Rewrite, Segments
 from vcs_runtime.experiments.datasets.texts import Problems, read_descriptions
 from vcs_runtime.experiments.rewriting.writing import TRIES, Rewriter
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.progress import progress_bar
@@ -78,8 +80,9 @@ def make_corruptions(
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
     _check_folder(output, texts, resume or overwrite)
     writer = open_model({**model, "device": "auto"}) if named(model) else None
+    config = decide(ScorerConfig(bundle, segmenter=segmenter), texts_of((), texts))
     with usage_errors():
-        opened = Segmenter.open(bundle, device, use=segmenter)
+        opened = Segmenter.open(config.bundle, device, use=str(config.segmenter))
     with opened:
         segments = corruptions.split({name: str(text) for name, text in texts.items()}, opened, problems)
         record: dict[str, Any] = {"made by": f"vcs-runtime {__version__}", "seed": seed}

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from vcs_runtime.cli.consistent import decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -128,9 +129,10 @@ def report(
             "the score file of each (vcs-runtime score ... -o scores/), in the order of the texts"
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
-    inputs = (*sources, *references, *([generated] if generated else []))
-    refuse_input_as_output(output, *inputs, *chain.from_iterable(each.paths for each in found))
+    inputs = (*references, *([generated] if generated else []))
+    refuse_input_as_output(output, *sources, *inputs, *chain.from_iterable(each.paths for each in found))
     with ExitStack() as stack:
+        config = _decided(config, references, generated, found, options)
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
         if generated:
             assert scorer is not None
@@ -167,6 +169,15 @@ def report(
         warn(f"{failed.pair}: {failed.reason}")
     click.echo(output)
     context.exit(1 if systems.failed or problems else 0)
+
+
+def _decided(
+    config: ScorerConfig, references: Sequence[Path], generated: Path | None, found: Sequence[PairSource],
+    options: Options,
+) -> ScorerConfig:  # fmt: skip
+    """Decide on a segmenter that is "consistent", from all texts of the report."""
+    one = [("the pair", one_pair(references, generated).texts)] if generated else []
+    return decide(config, chain(one, *map(located, found)), options)
 
 
 def _in_pdf(output: Path) -> bool:

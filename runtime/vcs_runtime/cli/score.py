@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
+from vcs_runtime.cli.consistent import continuing, decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -37,6 +39,7 @@ from vcs_runtime.cli.options import (
     scoring_options,
     together,
     usage_errors,
+    verbose,
 )
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.jobs import run
@@ -44,6 +47,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
 
@@ -135,11 +139,15 @@ def score(
     systems = systems_of(pairs[0] if pairs else None, source)
     targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
+    # One decision for all systems: scores that are to be compared are split alike.
+    decided_as = decide(config, chain.from_iterable(map(located, systems.values())), options)
     with ExitStack() as stack:
-        if runner == "ray":
-            score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
+        stack.enter_context(continuing(config, decided_as))
+        if runner == "ray":  # whose machines open the bundle by its name
+            on_ray = replace(config, segmenter=decided_as.segmenter)
+            score_file: ScoreFile = partial(_score_on_ray, address, actors, on_ray)
         else:
-            score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
+            score_file = partial(run.score_file, stack.enter_context(open_scorer(decided_as)))
         summaries = {}
         for name, each in systems.items():
             summaries[name] = summary = score_file(
@@ -150,6 +158,8 @@ def score(
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
+    if verbose() and not as_json:
+        warn(long_form(next(iter(summaries.values())).signature))
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
@@ -182,7 +192,7 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
 
 
 def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool) -> int:
-    with open_scorer(config) as scorer:
+    with open_scorer(decide(config, [("the pair", pair.texts)], options)) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
         warn(result.error)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.flags import describe
 from vcs_runtime.scoring.result import Result
@@ -87,6 +88,5 @@ def print_summary(summary: Summary) -> None:
     resumed = f", {summary.resumed} of them before" if summary.resumed else ""
     out.print(f"\n{summary.scored} scored, {summary.failed} failed{resumed}; {summary.seconds:.1f} s{rate}")
     if len(summary.segmenters) > 1:
-        counts = (f"{count} by {name}" for name, count in summary.segmenters.most_common())
-        out.print(f"texts cut: {', '.join(counts)}")
+        prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
     out.print(summary.signature, soft_wrap=True)

@@ -27,11 +27,14 @@ from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.score_files import read_scores
+from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.score_table import HM_CF_NAMES, LABELS
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.progress import name_step, progress_bar
 
+#: How pairs are scored.
+OPTIONS: Final = Options(also=(HM_CF,))
 _SCORES: Final = (*HM_CF_NAMES, "las", "vcs", "margin")
 
 Systems = Mapping[str, Mapping[str, str]]
@@ -168,7 +171,7 @@ def _score(scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Pro
     """Score one system by one judge, and return the lines of its score file."""
     name_step(str(pairs))
     jobs.score_file(
-        scorer, pairs, path, Options(also=(HM_CF,)), resume=out.resume, overwrite=out.overwrite,
+        scorer, pairs, path, OPTIONS, resume=out.resume, overwrite=out.overwrite,
         report_failure=problems.add,
     )  # fmt: skip
     return [row for _, row in read_scores(path, _SCORES)]
@@ -242,6 +245,14 @@ def run(
         notes.append(f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}.")
     if any("|seg:punkt@" not in signature for signature in signatures.values()):
         notes.append("The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt.")
+    for judge, own in lines.items():
+        split_by = {
+            system: {str(row["id"]): row.get("segmenter") or "" for row in rows if "error" not in row}
+            for system, rows in own.items()
+        }
+        mix = Mix.of(split_by)
+        if len(mix.names) > 1:
+            notes += mix.sentences(dict.fromkeys(own, signatures[judge]))
     counts = {
         "systems": len(order),
         "judges": len(scores),

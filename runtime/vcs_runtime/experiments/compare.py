@@ -13,6 +13,7 @@ from vcs_runtime.experiments.statistics import Values
 from vcs_runtime.experiments.systems import CORRECTIONS, Comparison, Counts, compare_systems
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import check_line, check_signatures, read_scores
+from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring import score_table
 
 
@@ -102,15 +103,17 @@ def compare(
         reason=reason,
         moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
         left_out={id_: without for id_, without in left_out.items() if without},
+        mix=Mix.of({name: {id_: own.segmenters[id_] for id_ in common} for name, own in read.items()}),
     )
 
 
 @dataclass
 class _Scores:
-    """A score file: its signature, some scores by id, and the ids that could not be scored."""
+    """A score file: its signature, scores and segmenters by id, and the ids that could not be scored."""
 
     signature: str = ""
     rows: dict[str, dict[str, float]] = field(default_factory=dict)
+    segmenters: dict[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
 
@@ -125,6 +128,7 @@ def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
             scores.failed.add(name)
         else:
             check_line(place, row, [score for score in names if score in row])
+            scores.segmenters[name] = row.get("segmenter") or ""
             scores.rows[name] = {score: float(row.get(score, np.nan)) for score in names}
     return scores
 

@@ -154,6 +154,7 @@ def notes(comparison: Comparison) -> list[str]:
         f"p: of a paired bootstrap and of a permutation test, {c.resamples} resamples{several}.",
         *few,
         f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g} in both tests.",
+        *c.about_segmenters,
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from vcs_runtime.experiments.systems import (
 )
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.readers.input_file import files_in
+from vcs_runtime.jobs.segmenters import Mix
+from vcs_runtime.scoring.consistency import segmenters_of
+from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.reading import read_whole
 
@@ -124,6 +128,7 @@ def run(
     correction: str = "holm",
     resamples: int | None = None,
     seed: int = SEED,
+    segmenter: ScoringSegmenter | None = None,
 ) -> Results:
     """Score all models, rank them by a mean score, and write the results.
 
@@ -156,6 +161,8 @@ def run(
         Number of resamples of the paired tests. None: as `systems.enough_resamples` says.
     seed
         Seed of all draws.
+    segmenter
+        What splits the texts, so that the results say what has split those of each model. None: they do not.
 
     Returns
     -------
@@ -192,6 +199,8 @@ def run(
             notes = [
                 f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked by {by}."
             ]
+    mix = _mix([job for job in jobs if job.id.partition("/")[2] in common], segmenter)
+    notes += mix.sentences(dict.fromkeys(models, metrics.signature))
     order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
     number = len(order) * (len(order) - 1) // 2 if all_pairs else len(order) - 1
     resamples = resamples or enough_resamples(number, correction)
@@ -214,6 +223,7 @@ def run(
             own, counts, dict.fromkeys(order, metrics.signature), baseline or order[0], correction=correction,
             all_pairs=all_pairs, resamples=resamples, seed=seed,
         )  # fmt: skip
+        comparison = replace(comparison, mix=mix)
         comparison.left_out.update((name, without) for name, without in left_out.items() if without)
         tables += comparison_tables.tables(comparison)
         write_whole(out.folder / "comparison.tex", comparison_tables.latex(comparison))
@@ -229,6 +239,19 @@ def run(
     results = Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
     results.write(out.folder)
     return results
+
+
+def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:
+    """Find which segmenter splits each text against each reference; nothing without a `segmenter`."""
+    if segmenter is None:
+        return Mix()
+    pairs = [(job, reference) for job in jobs for reference in job.references]
+    found = segmenters_of(segmenter, ((reference, job.generated) for job, reference in pairs))
+    names: dict[str, dict[str, str]] = {}
+    for (job, reference), name in zip(pairs, found, strict=True):
+        model, _, id_ = job.id.partition("/")
+        names.setdefault(model, {})[f"{id_}/{job.references.index(reference)}"] = name or ""
+    return Mix.of(names)
 
 
 def _ranking(

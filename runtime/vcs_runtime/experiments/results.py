@@ -1,6 +1,7 @@
 """The results of an experiment: `results.json`, a CSV file for each table, and all tables in `results.md`.
 
-No clock, host or path goes into these files: the same data, seed and signature give the same bytes.
+No clock, host or path goes into these files. The same data, seed and long form of the signature give the same
+bytes, on one kind of processor (docs/reference/signature.md).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.experiments.metrics.scoring import Metrics, ScoresById
+from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 from vcs_runtime.util.spreadsheets import cell
 
@@ -85,6 +87,7 @@ class Results:
         value = {
             "experiment": self.experiment,
             "signature": self.signature,
+            "signature_long": long_form(self.signature),
             "options": dict(self.options),
             "counts": dict(self.counts),
             "problems": list(self.problems),

@@ -11,6 +11,7 @@ import numpy as np
 
 from vcs_runtime.experiments.statistics import RESAMPLES, Difference, Values, holm, paired_difference
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.util.progress import progress_bar
 
 #: How p-values are corrected for the number of tests.
@@ -113,6 +114,8 @@ class Comparison:
         `(id, score of the baseline, score of the other)`.
     left_out
         By the id of each pair that is not compared, the systems that have no score for it.
+    mix
+        The segmenters that have split the compared pairs.
     """
 
     scores: tuple[str, ...]
@@ -127,6 +130,12 @@ class Comparison:
     reason: str = ""
     moved: list[tuple[str, float, float]] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+    mix: Mix = field(default_factory=Mix)
+
+    @property
+    def about_segmenters(self) -> list[str]:
+        """Which segmenters have split the pairs, and what that does to differences if there are several."""
+        return self.mix.sentences({own.name: own.signature for own in self.systems})
 
     def test_of(self, system: str, score: str) -> PairedTest | None:
         """Return the test of a system against the baseline; None for the baseline itself."""
@@ -143,6 +152,7 @@ class Comparison:
             "baseline": self.baseline, "correction": self.correction, "tests": len(self.tests),
             "systems": [
                 {"name": own.name, "signature": own.signature, **own.counts._asdict(),
+                 "segmenters": dict(self.mix.counts.get(own.name, {})),
                  "scores": {name: {"mean": m.mean, "ci95": [m.low, m.high]} for name, m in own.means.items()}}
                 for own in self.systems
             ],
@@ -152,7 +162,8 @@ class Comparison:
                  "p_permutation_corrected": test.p_permutation}
                 for test in self.tests
             ],
-            "left_out": list(self.left_out), "resamples": self.resamples, "seed": self.seed,
+            "split_differently": self.mix.differently, "left_out": list(self.left_out),
+            "resamples": self.resamples, "seed": self.seed,
         }  # fmt: skip
         if len(self.systems) == 2:
             score = self.scores[0]

@@ -108,9 +108,13 @@ def check_signatures(signatures: Mapping[Path, str]) -> None:
     (first, signature), *others = signatures.items()
     for path, other in others:
         if other != signature:
+            fields = differing_fields(signature, other)
+            remedy = (
+                "score all systems in one command with --segmenter consistent; " if " seg" in fields else ""
+            )
             raise InputError(
-                f"{first} and {path} were scored differently: {signature} and {other}"
-                f"{differing_fields(signature, other)}; --ignore-signatures compares them all the same"
+                f"{first} and {path} were scored differently: {signature} and {other}{fields}; {remedy}"
+                "--ignore-signatures compares them all the same"
             )
 
 

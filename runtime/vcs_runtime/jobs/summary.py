@@ -14,6 +14,7 @@ import numpy as np
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
+from vcs_runtime.scoring.signature import long_form
 
 SKIP, ZERO, ERROR = "skip", "zero", "error"
 #: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
@@ -153,6 +154,7 @@ class Summary:
             "zeros": {"pairs": self.counts.zeros, **{name: self.counts.flags[name] for name in ZEROS}},
             "not_judged": self._not_judged(),
             "signature": self.signature,
+            "signature_long": long_form(self.signature),
         }
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)

@@ -11,18 +11,21 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.jobs.pairs import InputPair, PairSource
+from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source
 from vcs_runtime.jobs.run import Block, line_of, run_blocks
 from vcs_runtime.jobs.summary import SKIP, Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import ShardFolder
+from vcs_runtime.scoring.consistency import decided
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
+from vcs_runtime.segmentation.segmenter import CONSISTENT
 
 _IN_FLIGHT = 2  # shards of an actor: the next one is there when one is done
 _AHEAD = 1000  # shards in memory that may be finished before their turn
@@ -90,6 +93,10 @@ def score_file(
         The input or the output cannot be used, or as for `Scorer.open`.
     """
     config = ScorerConfig.of(config).absolute()
+    source = as_source(source)
+    if config.segmenter == CONSISTENT:
+        own, _ = decided(config, source.read(), attrgetter("texts"), options)
+        config = replace(config, segmenter=own.segmenter)
     needs = Needs.of(config.device, actors, config.threads)
     pool = _Pool(needs, replace(config, threads=needs.cpus), options)
     try:

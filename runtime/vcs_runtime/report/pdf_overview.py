@@ -65,6 +65,8 @@ def overview_document(systems: Systems, title: str) -> Document:
     front: list[Part] = [heading(title, about, systems.dated)]
     if said:
         front.append(sentences("Pairs whose VCS is 0", said))
+    if mix := systems.about_segmenters:
+        front.append(sentences("Segmenters", mix))
     front.append(_means(systems))
     front.append(Table("What the scores mean", "", ("", ""), (0.0, 0.12), _meanings(systems)))
     order = systems.ranked()

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
+from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
 from vcs_runtime.report.words import NAMED, counted, enumerated, settings_of, title_of
 from vcs_runtime.scoring import flags
@@ -158,6 +159,14 @@ class Systems:
         zeros, not_judged = (sum(getattr(part, name) for part in parts) for name in ("zeros", "not_judged"))
         return flags.FlagCounts(self.scored, zeros, not_judged, flagged)
 
+    @property
+    def about_segmenters(self) -> list[str]:
+        """Which segmenters have split the pairs, and what that does to scores if there are several."""
+        own = dict(zip(self.names, self.summaries, strict=True))
+        differently = self.comparisons[0]["split_differently"] if self.comparisons else None
+        mix = Mix({name: summary.segmenters for name, summary in own.items()}, differently)
+        return mix.sentences({name: summary.signature for name, summary in own.items()})
+
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """Return one score of a system's pairs, in the order in which they were added.
 
@@ -238,7 +247,7 @@ class Systems:
         return {
             "title": title,
             "about": self._about(title, failed),
-            "sentences": self.counts.sentences(),
+            "sentences": [*self.counts.sentences(), *self.about_segmenters],
             "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
             "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
             "incomparable": self.incomparable,

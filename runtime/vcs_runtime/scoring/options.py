@@ -15,7 +15,7 @@ from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT
-from vcs_runtime.segmentation.segmenter import CHOICES
+from vcs_runtime.segmentation.segmenter import CHOICES, CONSISTENT
 from vcs_runtime.text.markup import CLEANINGS
 
 AGGREGATES = ("max", "mean")
@@ -103,9 +103,11 @@ class ScorerConfig:
     segmenter
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
         pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
-        the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
-        needs the extra `experiments` and NLTK's data. Or an object of the caller (see
-        `TextSegmenter`), which splits every pair.
+        the bundle has only one of the two, it splits every pair. "consistent": the pairs of each call of
+        `Scorer.score_many` are a job, and the learned segmenter splits all of them if any text needs it,
+        otherwise rules do. What scores pairs as they come, without a job, refuses it. "punkt" is NLTK's
+        Punkt for English, which needs the extra `experiments` and NLTK's data. Or an object of the caller
+        (see `TextSegmenter`), which splits every pair.
     gpu_mem_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.
@@ -156,14 +158,26 @@ class ScorerConfig:
         """Whether the embedder or the segmenter is an object of the caller."""
         return self.embedder is not None or not isinstance(self.segmenter, str | os.PathLike | Bundle)
 
+    def refuse_consistent(self, what: str) -> None:
+        """Raise ValueError if the segmenter is "consistent"; `what` says why no job is known here."""
+        if self.segmenter == CONSISTENT:
+            raise undecided(what)
+
     def absolute(self) -> ScorerConfig:
         """Return the same config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
             bundle=_absolute(self.bundle, "default", FAST),
             cache=None if self.cache is None else _absolute(self.cache),
-            segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
+            segmenter=_absolute(self.segmenter, *CHOICES, CONSISTENT, PUNKT),
         )
+
+
+def undecided(why: str) -> ValueError:
+    """Return the error for a segmenter that only a job can decide on, where no job is known."""
+    return ValueError(
+        f"segmenter: 'consistent' is decided from all texts of a job, and {why}: choose 'rules' or 'learned'"
+    )
 
 
 def _absolute(path: Any, *words: str) -> Any:

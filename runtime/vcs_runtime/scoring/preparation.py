@@ -158,6 +158,43 @@ class Preparation:
             self._split_pending(block, options)
             yield block
 
+    def first_beyond_rules(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> T | None:
+        """Find the first item with a text that rules leave to the learned segmenter.
+
+        Pairs that cannot be scored do not count.
+
+        Parameters
+        ----------
+        items
+            Anything, read up to the item that is found.
+        key
+            As for `blocks`.
+        options
+            As for `blocks`.
+
+        Returns
+        -------
+        item or None
+            None if rules can split all texts.
+        """
+        for item in items:
+            try:
+                pair = self._prepare(key(item), options)
+            except TextError:
+                continue
+            # HM-CF splits texts as they stand, where apostrophes are not expanded yet.
+            as_they_stand = pair.texts if HM_CF in options.also else []
+            if pair.pending or any(self._segmenter.sentences(text, "") is None for text in as_they_stand):
+                return item
+        return None
+
+    def segmenter_of(self, pair: Pair, options: Options) -> str | None:
+        """Return the name of what splits a pair; None for short texts, and for a pair that is an error."""
+        try:
+            return self._prepare(pair, options).segmenter
+        except TextError:
+            return None
+
     def _prepare(self, pair: Pair, options: Options) -> PreparedPair:
         try:
             if isinstance(pair, str):  # two characters would unpack

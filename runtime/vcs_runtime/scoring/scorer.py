@@ -17,11 +17,12 @@ from vcs_runtime.inference.vector_cache import VectorCache, VectorRequest, Vecto
 from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.options import Options, ScorerConfig, undecided
 from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
+from vcs_runtime.segmentation.segmenter import CONSISTENT, Segmenter
 from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
 from vcs_runtime.util.stages import in_order
@@ -50,6 +51,7 @@ class Scorer:
         store: VectorStore,
         memory_mb: int,
         pair_mem_gb: float,
+        decides: bool = False,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
@@ -58,6 +60,11 @@ class Scorer:
         self._preparation = Preparation(
             segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, pair_mem_gb
         )
+        self._memory = memory_mb, pair_mem_gb
+        self.scripts = ScriptCounts() if decides else self._preparation.scripts
+        """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
+        self._decides = decides and None not in (segmenter.rules_name, segmenter.model_name)
+        self._jobs: dict[str, Scorer] = {}  # by the segmenter of jobs; they share the models
 
     @classmethod
     def open(
@@ -95,7 +102,7 @@ class Scorer:
         memory_mb
             MiB for vectors in memory.
         segmenter
-            "auto", "rules", "learned", "punkt", another bundle, or an object of the caller.
+            "auto", "rules", "learned", "consistent", "punkt", another bundle, or an object of the caller.
         gpu_mem_gb
             GB (10^9 bytes) of GPU memory for all models together. None: no limit.
         embedder
@@ -121,18 +128,10 @@ class Scorer:
         """
         return cls.from_config(
             ScorerConfig(
-                bundle,
-                device,
-                cache,
-                threads,
-                memory_mb,
-                segmenter,
-                gpu_mem_gb,
-                embedder,
-                batch_invariant,
+                bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder, batch_invariant,
                 pair_mem_gb,
             )
-        )
+        )  # fmt: skip
 
     @classmethod
     def from_config(cls, config: ScorerConfig) -> Scorer:
@@ -142,7 +141,8 @@ class Scorer:
         if config.cache is not None:
             cache = VectorCache(Path(config.cache), embedder.cache_identity, embedder.dimension)
         store = VectorStore(embedder, cache, config.memory_mb << 20)
-        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb)
+        decides = config.segmenter == CONSISTENT
+        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, decides)
 
     @property
     def signature(self) -> str:
@@ -150,13 +150,10 @@ class Scorer:
         return self.signature_for(Options())
 
     def signature_for(self, options: Options) -> str:
-        """Return the signature of a score with these options."""
+        """Return the signature of a score; ValueError if each job decides on it (segmenter "consistent")."""
+        if self._decides and not options.short:
+            raise undecided("pairs come one by one here, unlike those of score_many")
         return signature(options, self.embedder, self.segmenter)
-
-    @property
-    def scripts(self) -> ScriptCounts:
-        """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
-        return self._preparation.scripts
 
     def score(
         self,
@@ -260,7 +257,7 @@ class Scorer:
         results: list[Result] = []
         with progress_bar(len(pairs), enabled=progress) as advance:
             options = Options(chunk_size, params, aggregate, short, also=also)
-            for block in self.stream(pairs, _itself, options):
+            for block in self._for_job(pairs, options).stream(pairs, _itself, options):
                 results += [result for _, result, _ in block]
                 advance(len(block))
         return results
@@ -302,7 +299,13 @@ class Scorer:
         list of (item, Result, Evidence or None)
             A block of items in order, each with its result. The evidence is None if the result has an
             `error`.
+
+        Raises
+        ------
+        ValueError
+            The segmenter is "consistent": `score_many` has all texts of a job, a stream has not.
         """
+        self.signature_for(options)  # before anything is read
         requested = self._requested(items, key, options)
         if self.embedder.device.is_gpu:
             # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
@@ -346,11 +349,25 @@ class Scorer:
         self.close()
 
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
-        [requested] = self._requested([(reference, generated)], _itself, options)
-        [[(_, result, evidence)]] = self._scored(_embed(requested), options)
+        pair = (reference, generated)
+        job = self._for_job([pair], options)
+        [requested] = job._requested([pair], _itself, options)
+        [[(_, result, evidence)]] = job._scored(_embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
+
+    def _for_job(self, pairs: Sequence[Pair], options: Options) -> Scorer:
+        """Return the scorer of a job: this one, or one that has the only segmenter of the job."""
+        if not self._decides or options.short:
+            return self
+        assert isinstance(self.segmenter, Segmenter)
+        found = self._preparation.first_beyond_rules(pairs, _itself, options)
+        use = "rules" if found is None else "learned"
+        if use not in self._jobs:
+            self._jobs[use] = Scorer(self.embedder, self.segmenter.only(use), self._store, *self._memory)
+            self._jobs[use]._preparation.scripts = self.scripts
+        return self._jobs[use]
 
     def _requested(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
+
+import numpy as np
 
 from vcs_runtime._version import __version__
 from vcs_runtime.inference.custom import ScoringEmbedder
+from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 
@@ -39,6 +44,36 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:...|emb:...|long:...|prec:fp32|engine:ort-cpu|v:0.1.0".
     """
     return signature_of(options, segmenter.signature_fields, embedder.signature_fields)
+
+
+def long_form(line: str) -> str:
+    """Add to a signature what may round otherwise, although it changes no score by more than rounding.
+
+    Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by rounding.
+
+    Parameters
+    ----------
+    line
+        A signature of scores that are computed in this environment.
+
+    Returns
+    -------
+    str
+        The signature, then `ort` and `openvino`, the versions of ONNX Runtime and of OpenVINO where they run
+        a model; `numpy` and `numba`, the versions of what computes the scores; and `cpu`, the architecture
+        of the processor with the last of the groups of instructions that NumPy finds on it.
+    """
+    fields = dict(field.partition(":")[::2] for field in line.split("|"))
+    engines = [fields[name] for name in ("engine", "cut") if name in fields]
+    versions = []
+    if any("openvino" not in engine for engine in engines):
+        versions.append(f"ort:{import_onnxruntime().__version__}")
+    if any("openvino" in engine for engine in engines):
+        versions.append(f"openvino:{version('openvino')}")
+    simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
+    groups = [*simd.get("baseline", ()), *simd.get("found", ())]
+    cpu = "/".join([platform.machine().lower(), *groups[-1:]])
+    return "|".join([line, *versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"])
 
 
 def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[str]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -22,6 +24,9 @@ from vcs_runtime.text.cleaning import check_texts
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
 CHOICES = ("auto", "rules", "learned")
+#: What a scorer may be told beside these: a whole job is split by rules alone, or by the learned segmenter
+#: alone if any text needs it. A `Segmenter` sees no job, so it has no such choice.
+CONSISTENT: Final = "consistent"
 
 
 class Segmenter:
@@ -48,18 +53,17 @@ class Segmenter:
         self._lock = threading.Lock()
         self._closed = False
         self._opened: BoundaryModel | None = None
-        names = [self._rules.identity] if self._rules else []
+        self._whole: Segmenter | None = None
         self.device: Device | None = None
         """Where the learned segmenter runs; None without one."""
-        if model := self.spec.model:
-            names.append(bundle.identity(model))
+        if self.spec.model:
             first = each_device(device)[0]  # of all GPUs one is enough for its work, which is small
             self.device = choose_for(bundle, "segmenter", first, gpu_mem_gb, batch_invariant)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a GPU that does not start must fail here.
             if not self._rules or self.device.is_gpu:
                 self._boundary_model()
-        self.identity = "+".join(names)
+        self.identity = self._named()
 
     @classmethod
     def open(
@@ -111,6 +115,34 @@ class Segmenter:
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         return cls(opened, device, threads, use, gpu_mem_gb, batch_invariant)
+
+    def only(self, use: str) -> Segmenter:
+        """Return this segmenter with its rules or its learned segmenter alone.
+
+        Both share the model, which this one closes.
+
+        Parameters
+        ----------
+        use
+            "rules" or "learned".
+
+        Returns
+        -------
+        Segmenter
+            A segmenter that need not be closed.
+
+        Raises
+        ------
+        BundleError
+            The bundle lacks this segmenter.
+        """
+        one = copy.copy(self)
+        one.spec = choose_segmenter(self._bundle, use)
+        one._rules = self._rules if one.spec.rules else None
+        one.device = self.device if one.spec.model else None
+        one._opened, one._whole = None, self
+        one.identity = one._named()
+        return one
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
@@ -225,6 +257,11 @@ class Segmenter:
         pieces = self._rules.split(text)
         return None if self.spec.model is not None and doubt(text, pieces) else pieces
 
+    def _named(self) -> str:
+        """Join the rules with their version, and the learned segmenter with its digits, by "+"."""
+        names = [self._rules.identity] if self._rules else []
+        return "+".join(names + ([self._bundle.identity(self.spec.model)] if self.spec.model else []))
+
     def _checked(self, threshold: object) -> float:
         if self.spec.model is None:
             raise ValueError("threshold: the rule-based segmenter has no threshold")
@@ -234,6 +271,8 @@ class Segmenter:
         return number
 
     def _boundary_model(self) -> BoundaryModel:
+        if self._whole and self.spec.model:
+            return self._whole._boundary_model()
         if self.spec.model is None or self.device is None:
             raise _no_learned_segmenter(self._bundle)
         with self._lock:

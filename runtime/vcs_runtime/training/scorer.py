@@ -77,6 +77,7 @@ class TrainingScorer:
         self._reference_column = reference_column
         self._unscorable = None if unscorable is None else float(unscorable)
         self._config = ScorerConfig.of(config).absolute()
+        self._config.refuse_consistent("a training shows its texts one after the other")
         open_bundles(self._config)
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             check_device(self._config.device, self._config.gpu_mem_gb)
