@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SLOW := slow or ray or browser or toolchain
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --complete
 
-.PHONY: help demo test test-all attack lint fix docs release types parity gpu-dry versions deepeval triton spark llama bench evidence capi-sanitize clean
+.PHONY: help demo test test-all attack lint fix docs release types parity optimum gpu-dry versions deepeval triton spark llama bench evidence capi-sanitize clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,17 @@ types: $(VENV)/develop  ## mypy, strict
 parity: .venv-parity/ready  ## compare with the originals, in an environment of its own with PyTorch
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
+
+# optimum wants a transformers below 4.58, and the oracles one from 5 on: two environments.
+.venv-optimum/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-optimum
+	.venv-optimum/bin/python -m pip install --quiet --upgrade pip
+	.venv-optimum/bin/python -m pip install --quiet torch==2.13.0
+	.venv-optimum/bin/python -m pip install --quiet 'transformers<4.58' optimum-onnx onnxruntime
+	touch $@
+
+optimum: .venv-parity/ready .venv-optimum/ready  ## export by optimum beside PyTorch, in an environment of its own
+	VCS_RUNTIME_OPTIMUM_PYTHON="$(CURDIR)/.venv-optimum/bin/python" .venv-parity/bin/python -m pytest tests/parity/test_encoders.py -k optimum
 
 # The real CUDA provider, without NVIDIA's packages: stand-ins take their place. It is the release whose kernels,
 # placement and memory the tests expect.
@@ -163,4 +174,4 @@ capi-sanitize: $(VENV)/develop  ## the C API under AddressSanitizer, UndefinedBe
 	$(BIN)/python benchmarks/capi_memory.py $(ARGS)
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site evidence .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-optimum .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site evidence .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -20,6 +21,24 @@ def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> N
         assert ">=" in requirement
         assert "<" not in requirement
         assert "==" not in requirement
+
+
+def test_no_extra_but_the_one_of_the_oracles_pulls_pytorch() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert "torch>=2.4" in extras.pop("parity")
+    names = {re.split(r"[<>=\[]", requirement)[0] for extra in extras.values() for requirement in extra}
+    # What these bring beside themselves was looked up: torch is in none of them.
+    assert {"tensorrt-cu13", "onnxruntime-gpu", "ray"} <= names
+    pulls_pytorch = {
+        "torch",
+        "transformers",
+        "optimum",
+        "optimum-onnx",
+        "accelerate",
+        "sentence-transformers",
+    }
+    assert not names & pulls_pytorch
 
 
 @pytest.mark.parametrize("package", PACKAGES)

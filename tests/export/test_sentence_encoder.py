@@ -377,7 +377,7 @@ def test_the_same_export_gives_the_same_bytes(other: Path, tmp_path: Path, inter
 
 def test_where_optimum_is_missing_the_error_says_what_to_install(other: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ExportError, match=r"needs optimum.*venv.*transformers<4\.58.*--optimum-python"
+        ExportError, match=r"needs optimum.*no extra.*PyTorch.*venv.*transformers<4\.58.*--optimum-python"
     ) as caught:
         build(other, tmp_path / "bundle")
     assert "\n" not in str(caught.value)

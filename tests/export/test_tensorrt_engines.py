@@ -176,7 +176,10 @@ def test_too_little_memory_or_disk_is_refused_before_anything_is_built(
     [
         ("11.4.0.106", "loads engines of TensorRT 10, and the Python package tensorrt is 11.4.0.106"),
         ("10.9.0.34", "the Python package tensorrt is 10.9.0.34, and libnvinfer.so.10 is 10.16.1"),
-        (None, r"needs the Python package tensorrt .*pip install 'tensorrt-cu13==10\.\*'"),
+        (
+            None,
+            r"needs the Python package tensorrt .*pip install 'tensorrt-cu13==10\.\*'.*\[tensorrt\].*pypi\.nvidia",
+        ),
     ],
 )
 def test_a_missing_or_other_python_package_is_named(

@@ -30,7 +30,10 @@ _TOLD = 3  # messages of TensorRT that an error repeats: the last ones name the 
 def import_tensorrt() -> Any:
     """Import NVIDIA's Python package of TensorRT; raises DeviceError if it is not the one that is needed."""
     major = nvidia.cuda_major(import_onnxruntime())
-    wanted = f"pip install 'tensorrt-cu{major}=={nvidia.TENSORRT_MAJOR}.*'"
+    wanted = (
+        f"pip install 'tensorrt-cu{major}=={nvidia.TENSORRT_MAJOR}.*', which vcs-runtime[tensorrt] brings "
+        "for CUDA 13; pip must reach NVIDIA's own index, pypi.nvidia.com"
+    )
     try:
         import tensorrt
     except (ImportError, OSError) as error:  # OSError: a library that the package needs is missing

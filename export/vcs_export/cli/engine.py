@@ -26,7 +26,7 @@ def engine() -> None:
     """Build and check TensorRT engines of a bundle. Experimental: not run on a GPU yet.
 
     An engine is for the GPU of this machine. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python
-    package (`tensorrt-cu13==10.*`).
+    package (`vcs-runtime[tensorrt]`).
     """
 
 

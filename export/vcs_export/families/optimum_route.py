@@ -29,6 +29,7 @@ HIDDEN = "last_hidden_state"
 TYPES = "token_type_ids"
 EXPORTER = "optimum.exporters.onnx"
 HOW = (
+    "no extra brings it, because it pulls PyTorch: "
     "make an environment apart from the one that scores, `python -m venv optimum-env`, then "
     "`optimum-env/bin/pip install torch 'transformers<4.58' optimum-onnx onnxruntime`, "
     "and name it: --optimum-python optimum-env/bin/python"
@@ -38,6 +39,10 @@ HOW = (
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 _ISOLATED = ("-I",)  # no modules from the working directory, nor from where this environment points
 _TIMEOUT = 3600.0
+_LOOK = (
+    "import sys; from importlib.util import find_spec; "
+    f"sys.exit(not all(map(find_spec, ('torch', 'transformers', {EXPORTER!r}))))"
+)
 
 
 def write_by_optimum(
@@ -138,10 +143,13 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
 
 
 def _check(interpreter: str, folder: Path) -> None:
-    """Check that an interpreter has optimum. The error says what to install, and where."""
+    """Check that an interpreter has optimum. The error says what to install, and where.
+
+    The packages are looked for and not imported, which would take as long as an export.
+    """
     try:
         done = subprocess.run(
-            [interpreter, *_ISOLATED, "-c", f"import {EXPORTER}"],
+            [interpreter, *_ISOLATED, "-c", _LOOK],
             capture_output=True,
             env={**os.environ, **_OFFLINE},
             timeout=_TIMEOUT,
