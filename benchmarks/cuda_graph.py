@@ -100,6 +100,7 @@ class _Model:
                 checkpoint=self._checkpoint,
                 precision=precision,
                 least_cosine=-1,
+                most_change=1,
                 texts=["two cats", "a dog"],
             )
         spec = open_bundle(folder / "bundle").manifest.embedder

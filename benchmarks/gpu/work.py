@@ -152,7 +152,7 @@ class Work:
         ):
             build_nv_embed_bundle(
                 checkpoint, path, write.BundleInfo("random", "CC0-1.0", "random numbers"),
-                Quantization(precision, texts=few, calibration=few, least_cosine=-1),
+                Quantization(precision, texts=few, calibration=few, least_cosine=-1, most_change=1),
                 text=TextSettings(max_tokens=4 * self.size.document if self.tiny else 4096),
                 segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
             )  # fmt: skip

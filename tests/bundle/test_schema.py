@@ -61,7 +61,8 @@ def everything() -> dict[str, Any]:
             "instruction": "Query: ",
             "mask_instruction": True,
             "frame": [[1], [2]],
-            "loss": {"texts": 3, "cosine_mean": 0.99, "cosine_min": 0.9, "pairs": 2, "vcs_change": 0.01},
+            "loss": {"texts": 3, "cosine_mean": 0.99, "cosine_min": 0.9, "pairs": 2, "vcs_change": 0.01,
+                     "vcs_change_p95": 0.05, "margin_change": 0.02, "margin_change_p95": 1.5},
         },
         "segmenter": {
             "rules": {"name": "sentencex", "language": "en"},

@@ -31,7 +31,7 @@ SHAPES: list[dict[str, Any]] = [
 
 def bundle_of(folder: Path, precision: str, **shape: Any) -> tuple[Path, Path]:
     checkpoint = write_tiny_nv_embed(folder / "checkpoint", dtype="F16", **shape)
-    options = {"texts": TEXTS, "least_cosine": -1} if precision.startswith("int") else {}
+    options = {"texts": TEXTS, "least_cosine": -1, "most_change": 1} if precision.startswith("int") else {}
     bundle = build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint, precision=precision, **options)
     return checkpoint, bundle
 

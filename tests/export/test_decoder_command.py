@@ -137,7 +137,7 @@ def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(qwen3: Path, t
         qwen3,
         place / "bundle",
         BundleInfo("x", "MIT", "y"),
-        Quantization("int8", least_cosine=0.5, device="cpu"),
+        Quantization("int8", least_cosine=0.5, most_change=1, device="cpu"),
         progress=lambda *_: beside.update(path.name.partition("-")[0] for path in place.iterdir()),
     )
     assert beside == {".bundle.partial"}
@@ -393,7 +393,7 @@ def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
     qwen3: Path, tmp_path: Path, precision: str
 ) -> None:
     """Kernels for few or odd rows round otherwise, where the processor has AVX-512 (`batching._fillers`)."""
-    quantization = Quantization(precision, texts=["a dog"], least_cosine=-1)
+    quantization = Quantization(precision, texts=["a dog"], least_cosine=-1, most_change=1)
     info = BundleInfo("tiny", "CC0-1.0", "made for the test")
     bundle = build_decoder_bundle(qwen3, tmp_path / "bundle", info, quantization, DecoderOptions())
     texts = [

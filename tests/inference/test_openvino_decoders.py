@@ -41,7 +41,7 @@ def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = 
         folder,
         target,
         BundleInfo("tiny", "CC0-1.0", "random numbers"),
-        Quantization(precision, texts=TEXTS[:1], least_cosine=-1),
+        Quantization(precision, texts=TEXTS[:1], least_cosine=-1, most_change=1),
         DecoderOptions(causal=causal),
         **options,
     )
@@ -77,6 +77,7 @@ def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, target: str, p
         target_runtime=target,
         texts=TEXTS[:1],
         least_cosine=-1,
+        most_change=1,
     )
     with Embedder.open(bundle, "cpu") as embedder:
         rows = embedder._tokenizer.sequences(TEXTS, "", 64).ids

@@ -128,7 +128,9 @@ def test_what_changes_a_score_changes_the_digits_of_the_embedder(
     "change",
     [
         lambda bundle: edit(bundle, lambda data: data.update(name="mine", licence="MIT", source="me")),
-        setting("embedder", loss={"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99}),
+        setting(
+            "embedder", loss={"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99, "margin_change_p95": 0.1}
+        ),
         setting("embedder", mask_instruction=False, instruction=""),
         moved("embedder"),
     ],

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vcs_export.checks.rewrites import ChunkedPair, rewritten_pairs
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.manifest import EmbedderSpec, QuantizationErrorStats
 from vcs_runtime.inference.batching import batches
@@ -19,14 +19,18 @@ from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
-# Words of a chunk, about a sentence, for the change of VCS. Where exactly a text is cut does not matter here.
-_CHUNK_WORDS = 15
 # A CPU widens half-precision weights once a run, so few runs of many tokens are faster.
 _TOKENS_A_RUN = 2048
 LEAST_COSINES = {"int8": 0.99, "fp8": 0.99}
 """The lowest mean cosine to unquantised vectors with which a bundle is built, by precision.
 
-int4 is experimental and has no limit: the bundle holds its quantisation error, for the user to judge."""
+int4 is experimental and has no such limit: its vectors may turn, as long as scores stay (`MOST_CHANGES`)."""
+MOST_CHANGES = {"int8": 0.01, "fp8": 0.01, "int4": 0.05}
+"""The largest mean change of VCS with which a bundle is built, by precision."""
+# Further limits, as multiples of that one. The margin is a sum of two scores, and VCS is mostly less. A
+# match that changes makes NAS jump, so a few pairs move far even where the mean is small.
+_MARGIN = 2.0
+_PERCENTILE = 5.0
 
 
 def demo_texts() -> list[str]:
@@ -36,7 +40,10 @@ def demo_texts() -> list[str]:
 
 
 def check_quantization_error(
-    error: QuantizationErrorStats, precision: str, least_cosine: float | None
+    error: QuantizationErrorStats,
+    precision: str,
+    least_cosine: float | None = None,
+    most_change: float | None = None,
 ) -> None:
     """Refuse a quantisation error that is too large.
 
@@ -48,19 +55,41 @@ def check_quantization_error(
         Precision of the matrices.
     least_cosine
         The lowest mean cosine to accept. None takes the precision's own, one of `LEAST_COSINES`.
+    most_change
+        The largest mean change of VCS to accept; the 95th percentile may be five times as large, and changes
+        of the margin twice as large. None takes the precision's own, one of `MOST_CHANGES`; 1 accepts any.
 
     Raises
     ------
     ExportError
-        The mean cosine is lower.
+        The mean cosine is lower, or a change is larger. The message names each figure and its limit.
     """
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
+    failed = []
     if error.cosine_mean < least:
-        raise ExportError(
-            f"{precision} loses too much of this model: its vectors have a mean cosine of "
-            f"{error.cosine_mean:.5f} to unquantised ones ({error.texts} texts), less than {least:g} "
-            "(--least-cosine)"
+        failed.append(
+            f"its vectors have a mean cosine of {error.cosine_mean:.5f} to unquantised ones ({error.texts} "
+            f"texts), less than {least:g} (--least-cosine)"
         )
+    most = MOST_CHANGES.get(precision, 1.0) if most_change is None else most_change
+    if most < 1:
+        failed += [
+            f"{name} changes by {value:.4f} {how} ({error.pairs} pairs), more than {limit:g} (--most-change)"
+            for name, value, how, limit in (
+                ("VCS", error.vcs_change, "on average", most),
+                ("VCS", error.vcs_change_p95, "at the 95th percentile", _PERCENTILE * most),
+                ("the margin", error.margin_change, "on average", _MARGIN * most),
+                (
+                    "the margin",
+                    error.margin_change_p95,
+                    "at the 95th percentile",
+                    _MARGIN * _PERCENTILE * most,
+                ),
+            )
+            if value is not None and value > limit
+        ]
+    if failed:
+        raise ExportError(f"{precision} loses too much of this model: {'; '.join(failed)}")
 
 
 def embedder_quantization_error(
@@ -77,15 +106,15 @@ def embedder_quantization_error(
     spec
         How the embedder is run.
     texts
-        Texts to embed, each cut at the model's longest input. The VCS of neighbouring texts is compared;
-        their chunks have fifteen words each.
+        Texts to embed, each cut at the model's longest input. Scores are compared on pairs that are made of
+        them (`rewritten_pairs`).
     device
         "cpu" or "cuda:N": where both graphs are run.
 
     Returns
     -------
     error
-        Cosines between the vectors, and the change of VCS.
+        Cosines between the vectors of `texts`, and the changes of VCS and of the margin.
 
     Raises
     ------
@@ -94,8 +123,9 @@ def embedder_quantization_error(
     BundleError, DeviceError
         The runtime cannot run a graph.
     """
-    chunks = [_chunks(text) for text in texts]
-    pieces = list(dict.fromkeys([*texts, *(chunk for part in chunks for chunk in part)]))
+    pairs = rewritten_pairs(texts)
+    sides = [side for pair in pairs for side in (pair.reference, pair.generated)]
+    pieces = list(dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))]))
     rows = tokens(folder / spec.tokenizer, spec, pieces)
     graph = spec.cuda if spec.cuda and device != "cpu" else spec
     expected = _vectors(exact, spec.layout, rows, device)
@@ -104,23 +134,20 @@ def embedder_quantization_error(
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
     whole = [place[text] for text in texts]
-    parts = [[place[chunk] for chunk in part] for part in chunks]
     # Rounding takes a cosine above 1, and the mean of equal ones below them: the manifest refuses both.
     cosines = np.clip(np.sum(expected[whole] * actual[whole], axis=1), -1.0, 1.0)
     lowest = float(cosines.min())
-    changes = np.abs(_scores(expected, whole, parts) - _scores(actual, whole, parts))
+    vcs, margin = np.abs(_scores(expected, place, pairs) - _scores(actual, place, pairs)).T
     return QuantizationErrorStats(
         texts=len(texts),
         cosine_mean=max(float(cosines.mean()), lowest),
         cosine_min=lowest,
-        pairs=len(changes),
-        vcs_change=float(changes.mean()) if len(changes) else None,
+        pairs=len(pairs),
+        vcs_change=float(vcs.mean()),
+        vcs_change_p95=float(np.quantile(vcs, 0.95)),
+        margin_change=float(margin.mean()),
+        margin_change_p95=float(np.quantile(margin, 0.95)),
     )
-
-
-def _chunks(text: str) -> list[str]:
-    words = text.split()
-    return [" ".join(words[i : i + _CHUNK_WORDS]) for i in range(0, len(words), _CHUNK_WORDS)] or [text]
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
@@ -181,14 +208,15 @@ def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]], device: st
 
 
 def _scores(
-    vectors: NDArray[np.float64], texts: Sequence[int], chunks: Sequence[Sequence[int]]
+    vectors: NDArray[np.float64], place: Mapping[str, int], pairs: Sequence[ChunkedPair]
 ) -> NDArray[np.float64]:
-    """Return the VCS of each text, given by its row, against the text before it."""
+    """Return VCS and the margin of each pair, `(pairs, 2)`; `place` is the row of each text and chunk."""
     from vcs_numba import score_embeddings
 
-    return np.array(
-        [
-            score_embeddings(vectors[chunks[i]], vectors[chunks[j]], vectors[texts[i]], vectors[texts[j]]).vcs
-            for i, j in pairwise(range(len(texts)))
-        ]
-    )
+    scores = np.empty((len(pairs), 2))
+    for i, pair in enumerate(pairs):
+        left, right = (vectors[[place[chunk] for chunk in side]] for side in (pair.reference, pair.generated))
+        first, second = (vectors[place[" ".join(side)]] for side in (pair.reference, pair.generated))
+        found = score_embeddings(left, right, first, second)
+        scores[i] = found.vcs, found.margin
+    return scores

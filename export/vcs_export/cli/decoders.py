@@ -41,6 +41,9 @@ _SHARED = (
                  "[default: built-in texts]"),
     click.option("--least-cosine", type=NumberRange(-1, 1), metavar="X",
                  help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"),
+    click.option("--most-change", type=NumberRange(0, 1), metavar="X",
+                 help="Largest accepted mean change of VCS by quantisation; 1 accepts any. "
+                 "[default: 0.01; 0.05 for int4]"),
     click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
                  help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N."),
     click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones."),
@@ -63,6 +66,7 @@ def _quantization(precision: str | None, options: dict[str, Any]) -> Quantizatio
         texts=text_lines(text) if text else (),
         calibration=text_lines(calibration) if calibration else (),
         least_cosine=options.pop("least_cosine"),
+        most_change=options.pop("most_change"),
         device=options.pop("device"),
     )
 
@@ -218,6 +222,13 @@ def _report_error(bundle: Path) -> EmbedderSpec | None:
             f"cosine of {embedder.precision} to unquantised vectors, {error.texts} texts: "
             f"mean {error.cosine_mean:.5f}, least {error.cosine_min:.5f}"
         )
-        if error.vcs_change is not None:
-            log(f"mean change of VCS, {error.pairs} pairs of them: {error.vcs_change:.5f}")
+        if error.vcs_change is not None and error.margin_change is not None:
+            log(
+                f"change of VCS, {error.pairs} pairs made of them: mean {error.vcs_change:.5f}, "
+                f"95th percentile {error.vcs_change_p95:.5f}"
+            )
+            log(
+                f"change of the margin: mean {error.margin_change:.5f}, "
+                f"95th percentile {error.margin_change_p95:.5f}"
+            )
     return embedder

@@ -73,6 +73,9 @@ class Quantization:
     least_cosine
         The lowest mean cosine to unquantised vectors with which a bundle is built, -1 to 1. None stands for
         `checks.quantization_error.LEAST_COSINES`.
+    most_change
+        The largest mean change of VCS with which a bundle is built, 0 to 1
+        (`checks.quantization_error.check_quantization_error`). None stands for `MOST_CHANGES`.
     device
         Where the error and fp8's ranges are measured: "auto", "cpu" or "cuda:N". A GPU gives other ranges
         than a CPU, by rounding.
@@ -82,6 +85,7 @@ class Quantization:
     texts: Sequence[str] = ()
     calibration: Sequence[str] = ()
     least_cosine: float | None = None
+    most_change: float | None = None
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -89,6 +93,8 @@ class Quantization:
             _check_choice("precision", self.precision, PRECISIONS)
         if self.least_cosine is not None and not -1 <= self.least_cosine <= 1:
             raise ExportError(f"least_cosine must be -1 to 1, not {self.least_cosine}")
+        if self.most_change is not None and not 0 <= self.most_change <= 1:
+            raise ExportError(f"most_change must be 0 to 1, not {self.most_change}")
 
 
 @dataclass(frozen=True)
@@ -270,7 +276,7 @@ def _write_quantised(
         )
         texts = quantization.texts or demo_texts()
         error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
-    check_quantization_error(error, precision, quantization.least_cosine)
+    check_quantization_error(error, precision, quantization.least_cosine, quantization.most_change)
     return written, error
 
 

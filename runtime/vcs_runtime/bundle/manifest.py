@@ -54,6 +54,7 @@ Weights = Annotated[
 Extent = Annotated[int, Meta(ge=1, le=1 << 20)]
 Window = Annotated[int, Meta(ge=3, le=1 << 20, description="Longest input, special tokens included.")]
 Share = Annotated[float, Meta(ge=0, le=1)]
+MarginChange = Annotated[float, Meta(ge=0, le=2)]
 Cosine = Annotated[float, Meta(ge=-1, le=1)]
 
 
@@ -80,6 +81,13 @@ class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
     vcs_change: Annotated[
         Share | None, Meta(description="Mean absolute change of the VCS of these pairs.")
     ] = None
+    vcs_change_p95: Annotated[Share | None, Meta(description="95th percentile of this change.")] = None
+    margin_change: Annotated[
+        MarginChange | None, Meta(description="Mean absolute change of the margin of these pairs.")
+    ] = None
+    margin_change_p95: Annotated[MarginChange | None, Meta(description="95th percentile of this change.")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.cosine_min > self.cosine_mean:

@@ -142,12 +142,22 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
                 f"{error.cosine_min:.6f} at worst, {error.texts} texts",
             )
             if error.vcs_change is not None:
-                yield "", f"VCS changes by {error.vcs_change:.6f} on average, {error.pairs} pairs"
+                yield (
+                    "",
+                    f"VCS changes by {_change(error.vcs_change, error.vcs_change_p95)}, {error.pairs} pairs",
+                )
+            if error.margin_change is not None:
+                yield "", f"the margin changes by {_change(error.margin_change, error.margin_change_p95)}"
     if segmenter := manifest.segmenter:
         if rules := segmenter.rules:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"
         if model := segmenter.model:
             yield "segmenter", f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}"
+
+
+def _change(mean: float, percentile: float | None) -> str:
+    rare = "" if percentile is None else f", {percentile:.6f} at the 95th percentile"
+    return f"{mean:.6f} on average{rare}"
 
 
 def _megabytes(manifest: Manifest) -> str:

@@ -87,7 +87,7 @@ class GpuBundles:
             write_tiny_nv_embed(checkpoint, dtype="F16", **NARROW)
         if not target.exists():
             target.mkdir()
-            options = {"precision": precision, "least_cosine": -1, **options}
+            options = {"precision": precision, "least_cosine": -1, "most_change": 1, **options}
             build_tiny_nv_embed_bundle(target, checkpoint=checkpoint, **options)
         return target / "bundle"
 
@@ -99,7 +99,7 @@ class GpuBundles:
             _write_wide(checkpoint)
         if not target.exists():
             target.mkdir()
-            options = {"precision": precision, "least_cosine": -1, **options}
+            options = {"precision": precision, "least_cosine": -1, "most_change": 1, **options}
             build_tiny_nv_embed_bundle(target, checkpoint=checkpoint, **options)
         return target / "bundle"
 
@@ -112,7 +112,7 @@ class GpuBundles:
         if not target.exists():
             target.mkdir()
             info = BundleInfo(name=family, licence="CC0-1.0", source="random numbers")
-            quantization = Quantization(precision=precision, least_cosine=-1)
+            quantization = Quantization(precision=precision, least_cosine=-1, most_change=1)
             options = DecoderOptions(causal=False if family == "gte-qwen2" else None)
             build_decoder_bundle(checkpoint, target / "bundle", info, quantization, options)
         return target / "bundle"

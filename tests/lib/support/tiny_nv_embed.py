@@ -150,7 +150,13 @@ def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, 
     `options` are arguments of `build_nv_embed_bundle`, or fields of its `BundleInfo`, `Quantization` and `TextSettings`.
     """
     source = checkpoint or write_tiny_nv_embed(folder / "checkpoint")
-    about = {"name": "tiny-nv-embed", "licence": "CC0-1.0", "source": "random numbers", "precision": "fp32"}
+    about: dict[str, Any] = {
+        "name": "tiny-nv-embed",
+        "licence": "CC0-1.0",
+        "source": "random numbers",
+        "precision": "fp32",
+    }
+    about["most_change"] = 1.0  # few random numbers: a match that changes moves the mean of all pairs
     options = {**about, **options}
 
     def take(kind: type[T]) -> T:
