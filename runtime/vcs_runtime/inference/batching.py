@@ -242,8 +242,11 @@ def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
     With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
     one otherwise. Those for halves have another kernel for a single row. A packed graph has a row for each
     token, and in the last layer may have one for each text.
+
+    A text of more than half the largest batch is alone in every batch, whose rows are then the same anyway. A
+    filler would double the memory and the time of its attention, which pads all texts to one length.
     """
-    if len(texts) % 2 == 0:
+    if len(texts) % 2 == 0 or 2 * len(texts[0]) > TOKEN_BUDGET["ort-cpu"]:
         return []
     return [[0] * (2 - len(texts[0]) % 2)]
 

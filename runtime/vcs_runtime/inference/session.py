@@ -8,6 +8,7 @@ the remaining sequences into batches of half the tokens.
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from vcs_runtime.inference.onnx_session import ModelSession
 
 T = TypeVar("T")
+_REQUESTED = re.compile(r"requested buffer of size (\d+)")
 # The arena keeps what the largest batch needed. Every so many runs it frees what the last run did not use; to
 # free it after each run would make the GPU wait.
 _SHRINK_EVERY = 32
@@ -199,6 +201,11 @@ class Budget:
         return self._device.batch_invariant
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether the device is a GPU."""
+        return self._device.is_gpu
+
+    @property
     def tokens(self) -> int:
         """Largest number of tokens, padding included, of the next run."""
         if self._full is None:
@@ -243,6 +250,21 @@ class Budget:
         return max(0, min(rooms))
 
 
+def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemoryError:
+    """Return an error that says how much memory one text wants, and what can be done."""
+    wanted = _REQUESTED.search(str(error))
+    if on_gpu or not wanted:
+        return error
+    size = int(wanted[1])
+    # In a graph on a CPU nothing is larger than attention's scores, `heads * tokens^2`.
+    return DeviceMemoryError(
+        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array of its attention takes "
+        f"{size / 1e9:,.1f} GB. It grows with the square of the length: {tokens // 2:,} tokens would take "
+        f"{size / 4e9:,.1f} GB. Use a GPU, or a smaller window: `export --max-tokens`, or max_length of "
+        f"Embedder.embed ({error})"
+    )
+
+
 def run_batches(
     lengths: Sequence[int],
     budget: Budget,
@@ -279,7 +301,7 @@ def run_batches(
                         "without --batch-invariant"
                     ) from None
                 if len(rows) == 1:
-                    raise
+                    raise _too_long(error, lengths[rows[0]], budget.is_gpu) from None
                 budget.shorten(sum(lengths[row] for row in rows))
                 break
             budget.succeed()

@@ -1,0 +1,77 @@
+"""Long texts through a decoder's graphs: every border that a length may cross, beside NumPy; and too long ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.numpy_nv_embed import embed
+from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from vcs_export.families.streamed_bundle import TARGETS
+from vcs_runtime import Embedder
+from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
+
+POSITIONS = 2302  # more than a batch of a CPU holds, and no multiple of the step to which texts are padded
+LENGTHS = (1025, 2049, 2302)
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+WORDS = [token for token in ("▁the", "▁a", "▁dog", "▁man", "▁red") if token in VOCABULARY]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long") / "checkpoint"
+    return write_tiny_nv_embed(folder, layers=1, positions=POSITIONS)
+
+
+def text_of(tokens: int) -> str:
+    """A text of so many tokens with its two special ones, in which no place is like another."""
+    draw = np.random.default_rng(tokens)
+    return " ".join(WORDS[i].removeprefix("▁") for i in draw.integers(0, len(WORDS), tokens - 2))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_long_texts_are_those_of_numpy(checkpoint: Path, tmp_path: Path, target: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, target_runtime=target)
+    with Embedder.open(bundle, device="cpu") as embedder:
+        for tokens in LENGTHS:
+            [ids] = embedder._tokenizer.sequences([text_of(tokens)], "", POSITIONS).ids
+            assert len(ids) == tokens
+            [vector] = embedder.embed([text_of(tokens)])
+            np.testing.assert_allclose(vector, embed(checkpoint, list(ids)), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_long_text_has_the_same_bits_in_any_company(
+    checkpoint: Path, tmp_path: Path, precision: str
+) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision=precision)
+    texts = [text_of(tokens) for tokens in (1024, 1025, 1025, 9, 1023)] + [f"{text_of(1025)}"[:-4]]
+    with Embedder.open(bundle, device="cpu") as embedder:
+        together = embedder.embed(texts)
+        np.testing.assert_array_equal(together, np.concatenate([embedder.embed([text]) for text in texts]))
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(7, 2), (1024, 2), (1025, 1), (2303, 1)])
+def test_a_text_that_is_alone_in_every_batch_has_no_filler(tokens: int, rows: int) -> None:
+    """A filler is padded to the text's length, and its attention would take as much as the text's own."""
+    [batch] = batches([[5] * tokens], TOKEN_BUDGET["ort-cpu"], "packed")
+    assert batch.inputs["gather"].shape == (rows, tokens)
+    assert batch.fillers == rows - 1
+
+
+@pytest.mark.skipif(
+    OVERCOMMIT.is_file() and OVERCOMMIT.read_text().strip() == "1",
+    reason="this system lends memory that it lacks",
+)
+def test_a_text_that_memory_cannot_hold_is_refused_with_its_numbers(tmp_path: Path) -> None:
+    """At 32,768 tokens scores of 512 heads take 2.2 TB: more than machines have, so nothing is allocated."""
+    checkpoint = write_tiny_nv_embed(
+        tmp_path / "checkpoint", layers=1, hidden=16, heads=512, groups=1, head_dim=2, positions=32768,
+    )  # fmt: skip
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint)
+    said = r"a text of 32,768 tokens on a CPU: one array of its attention takes 2,199\.0 GB.*16,384 tokens would take 549\.8 GB"
+    with Embedder.open(bundle, device="cpu") as embedder, pytest.raises(DeviceMemoryError, match=said):
+        embedder.embed([text_of(32768)])
