@@ -112,10 +112,19 @@ def test_idf_over_the_references_of_a_file(experiment: Any, tmp_path: Path) -> N
     assert "its signature is" in str(mixed.exception)
     done = experiment(*arguments, "--idf-references", tmp_path / "refs.json", out=tmp_path / "o2")
     assert done.exit_code == 0, done.output
-    cider = Cider(Corpus.of(texts.values(), given=True))
-    [line] = [line for line in read_lines(tmp_path / "o2/pairs.jsonl") if line["id"] == "v3/1"]
+    lines = {line["id"]: line for line in read_lines(tmp_path / "o2/pairs.jsonl")}
+    whole = Cider(Corpus.of(texts.values(), given=True))
+    narrow = Cider(Corpus.of(own[:1] for own in texts.values()))  # an item's first references only
     for count in (1, 9):
-        assert line[f"CIDEr {count}ref"] == cider.score(rows[3]["refs"][:count], rows[3]["cands"][1])
+        jobs = [
+            (f"{row['vid']}/{i}", row["refs"][:count], text)
+            for row in rows
+            for i, text in enumerate(row["cands"])
+        ]
+        scores = [lines[name][f"CIDEr {count}ref"] for name, _, _ in jobs]
+        assert scores == [whole.score(references, text) for _, references, text in jobs]
+        assert scores != [narrow.score(references, text) for _, references, text in jobs]
+    line = lines["v3/1"]
     assert "|idf:30@" in line["signature"]
     wrong = experiment(*arguments, "--idf-references", tmp_path / "none.json", out=tmp_path / "o3")
     assert isinstance(wrong.exception, InputError)
