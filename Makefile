@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 
 # Markers of the tests that `make test` leaves to `make test-all`; pyproject.toml says what they mean.
 SLOW := slow or ray or browser or toolchain
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --complete
+# A process that dies ends the run: after it pytest-xdist would wait for ever.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 --complete
 
 .PHONY: help demo test test-all attack lint fix docs release types parity optimum gpu-dry versions deepeval triton spark llama bench evidence capi-sanitize clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -250,12 +251,49 @@ def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path
     assert len(identities) == (3 if best != "fp32" else 2)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no stack for signals")
+def test_an_interrupt_is_heard_after_another_thread_has_closed_all_models(tiny_bundle: Path) -> None:
+    """With AMX, OpenVINO moves the stack for signals of the thread that loads it."""
+    code = """
+import signal, sys, threading
+from vcs_runtime import Embedder
+embedder = Embedder.open(sys.argv[1], "openvino")
+embedder.embed(["a man"])
+def close():
+    global embedder
+    embedder.close()
+    del embedder
+thread = threading.Thread(target=close)
+thread.start()
+thread.join()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", code, tiny_bundle], capture_output=True, text=True, check=False
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "heard\n", "")
+
+
+def put_in(monkeypatch: pytest.MonkeyPatch, core: object) -> None:
+    """Put a package in the place of OpenVINO."""
+    package = ModuleType("openvino")
+    package.Core = lambda: core  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openvino", package)
+
+
 @pytest.mark.parametrize(("capabilities", "precision"), [(["FP32", "BF16"], "bf16"), (["FP32"], "fp32")])
 def test_the_processor_decides_about_the_precision(
     monkeypatch: pytest.MonkeyPatch, capabilities: list[str], precision: str
 ) -> None:
     core = SimpleNamespace(get_property=lambda device, name: capabilities)
-    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
+    put_in(monkeypatch, core)
     assert choose_device("openvino").precision == precision
     assert choose_device("openvino:fp32").precision == "fp32"
 
@@ -268,7 +306,7 @@ def test_processors_that_round_bf16_differently_have_different_signatures(
     monkeypatch: pytest.MonkeyPatch, flags: str, named: str
 ) -> None:
     core = SimpleNamespace(get_property=lambda device, name: ["BF16"])
-    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core))
+    put_in(monkeypatch, core)
     monkeypatch.setattr(Path, "read_text", lambda *_: f"flags\t\t: fpu {flags}\n")
     device = choose_device("openvino")
     assert device.instructions == named

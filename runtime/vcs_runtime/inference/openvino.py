@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,9 +64,20 @@ def import_openvino() -> Any:
     return package
 
 
+@cache
+def _core(package: Any) -> Any:
+    """OpenVINO's entry, one for the life of the process.
+
+    With AMX, loading the CPU plugin gives the thread at hand a larger stack for signals. The last entry and
+    model to go unmap that stack. If they go in another thread, the first one is left without, and its next
+    signal, such as Ctrl-C, is a segmentation fault.
+    """
+    return package.Core()
+
+
 def best_precision() -> tuple[str, str]:
     """Return the precision for this processor, "bf16" or "fp32", and why; raises MissingExtraError."""
-    capabilities = import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    capabilities = _core(import_openvino()).get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if "BF16" in capabilities:
         return "bf16", "this processor multiplies in bf16"
     return "fp32", "this processor does not multiply in bf16"
@@ -105,7 +117,7 @@ class OpenVINOSession:
     def __init__(
         self, model: Path, precision: str, threads: int | None = None, shown: str | None = None
     ) -> None:
-        core = import_openvino().Core()
+        core = _core(import_openvino())
         graph = _read(model)
         _count_in_integers(graph)
         if shown is not None:
