@@ -62,4 +62,3 @@ def test_the_summary_of_a_job_has_it(tiny_bundle: Path, tmp_path: Path) -> None:
     job = ("score", tmp_path / "p.jsonl", "--bundle", tiny_bundle, "--device", "cpu")
     summary = json.loads(vcs(*job, "--json").stdout)
     assert summary["signature_long"] == long_form(summary["signature"])
-    assert vcs(*job, "--verbose").stderr.splitlines()[-1] == f"vcs-runtime: {summary['signature_long']}"

@@ -39,7 +39,6 @@ from vcs_runtime.cli.options import (
     scoring_options,
     together,
     usage_errors,
-    verbose,
 )
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.jobs import run
@@ -47,7 +46,6 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
 
@@ -158,8 +156,6 @@ def score(
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
-    if verbose() and not as_json:
-        warn(long_form(next(iter(summaries.values())).signature))
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
