@@ -23,7 +23,21 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_export")
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
-DATA = {".css", ".csv", ".data", ".html", ".json", ".jsonl", ".npz", ".onnx", ".pc", ".safetensors", ".sh"}
+DATA = {
+    ".css",
+    ".csv",
+    ".data",
+    ".html",
+    ".json",
+    ".jsonl",
+    ".npz",
+    ".onnx",
+    ".pc",
+    ".png",
+    ".safetensors",
+    ".sh",
+    ".txt",
+}
 DEFINITION = "docs/reference/vcs.md"
 # Files of bundles, model repositories, checkpoints and users: named in the documents, not of the repository.
 OTHER_FILES = {"Python.h", "tools/build_leaderboard.py", "docs/operators.md", "model.py", "vcs_utils.py"}
