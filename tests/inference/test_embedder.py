@@ -101,9 +101,14 @@ def test_bad_arguments_are_named(embedder: Embedder) -> None:
 
 def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
     bundle = open_bundle(build_tiny_bundle(tmp_path))
-    (bundle.root / "embedder/model.onnx").write_bytes(b"no protobuf")
-    with pytest.raises(BundleError, match=r"model\.onnx: ONNX Runtime cannot load it"):
-        Embedder.open(Bundle(bundle.root, bundle.manifest), device="cpu")
+    empty_graph = b"\x3a\x00"
+    for content, reason in (
+        (b"no protobuf", "this is no ONNX graph"),
+        (empty_graph, "ONNX Runtime cannot load it"),
+    ):
+        (bundle.root / "embedder/model.onnx").write_bytes(content)
+        with pytest.raises(BundleError, match=rf"model\.onnx: {reason}"):
+            Embedder.open(Bundle(bundle.root, bundle.manifest), device="cpu")
     (bundle.root / "embedder/tokenizer.json").write_text("{}")
     with pytest.raises(BundleError, match=r"tokenizer\.json: tokenizers cannot load it"):
         Embedder.open(Bundle(bundle.root, bundle.manifest), device="cpu")
