@@ -29,7 +29,7 @@ def import_questions(
     questions: Path, output: Path, videos: Path | None, subtitles: Path | None, task: str | None,
     limit: int | None, drop_missing: bool, overwrite: bool,
 ) -> None:  # fmt: skip
-    """Write items from QUESTIONS, a JSON file of MVBench or LongVideoBench.
+    """Write items from QUESTIONS of MVBench or LongVideoBench.
 
     The file stays in the layout in which the data set is downloaded, so its videos are found: MVBench's
     json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its questions.

@@ -44,7 +44,7 @@ def report(
     scores: Path | None, answers: Path | None, judged: Path | None, alpha: tuple[float, ...],
     folder: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare formats of summaries: scores, tokens, accuracy, and the drop by confused summaries.
+    """Compare formats of summaries by scores, tokens, and accuracy.
 
     SCORES is an output of `visil score`. With --answers there are accuracies by format and along the frontier
     of `visil select`. With --judged, which needs no SCORES, there is the accuracy on confused summaries.

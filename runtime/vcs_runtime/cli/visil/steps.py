@@ -165,10 +165,10 @@ def summarize(frames: int, counts: tuple[int, ...], **options: Any) -> None:
     help="Seed of the changes and of the videos that give their keyframes.",
 )
 def confuse(kinds: tuple[str, ...], seed: int, **options: Any) -> None:
-    """Make confused summaries for every video in ITEMS, for `visil correspond`.
+    """Make confused summaries for every video in ITEMS.
 
     Texts are changed in one fact by the model. Keyframes become those of another video in ITEMS. Both are in
-    the field `confused` of the output.
+    the field `confused` of the output, for `visil correspond`.
     """
     kinds, donors = tuple(dict.fromkeys(kinds)), read_donors(options["items"])
     drawn = f"|kinds:{'+'.join(kinds)}|seed:{seed}"
