@@ -37,6 +37,7 @@ _BASE = ("numpy", "numba", "tokenizers")
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
     "openvino": ("openvino",),
+    "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
     "default": ("onnx-ir", "safetensors"),
     "export": ("onnx", "onnx-ir", "safetensors"),
     "parquet": ("pyarrow",),
