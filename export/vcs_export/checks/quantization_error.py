@@ -119,7 +119,7 @@ def embedder_quantization_error(
     Raises
     ------
     ExportError
-        A vector is not finite.
+        A vector is not finite, or has no number but 0.
     BundleError, DeviceError
         The runtime cannot run a graph.
     """
@@ -132,6 +132,8 @@ def embedder_quantization_error(
     actual = _vectors(folder / graph.model, graph.layout, rows, device)
     if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
         raise ExportError(f"{spec.precision} returned NaN or infinity for a text")
+    if not (expected.any(axis=1).all() and actual.any(axis=1).all()):
+        raise ExportError(f"{spec.precision} returned a vector of zeros for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
     whole = [place[text] for text in texts]
     # Rounding takes a cosine above 1, and the mean of equal ones below them: the manifest refuses both.
