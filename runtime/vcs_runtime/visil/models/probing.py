@@ -65,16 +65,7 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
     ModelError
         The model does not answer.
     """
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
-    checks: list[ProbeCheck] = []
-    for name, examine in _CHECKS:
-        if images or examine is not _images:
-            try:
-                checks.append(ProbeCheck(name, True, examine(model, tolerance)))
-            except _Failed as failure:
-                return [*checks, ProbeCheck(name, False, str(failure))]
-    return checks
+    return _outcomes(_CHECKS, model, images, tolerance)
 
 
 def probe_generated(
@@ -103,16 +94,27 @@ def probe_generated(
     ModelError
         The model does not answer.
     """
+    return _outcomes(_GENERATED_CHECKS, model, images, tolerance, top)
+
+
+def _outcomes(
+    checks: Sequence[tuple[str, Callable[..., str]]],
+    model: LogProbs | Generates,
+    images: bool,
+    tolerance: float,
+    *more: int,
+) -> list[ProbeCheck]:
+    """Perform checks up to the first that fails; those of images only if the model will receive images."""
     if not tolerance > 0:
         raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
-    checks: list[ProbeCheck] = []
-    for name, examine in _GENERATED_CHECKS:
+    outcomes: list[ProbeCheck] = []
+    for name, examine in checks:
         if images or name != "images":
             try:
-                checks.append(ProbeCheck(name, True, examine(model, tolerance, top)))
+                outcomes.append(ProbeCheck(name, True, examine(model, tolerance, *more)))
             except _Failed as failure:
-                return [*checks, ProbeCheck(name, False, str(failure))]
-    return checks
+                return [*outcomes, ProbeCheck(name, False, str(failure))]
+    return outcomes
 
 
 def require_passed(model: LogProbs | Generates, checks: list[ProbeCheck]) -> list[ProbeCheck]:
