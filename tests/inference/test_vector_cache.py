@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
+from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +97,34 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     found = VectorCache(tmp_path, "model", 8).load([f"text {i}" for i in range(80)])
     assert len(found) == 80
     assert all(np.array_equal(vector, unit(int(text.split()[1]))) for text, vector in found.items())
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # forking beside threads: just what is tested
+def test_a_child_forked_while_vectors_are_written_writes_its_own(tmp_path: Path) -> None:
+    cache, ended = VectorCache(tmp_path, "model", 8), threading.Event()
+
+    def write() -> None:
+        for i in takewhile(lambda _: not ended.is_set(), count()):
+            cache.store({f"text {i % 80}": unit(i % 80)})
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    fork = multiprocessing.get_context("fork")
+    try:
+        for start in range(12):
+            child = fork.Process(target=_write, args=(tmp_path, start))
+            child.start()
+            child.join(30)
+            if child.is_alive():
+                child.kill()
+            assert child.exitcode == 0, start
+    finally:
+        ended.set()
+        writing.join()
+    assert len(cache.load([f"text {i}" for i in range(71)])) == 71
+    with sqlite3.connect(cache.path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_warm_folder_needs_no_model_and_gives_the_same_scores(

@@ -7,10 +7,12 @@ therefore as good as a new one, and a cache folder can serve several processes a
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -48,29 +50,25 @@ class VectorCache:
         self.path = Path(folder) / _FILE
         self._identity = identity
         self._dimension = dimension
-        with self._errors():
+        self._db: sqlite3.Connection | None = None
+        self._lock = threading.RLock()  # scoring threads share the connection
+        with _forks.lock:
+            _forks.caches.add(self)
+        with self._errors(), self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Scoring threads share the connection; `_lock` keeps them apart.
-            self._db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
-            self._lock = threading.Lock()
-            self._db.execute("PRAGMA journal_mode=WAL")  # readers go on while one process writes
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            with self._db:
-                self._db.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors "
-                    "(key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
-                )
+            self._connection()
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
         """Return the cached vectors by text; damaged ones, whose digest does not fit, are left out."""
         keys = {self._key(text): text for text in texts}
         vectors: dict[str, Vector] = {}
         with self._errors(), self._lock:
+            db = self._connection()
             all_keys = list(keys)
             for start in range(0, len(all_keys), _LOOKUP):
                 part = all_keys[start : start + _LOOKUP]
                 marks = ",".join("?" * len(part))
-                rows = self._db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
+                rows = db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 for key, blob in rows:
                     # A damaged file may hold values of other types.
                     if isinstance(blob, bytes) and blob[-_DIGEST:] == _digest(key, blob[:-_DIGEST]):
@@ -85,12 +83,36 @@ class VectorCache:
         for text, vector in vectors.items():
             key, data = self._key(text), vector.astype("<f4").tobytes()
             rows.append((key, data + _digest(key, data)))
-        with self._errors(), self._lock, self._db:
-            self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+        with self._errors(), self._lock, self._connection() as db:
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Close the file. A later call opens it again."""
+        with self._lock:
+            self._disconnect()
+
+    def _connection(self) -> sqlite3.Connection:
+        """Return the connection, which is opened if need be. The caller has the lock."""
+        if self._db is None:
+            db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
+            try:
+                db.execute("PRAGMA journal_mode=WAL")  # readers go on while one process writes
+                db.execute("PRAGMA synchronous=NORMAL")
+                with db:
+                    db.execute(
+                        "CREATE TABLE IF NOT EXISTS vectors "
+                        "(key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+                    )
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+        return self._db
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
 
     def _key(self, text: str) -> bytes:
         return hashlib.sha256(f"{self._identity}\0{text}".encode()).digest()
@@ -101,6 +123,33 @@ class VectorCache:
             yield
         except (sqlite3.Error, OSError) as error:
             raise CacheError(f"vector cache {self.path}: {error}") from None
+
+
+class _Forks:
+    """No connection lives through a fork: all are closed before it, and opened again when they are used.
+
+    SQLite keeps its locks of a file in the process. A forked child would inherit those that another thread
+    held, and wait for ever, and it would take the parent's locks for its own.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.caches: weakref.WeakSet[VectorCache] = weakref.WeakSet()
+        self._held = ExitStack()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._begin, after_in_parent=self._held.close, after_in_child=self._held.close
+            )
+
+    def _begin(self) -> None:
+        self._held.enter_context(self.lock)
+        for cache in list(self.caches):
+            self._held.enter_context(cache._lock)
+            with suppress(sqlite3.Error):  # where the disk is full, the next call meets it again
+                cache._disconnect()
+
+
+_forks = _Forks()
 
 
 def _digest(key: bytes, vector: bytes) -> bytes:
