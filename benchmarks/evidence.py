@@ -69,28 +69,35 @@ def rewrites(given: Given) -> Path:
     return given.work / "comparison.jsonl"
 
 
+# The quick ones first, so that few are skipped in an hour.
 STEPS = (
     Step("pairs", 0.2, lambda g: ["pairs.py", "clip-cc", g.folder("clip-cc"), "-o", pairs(g)], ("data",), what="files of pairs for the steps below"),
     Step("rewrites", 0.2, lambda g: ["pairs.py", "comparison", g.folder("vcs-eval/comparison"), "-o", rewrites(g)], ("data",), what="the same"),
+    Step("summaries", 0.2, lambda g: ["summaries.py", g.folder("vatex-eval")], ("data",), what="short tables from kept results of experiments"),
+    Step("texts", 0.5, lambda g: ["texts.py", g.folder("clip-cc"), "--keep"], ("data",), what="what cleaning changes, and other languages"),
+    Step("parity", 1, lambda g: ["parity.py"], what="the alignment core against recorded cases"),
+    Step("counts", 0.2, lambda g: ["nv_embed_counts.py", "--keep"], ("onnx",), what="multiply-adds of NV-Embed-v2"),
+    Step("plan", 0.5, lambda g: ["plan.py", pairs(g), "--pairs", 60, "--keep"], ("data",), what="a core's part of a large job"),
+    Step("start", 1, lambda g: ["start.py", "--keep"], what="a start, step by step"),
     Step("recheck", 2, lambda g: ["recheck.py", g.folder("clip-cc"), "--keep"], ("data",), what="whether kept results of experiments hold"),
-    Step("explain", 4, lambda g: ["explain.py", "validate", g.folder("vcs-eval/comparison"), "--cache", g.work / "vectors", "--keep"], ("data",), what="how often verdicts are right"),
-    Step("scores", 8, lambda g: ["-m", "vcs_runtime", "score", rewrites(g), "-o", g.work / "scores.jsonl", "--cache", g.work / "vectors", "--overwrite"], ("data",), what="the authors' rewrites scored"),
-    Step("correlation", 0.2, lambda g: ["pairs.py", "correlate", g.work / "scores.jsonl", g.folder("vcs-eval/comparison-published"), "--keep"], ("data",), what="agreement with the published scores"),
-    Step("reproducibility", 10, lambda g: ["reproducibility.py", pairs(g), "--keep"], ("data",), what="the same lines from disturbed jobs"),
-    Step("capi", 6, lambda g: ["capi_memory.py", "--keep"], ("compiler", "cffi"), what="the memory of the C API: sanitizers, valgrind, 100 rounds"),
     Step("batches", 2, lambda g: ["batches.py", "--keep"], what="whether a vector depends on its batch"),
-    Step("flat", 3, lambda g: ["flat_memory.py", "--keep"], what="memory of a job of many pairs"),
+    Step("punctuation", 2, lambda g: ["punctuation.py", g.folder("vcs-eval"), "--keep"], ("data",), what="what punctuation is worth, by segmenter"),
     Step("sentence-ends", 2, lambda g: ["sentence_ends.py", rewrites(g), "--model", g.model, "--updates", *learned(g), "--held-out", pairs(g), "--captions", g.folder("vatex-eval/vatex-eval-300.jsonl"), "--keep"], ("data", "model"), what="F1 of the learned segmenter"),
     Step("graph-forms", 2, lambda g: ["graph_forms.py", "--model", g.model, "--keep"], ("model", "onnx"), what="forms of the graph, kinds of int8"),
-    Step("latency", 5, lambda g: ["latency.py", pairs(g), "--before", BEFORE, "--pairs", 10, "--rounds", 3, "--keep"], ("data", "history"), what="one warm pair, against an earlier revision"),
-    Step("start", 1, lambda g: ["start.py", "--keep"], what="a start, step by step"),
+    Step("report", 2, lambda g: ["report.py", "--pairs", 500, "--keep"], ("parity",), True, "time and size of reports"),
+    Step("flat", 3, lambda g: ["flat_memory.py", "--keep"], what="memory of a job of many pairs"),
+    Step("processor-kinds", 3, lambda g: ["processor_kinds.py", rewrites(g), "--keep"], ("data",), what="what another kind of processor changes"),
     Step("core", 3, lambda g: ["core.py", "--keep"], ("parity",), True, "the alignment core beside the reference package"),
+    Step("explain", 4, lambda g: ["explain.py", "validate", g.folder("vcs-eval/comparison"), "--cache", g.work / "vectors", "--keep"], ("data",), what="how often verdicts are right"),
+    Step("latency", 5, lambda g: ["latency.py", pairs(g), "--before", BEFORE, "--pairs", 10, "--rounds", 3, "--keep"], ("data", "history"), what="one warm pair, against an earlier revision"),
+    Step("capi", 6, lambda g: ["capi_memory.py", "--keep"], ("compiler", "cffi"), what="the memory of the C API: sanitizers, valgrind, 100 rounds"),
+    Step("scores", 8, lambda g: ["-m", "vcs_runtime", "score", rewrites(g), "-o", g.work / "scores.jsonl", "--cache", g.work / "vectors", "--overwrite"], ("data",), what="the authors' rewrites scored"),
+    Step("correlation", 0.2, lambda g: ["pairs.py", "correlate", g.work / "scores.jsonl", g.folder("vcs-eval/comparison-published"), "--keep"], ("data",), what="agreement with the published scores"),
     Step("segmenter", 8, lambda g: ["segmenter.py", "--keep"], ("parity",), True, "SaT beside wtpsplit"),
-    Step("end-to-end", 15, lambda g: ["end_to_end.py", pairs(g), "--keep"], ("data", "parity"), True, "pairs a second beside PyTorch"),
+    Step("reproducibility", 10, lambda g: ["reproducibility.py", pairs(g), "--keep"], ("data",), what="the same lines from disturbed jobs"),
     Step("openvino", 10, lambda g: ["processors.py", pairs(g), "--pairs", 40], ("data", "openvino"), what="--device openvino beside cpu"),
-    Step("parity", 1, lambda g: ["parity.py"], what="the alignment core against recorded cases"),
-    Step("report", 2, lambda g: ["report.py", "--pairs", 500], ("parity",), True, "time and size of reports"),
     Step("gpu", 10, lambda g: ["gpu/measure.py", "--json", HERE / "results/gpu.json"], ("gpu",), what="everything on a GPU"),
+    Step("end-to-end", 15, lambda g: ["end_to_end.py", pairs(g), "--keep"], ("data", "parity"), True, "pairs a second beside PyTorch"),
 )  # fmt: skip
 
 

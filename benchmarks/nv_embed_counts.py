@@ -1,6 +1,6 @@
 """Multiply-adds of NV-Embed-v2 for a text, as published and as exported; and the time of both, on request.
 
-    python benchmarks/nv_embed_counts.py [--tokens 20 60 600] [--measure] [--layers 4] [--rounds 3]
+    python benchmarks/nv_embed_counts.py [--tokens 20 60 600] [--keep] [--measure] [--layers 4] [--rounds 3]
 
 Counted are products of matrices (linear layers and attention), in thousands of millions, by the settings of
 `models/nv-embed-v2.toml`. The export folds the latents, which are constants, into the matrices beside them,
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
+from records import ANY, keep
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
 from vcs_export.checkpoint.nv_embed import (
@@ -72,7 +73,8 @@ def counts(config: DecoderConfig, latent: LatentConfig, tokens: int) -> dict[str
     }
 
 
-def table(lengths: list[int]) -> None:
+def table(lengths: list[int]) -> list[dict[str, Any]]:
+    """Print multiply-adds by part; return the rows of the manual."""
     config, latent = settings()
     print(f"{'':26}" + "".join(f"{f'{tokens} tokens':>24}" for tokens in lengths))
     columns = [counts(config, latent, tokens) for tokens in lengths]
@@ -81,6 +83,15 @@ def table(lengths: list[int]) -> None:
     sums = [[sum(part[side] for part in c.values()) for side in (0, 1)] for c in columns]
     print(f"{'all':26}" + "".join(f"{before / 1e9:12.1f}{after / 1e9:12.1f}" for before, after in sums))
     print(f"{'saved':26}" + "".join(f"{1 - after / before:24.1%}" for before, after in sums))
+    return [
+        {
+            "head": "tokens", "workload": f"{tokens}",
+            "cells": {
+                "as published": f"{before / 1e9:.1f}", "exported": f"{after / 1e9:.1f}", "saved": f"{100 * (1 - after / before):.0f} %",
+            },
+        }
+        for tokens, (before, after) in zip(lengths, sums, strict=True)
+    ]  # fmt: skip
 
 
 def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes:
@@ -210,10 +221,13 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, nargs="+", default=[20, 60, 600])
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    table(arguments.tokens)
+    rows = table(arguments.tokens)
+    if arguments.keep:
+        print(keep("nv_embed_counts", rows, place=ANY))
     if arguments.measure:
         measure(arguments.tokens, arguments.layers, arguments.rounds)
 

@@ -1,6 +1,6 @@
 """What large jobs take: the processor's part of a pair is measured here, the GPU's is calculated.
 
-    python benchmarks/plan.py pairs.jsonl [--pairs 100] [--tokens-per-second 56000] [--width 4096]
+    python benchmarks/plan.py pairs.jsonl [--pairs 100] [--tokens-per-second 56000] [--width 4096] [--keep]
 
 Measured, in seconds of one core a pair (CPU time, so that other work on the machine does not count), on real pairs:
 reading, cutting by rules, tokenising (with the embedded default's tokenizer), cosines and alignment (random vectors of
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import keep
 from rich.console import Console
 from rich.table import Table
 
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--tokens-per-second", type=float, default=56_000.0, help="of a GPU")
     parser.add_argument("--width", type=int, default=4096, help="numbers of a vector")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     lines = arguments.pairs_file.read_text("utf-8").splitlines()
     lines = lines[:: max(1, len(lines) // arguments.pairs)][: arguments.pairs]
@@ -100,9 +102,19 @@ def main() -> None:
         f"{'together':22} {1e3 * core:7.3f} ms; a GPU, calculated: {1e3 * gpu:.1f} ms; cores a GPU: {core / gpu:.2f}\n"
     )
     table = Table("pairs", *(f"{number} GPU" for number in GPUS), "one core, its part", box=None)
+    heads = [*(f"{number} GPU{'s'[: number > 1]}" for number in GPUS), "the processors' part, on one core"]
+    rows = []
     for size in SIZES:
-        table.add_row(f"{size:,}", *(span(size * gpu / number) for number in GPUS), span(size * core))
+        cells = [*(span(size * gpu / number) for number in GPUS), span(size * core)]
+        table.add_row(f"{size:,}", *cells)
+        rows.append({"head": "pairs", "workload": f"{size:,}", "cells": dict(zip(heads, cells, strict=True))})
     Console(width=110).print(table)
+    if arguments.keep:
+        steps = {"tokens": f"{tokens:.0f}", "chunks": f"{chunks:.1f}"} | {
+            f"{step}, ms": f"{1e3 * seconds:.2f}" for step, seconds in (costs | {"together": core}).items()
+        }
+        print(keep("plan_core", [{"head": None, "workload": "a pair", "cells": steps}]))
+        print(keep("plan", rows))
 
 
 if __name__ == "__main__":

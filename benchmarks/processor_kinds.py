@@ -1,6 +1,6 @@
 """What another kind of processor changes in vectors and scores, shown on this one.
 
-    python benchmarks/processor_kinds.py pairs.jsonl [--pairs 12] [--bundle default] [--side NAME ...]
+    python benchmarks/processor_kinds.py pairs.jsonl [--pairs 12] [--bundle default] [--side NAME ...] [--keep]
 
 Each side scores the same pairs in a process of its own, where some libraries may not use all instructions of this
 processor. A table says how far vectors and scores are from those of the first side, which uses all of them.
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import keep
 
 HERE = Path(__file__).parent
 SCORES = ("vcs", "gas", "las", "nas")
@@ -70,7 +71,10 @@ def child(bundle: str, device: str, source: Path, target: Path) -> None:
         signature = long_form(scorer.signature)
     scores = np.array([[getattr(result, name) for name in SCORES] for result in results])
     chunks = np.array([[result.n_ref, result.n_gen] for result in results])
-    np.savez(target, vectors=vectors, scores=scores, chunks=chunks, signature=np.array(signature))
+    np.savez(
+        target, vectors=vectors, scores=scores, chunks=chunks, signature=np.array(signature),
+        short=np.array(scorer.signature),
+    )  # fmt: skip
 
 
 def built(folder: Path) -> Path | None:
@@ -85,19 +89,20 @@ def built(folder: Path) -> Path | None:
     return library
 
 
-def row(name: str, own: Any, base: Any) -> str:
-    """Compare a side with its base."""
+def row(name: str, own: Any, base: Any) -> dict[str, str]:
+    """Compare a side with its base: the cells of its line."""
     off = np.abs(own["vectors"] - base["vectors"])
     changed = int((own["vectors"] != base["vectors"]).any(axis=1).sum())
     scores = np.abs(own["scores"] - base["scores"])
     pairs = int((own["scores"] != base["scores"]).any(axis=1).sum())
     cut = int((own["chunks"] != base["chunks"]).any(axis=1).sum())
     mean = abs(own["scores"][:, 0].mean() - base["scores"][:, 0].mean())
-    largest = "  ".join(f"{value:8.1e}" for value in scores.max(axis=0))
-    return (
-        f"{name:<22}  {changed:4d} of {len(off):<4d}  {off.max():8.1e}  {pairs:3d} of {len(scores):<3d}  {largest}  "
-        f"{mean:8.1e}  {cut:3d}"
-    )
+    return {
+        "side": name, "vectors that differ": f"{changed} of {len(off)}", "by at most": f"{off.max():.1g}",
+        "pairs that differ": f"{pairs} of {len(scores)}",
+        **{score.upper(): f"{value:.1g}" for score, value in zip(SCORES, scores.max(axis=0), strict=True)},
+        "mean VCS": f"{mean:.1g}", "cut otherwise": f"{cut}",
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -113,19 +118,16 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--bundle", default="default")
     parser.add_argument("--side", action="append", help="A side to run, with the one it is compared with.")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     lines = arguments.pairs_file.read_text("utf-8").splitlines()
     count = min(arguments.pairs, len(lines))
     rows = [json.loads(lines[i * len(lines) // count]) for i in range(count)]
     found: dict[str, Any] = {}
+    kept: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "pairs.json").write_text(json.dumps(rows), "utf-8")
-        head = "  ".join(f"{score.upper():>8}" for score in SCORES)
-        print(
-            f"{'side':<22}  {'vectors':>12}  {'largest':>8}  {'pairs':>9}  {head}  {'mean VCS':>8}  cut",
-            flush=True,
-        )
         for side, (device, base, variables) in sides(built(folder)).items():
             wanted = arguments.side or [side]
             if side not in wanted and not any(own.startswith(f"{side},") for own in wanted) and base:
@@ -144,7 +146,15 @@ def main() -> None:
             if not base:
                 print(f"{side:<22}  {found[side]['signature']}", flush=True)
             elif base in found:
-                print(row(side, found[side], found[base]), flush=True)
+                cells = row(side, found[side], found[base])
+                if not kept:
+                    print("  ".join(cells))
+                print("  ".join(f"{text:>{len(name)}}" for name, text in cells.items()), flush=True)
+                name = cells.pop("side")
+                own = {f"ours {arguments.bundle}:{device}": str(found[base]["short"])}
+                kept.append({"head": "what may be used", "workload": name, "cells": cells, "signatures": own})
+    if arguments.keep:
+        print(keep("processor_kinds", kept))
 
 
 if __name__ == "__main__":

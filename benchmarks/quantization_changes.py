@@ -1,6 +1,9 @@
 """What rounding the default embedder's matrices does to scores: on pairs that an export makes, and on real pairs.
 
-    python benchmarks/quantization_changes.py [PAIRS.jsonl ...] [--forms int8 fp8 int4] [--most 80]
+    python benchmarks/quantization_changes.py [PAIRS.jsonl ...] [--forms int8 fp8 int4] [--most 80] [--keep]
+
+The manual's table: `python benchmarks/pairs.py comparison VCS_EVAL/comparison -o rewrites.jsonl`, of which the first 78 lines,
+three scenes, are given with --keep.
 
 The matrices are rounded as fp16, bf16, int8 and int4 (blocks of 128) and fp8 (E4M3) store them, and multiplied in
 float32; word vectors and norms stay as they are. Printed are the absolute changes of VCS and of the margin, mean, 95th
@@ -23,6 +26,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
+from records import ANY, keep
 
 from vcs_export.checks.calibration import calibration_texts
 from vcs_export.checks.quantization_error import demo_texts
@@ -114,6 +118,15 @@ def table(name: str, before: Any, after: dict[str, Any]) -> Iterator[str]:
         yield "  ".join(cells)
 
 
+def cells(name: str, before: Any, scores: Any) -> dict[str, str]:
+    """Mean and 95th percentile of the changes of VCS and of the margin."""
+    found = {}
+    for what, change in zip(("VCS", "margin"), np.abs(scores - before).T, strict=True):
+        found[f"{name}: {what}, mean"] = f"{change.mean():.5f}"
+        found[f"{name}: {what}, 95 %"] = f"{np.quantile(change, 0.95):.5f}"
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -121,17 +134,33 @@ def main() -> None:
     parser.add_argument("pairs", type=Path, nargs="*")
     parser.add_argument("--forms", nargs="+", default=FORMS, choices=FORMS)
     parser.add_argument("--most", type=int, default=80)
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     work = {
         "made of the demo's texts": (made_scores, demo_texts()),
         "made of the calibration's": (made_scores, calibration_texts()),
         **{path.name: (real_scores, read(path, arguments.most)) for path in arguments.pairs},
     }
+    rows: dict[str, dict[str, Any]] = {
+        form: {"head": "format", "workload": form, "cells": {}} for form in arguments.forms
+    }
     with tempfile.TemporaryDirectory(prefix="quantization-") as folder:
         bundles = {form: write_rounded(form, Path(folder, form)) for form in arguments.forms}
         for name, (scores, given) in work.items():
             after = {form: scores(bundle, given) for form, bundle in bundles.items()}  # type: ignore[operator]
-            print("\n".join(table(name, scores("default", given), after)), flush=True)  # type: ignore[operator]
+            before = scores("default", given)  # type: ignore[operator]
+            print("\n".join(table(name, before, after)), flush=True)
+            short = {"made of the demo's texts": "made", "made of the calibration's": ""}.get(name, "real")
+            for form, changed in after.items() if short else ():
+                rows[form]["cells"] |= cells(short, before, changed)
+    if arguments.keep:
+        with Scorer.open("default", device="cpu") as scorer:
+            signatures = {"ours default:cpu": scorer.signature}
+        print(
+            keep(
+                "quantization_changes", [row | {"signatures": signatures} for row in rows.values()], place=ANY
+            )
+        )
 
 
 if __name__ == "__main__":

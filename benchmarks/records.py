@@ -77,7 +77,14 @@ def versions() -> dict[str, str]:
     return result
 
 
-def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, place: str | None = None) -> Path:
+def keep(
+    script: str,
+    rows: list[dict[str, Any]],
+    folder: Path = FOLDER,
+    *,
+    place: str | None = None,
+    source: str | None = None,
+) -> Path:
     """Write rows into a file; rows with the same `workload` are replaced.
 
     Parameters
@@ -86,11 +93,14 @@ def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, plac
         Name of the file.
     rows
         Each with `workload`, with `sides` (figures by the name of the side) or `cells` (texts by the head of the
-        column), and what else belongs to the run.
+        column), and what else belongs to the run. Figures that are taken from results of an earlier run bring their
+        own `date` and `revision`.
     folder
         Folder of the places.
     place
         `ANY`, if the figures do not depend on the processor. [default: this machine's processor]
+    source
+        Sentence that says where the figures come from, if this machine has not measured them. [default: it has]
     """
     machine = processor()
     path = folder / (place or key(machine)) / f"{script}.json"
@@ -101,9 +111,13 @@ def keep(script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, plac
         "versions": versions(),
     }
     known = {row["workload"]: row for row in record["rows"]}
-    known |= {row["workload"]: row | common for row in rows}
+    known |= {row["workload"]: common | row for row in rows}
     record["rows"] = list(known.values())
-    if place == ANY:
+    if known.keys() == {row["workload"] for row in rows}:  # none is left of what another machine has measured
+        record.pop("source", None)
+    if source:
+        record = {"source": source, "rows": record["rows"]}
+    elif place == ANY:
         record["processor"] = machine  # of the latest run
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")

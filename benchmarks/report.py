@@ -1,6 +1,6 @@
 """Time and size of reports; the PDF of a pair beside the reference package's, in one run.
 
-    python benchmarks/report.py [--pairs 2000] [--rounds 3]
+    python benchmarks/report.py [--pairs 2000] [--rounds 3] [--keep]
 
 Needs the extras `parity` and `report`. Similarity matrices are drawn (benchmarks/core.py), so no model's time is in
 any figure. Both PDFs hold the same views of the same 20 x 20 pair, alignment not counted; they take turns, and the
@@ -17,9 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from core import similarity_matrix
+from records import keep
 from sides import measure, peak_mb
 
 from vcs_numba import Params, align
@@ -110,16 +112,24 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        rows: list[dict[str, Any]] = []
         for shape in ((20, 20), (50, 50), (200, 150), (400, 400)):
             e = explanation(*shape)
             html(folder, e)
             seconds = statistics.median(timed(lambda: html(folder, e)) for _ in range(5))  # noqa: B023
-            print(
-                f"HTML, {shape[0]} x {shape[1]}: {seconds * 1e3:.0f} ms, {(folder / 'pair.html').stat().st_size / 1e3:.0f} kB"
+            size = (folder / "pair.html").stat().st_size
+            cells = {"to write": f"{seconds * 1e3:.0f} ms", "size": f"{size / 1e3:.0f} kB"}
+            chunks = " chunks" if not rows else ""
+            rows.append(
+                {"head": "HTML of a pair", "workload": f"{shape[0]} x {shape[1]}{chunks}", "cells": cells}
             )
+            print(f"HTML, {shape[0]} x {shape[1]}: {seconds * 1e3:.0f} ms, {size / 1e3:.0f} kB")
+        if arguments.keep:
+            print(keep("report", rows))
         e = explanation(20, 20)
         sides = {"ours": lambda: write_pdf(e, folder / "ours.pdf"), "theirs": reference_pdf(e, folder)}
         for call in sides.values():

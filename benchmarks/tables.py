@@ -102,11 +102,13 @@ def jobs(rows: Rows) -> Table:
 
 
 def ready(rows: Rows) -> Table:
-    """Cells that the script itself has written."""
+    """Cells that the script itself has written, after the name of the row unless its head is None."""
     heads = list(dict.fromkeys(head for row in rows for head in row["cells"]))
-    return [rows[0].get("head", ""), *heads], [
-        [row["workload"], *(row["cells"].get(head, "") for head in heads)] for row in rows
-    ]
+    lines = [[row["cells"].get(head, "") for head in heads] for row in rows]
+    first = rows[0].get("head", "")
+    if first is None:
+        return heads, lines
+    return [first, *heads], [[row["workload"], *cells] for row, cells in zip(rows, lines, strict=True)]
 
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
@@ -147,13 +149,16 @@ def text(script: str, processor: str, folder: Path) -> str:
 
 def origin(record: dict[str, Any]) -> str:
     """Say which processor, dates, revisions, versions and signatures figures have."""
-    machine, rows = record["processor"], record["rows"]
-    cores = f"{machine['cores']} cores, {', '.join(machine['features'])}"
+    rows = record["rows"]
+    where = ""
+    if machine := record.get("processor"):
+        where = f"{machine['name']}, {machine['cores']} cores, {', '.join(machine['features'])}"
     if "source" in record:
-        return f"*{machine['name']}, {cores}. {record['source']}*"
-    dates = sorted({f"{row['date']} at {row['revision']}" for row in rows})
-    versions = {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
-    line = f"*{machine['name']}, {cores}; {', '.join(dates)}; {', '.join(sorted(versions))}.*"
+        line = f"*{'. '.join(filter(None, (where, record['source'])))}*"
+    else:
+        dates = sorted({f"{row['date']} at {row['revision']}" for row in rows})
+        versions = {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
+        line = f"*{where}; {', '.join(dates)}; {', '.join(sorted(versions))}.*"
     signatures = {side: value for row in rows for side, value in row.get("signatures", {}).items()}
     return "\n".join([line, *(f"<br>*{side}:* `{value}`" for side, value in signatures.items())])
 
