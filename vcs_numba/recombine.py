@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -50,8 +51,12 @@ def recombine(scores: Scores, **parts: float) -> Scores:
     for name, value in parts.items():
         if name not in PARTS:
             raise ValueError(f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}")
-        if not np.isfinite(value):
-            raise ValueError(f"{name} must be finite, not {value!r}")
+        try:
+            finite = not isinstance(value, (str, bytes, bool, np.bool_)) and math.isfinite(value)
+        except (TypeError, OverflowError):
+            finite = False
+        if not finite:
+            raise ValueError(f"{name} must be a finite number, not {value!r}")
     changed = scores._replace(**parts)
     out = np.array(changed, dtype=np.float64)
     _RECOMBINE.call(out, checked_gas(changed.gas), changed.window_regularizer)

@@ -82,9 +82,16 @@ def test_sections_hold_every_option_of_a_command() -> None:
 
 
 @pytest.mark.parametrize(("path", "command"), [*walk(cli)])
-def test_nan_is_in_no_range_of_numbers(path: tuple[str, ...], command: click.Command) -> None:
+def test_options_that_take_numbers_refuse_nan_and_infinity(
+    path: tuple[str, ...], command: click.Command
+) -> None:
     for option in command.params:
-        if isinstance(option.type, click.FloatRange):
-            done = vcs(*path, option.opts[0], "nan")
-            assert done.code == 2
-            assert f"Invalid value for '{option.opts[0]}'" in done.stderr
+        # The type first: a command whose option took such a number would run.
+        if isinstance(option.type, click.types.FloatParamType):
+            for wrong in ("nan", "inf", "-inf"):
+                with pytest.raises(click.BadParameter):
+                    option.type.convert(wrong, option, None)
+                done = vcs(*path, f"{option.opts[-1]}={wrong}")
+                assert done.code == 2
+                error = done.stderr.splitlines()[-1]
+                assert error.startswith(f"Error: Invalid value for '{option.opts[-1]}'"), error

@@ -182,8 +182,8 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
     ("wrong", "named"),
     [
         ({"score": "bleu"}, "score must be one of 'vcs'"),
-        ({"deadline_s": 0}, "deadline_s must be more than 0, not 0"),
-        ({"deadline_s": float("nan")}, "deadline_s must be more than 0, not nan"),
+        ({"deadline_s": 0}, "deadline_s must be a number of seconds above 0, not 0"),
+        ({"deadline_s": float("nan")}, "deadline_s must be a number of seconds above 0, not nan"),
         ({"chunk_size": 0}, "chunk_size must be"),
     ],
 )

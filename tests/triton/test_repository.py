@@ -255,9 +255,9 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
         ({"name": ""}, "name: ''"),
         ({"config": ScorerConfig(device="gpu")}, "device must be"),
         ({"config": ScorerConfig(embedder=CALLERS)}, "config: Triton serves bundles"),
-        ({"max_batch_size": 0}, "max_batch_size must be at least 1, not 0"),
-        ({"queue_delay_us": -1}, "queue_delay_us must be at least 0"),
-        ({"instances": 0}, "instances must be at least 1"),
+        ({"max_batch_size": 0}, "max_batch_size must be a whole number of at least 1, not 0"),
+        ({"queue_delay_us": -1}, "queue_delay_us must be a whole number of at least 0"),
+        ({"instances": 0}, "instances must be a whole number of at least 1"),
         ({"address": "a b"}, "address: 'a b'"),
     ],
 )
@@ -298,7 +298,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
 def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     for arguments, why in (
-        (["--max-batch-size", "0"], "max_batch_size must be at least 1, not 0"),
+        (["--max-batch-size", "0"], "max_batch_size must be a whole number of at least 1, not 0"),
         (["--device", "gpu"], "device must be"),
     ):
         done = CliRunner().invoke(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, OtherSignatureError
 from vcs_runtime.experiments.datasets.texts import Case
 from vcs_runtime.jobs.pairs import PairSource
 from vcs_runtime.scoring.consistency import decided
@@ -79,8 +78,8 @@ def continuing(config: ScorerConfig, decided_as: ScorerConfig) -> Iterator[None]
     """Say why an output cannot be continued, if the job was to decide on its segmenter."""
     try:
         yield
-    except InputError as error:
-        if config.segmenter != CONSISTENT or not re.search(r", which differ in (.* )?seg\b", str(error)):
+    except OtherSignatureError as error:
+        if config.segmenter != CONSISTENT or "seg" not in error.fields:
             raise
         splits = "rules split" if decided_as.segmenter == "rules" else "the learned segmenter splits"
         raise InputError(

@@ -23,6 +23,7 @@ from vcs_runtime.cli.options import (
     PATH,
     Command,
     Decorator,
+    Number,
     NumberRange,
     SectionedCommand,
     combined,
@@ -54,7 +55,7 @@ from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 
 _data = partial(click.option, "--data", type=PATH, required=True)
-_threshold = click.option("--threshold", type=float, default=0.5, show_default=True, metavar="X",
+_threshold = click.option("--threshold", type=Number(), default=0.5, show_default=True, metavar="X",
                           help="Minimum score of a text that is classified as valid.")  # fmt: skip
 _seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 _output = together(output_folder(help="Folder for the results."), csv_safe, max_read_mb)

@@ -37,15 +37,19 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 
-class NumberRange(click.FloatRange):
-    """A range of numbers without NaN, which click lets through: no comparison with it is true."""
+class Number(click.types.FloatParamType):
+    """Any finite number. click's own type takes NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number that a text says; click's error for a text that says another or none."""
         number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class NumberRange(Number, click.FloatRange):
+    """A range of finite numbers. click's own range takes NaN: no comparison with it is true."""
 
 
 class SectionedCommand(click.Command):
@@ -212,7 +216,7 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Folder that stores vectors for later runs. [default: none]"),
     click.option("--threads", type=click.IntRange(1, MOST_THREADS), metavar="N",
                  help="Number of CPU threads. [default: all cores]"),
-    click.option("--gpu-mem-gb", type=float, metavar="GB",
+    click.option("--gpu-mem-gb", type=NumberRange(0, 1e6, min_open=True, max_open=True), metavar="GB",
                  help="Most GPU memory that the models may use. [default: no limit]"),
     click.option("--pair-mem-gb", type=NumberRange(min=0, min_open=True),
                  default=ScorerConfig.pair_mem_gb, show_default=True, metavar="GB",

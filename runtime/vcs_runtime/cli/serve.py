@@ -9,6 +9,7 @@ import click
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
+    NumberRange,
     SectionedCommand,
     scorer_options,
     scoring_options,
@@ -27,13 +28,14 @@ from vcs_runtime.util.extras import require
 @click.option("--token-file", type=PATH, metavar="FILE",
               help="File with the token that clients must send. [default: none needed]")  # fmt: skip
 @together(
-    click.option("--max-body-mb", type=float, default=8.0, show_default=True, metavar="MB",
-                 help="Most megabytes of a request."),
-    click.option("--max-pairs", type=int, default=1000, show_default=True, metavar="N",
+    click.option("--max-body-mb", type=NumberRange(0, 1e6, min_open=True), default=8.0,
+                 show_default=True, metavar="MB", help="Most megabytes of a request."),
+    click.option("--max-pairs", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
                  help="Most pairs of a request."),
-    click.option("--timeout-s", type=float, default=60.0, show_default=True, metavar="S",
+    click.option("--timeout-s", type=NumberRange(0, 1e6, min_open=True), default=60.0,
+                 show_default=True, metavar="S",
                  help="Most seconds until a request is scored, and to finish after SIGTERM."),
-    click.option("--queue", type=int, default=64, show_default=True, metavar="N",
+    click.option("--queue", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
                  help="Most requests that wait or are scored; others are asked to come back later."),
 )  # fmt: skip
 @scoring_options

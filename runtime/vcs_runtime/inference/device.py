@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,6 +19,7 @@ from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.numbers import checked_number
 from vcs_runtime.util.telemetry import refuse_telemetry
 
 TENSORRT = "TensorrtExecutionProvider"
@@ -211,10 +211,8 @@ def _cuda_hindrance() -> str:
 def _bytes(gpu_mem_gb: float | None) -> int | None:
     if gpu_mem_gb is None:
         return None
-    number = gpu_mem_gb if isinstance(gpu_mem_gb, int | float) else math.nan
-    if isinstance(gpu_mem_gb, bool) or not 0 < number < 1e6:  # its bytes fit into 64 bits
-        raise ValueError(f"gpu_mem_gb must be a number of GB above 0 and below 10^6, not {gpu_mem_gb!r}")
-    return int(number * 1e9)
+    allowed = "a number of GB above 0 and below 10^6"  # its bytes fit into 64 bits
+    return int(checked_number("gpu_mem_gb", gpu_mem_gb, allowed, lambda size: 0 < size < 1e6) * 1e9)
 
 
 def cuda_of(device: Device) -> Device:

@@ -16,6 +16,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.score_table import NAMES, SCORES
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import base_class, require
+from vcs_runtime.util.numbers import checked_number
 
 _PURPOSE = "the metric for DeepEval"
 _BaseMetric: Any = base_class("deepeval.metrics", "BaseMetric", _PURPOSE)
@@ -90,7 +91,7 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
         Options(chunk_size, params, short=short)
         self.config = ScorerConfig.of(config).absolute()
         self.config.refuse_consistent("DeepEval shows its test cases one by one")
-        self.threshold = threshold
+        self.threshold = checked_number("threshold", threshold, "a finite number", lambda score: True)
         self.score_name = score_name
         self.chunk_size = chunk_size
         self.params = params

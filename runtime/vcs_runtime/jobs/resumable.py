@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, OtherSignatureError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.util.progress import progress_bar
@@ -44,22 +44,30 @@ def hash_texts(*texts: Any) -> str:
 
 
 def check_signature(place: object, signature: Any, expected: Any) -> None:
-    """Raise InputError unless what was computed earlier has the signature of this run."""
+    """Raise OtherSignatureError unless what was computed earlier has the signature of this run."""
     if signature != expected:
-        raise InputError(
+        fields = differing_fields(signature, expected)
+        raise OtherSignatureError(
             f"{place}: its signature is {signature}, and this run's is {expected}"
-            f"{differing_fields(signature, expected)}: resume with the same options, or use another output"
+            f"{in_words(fields)}: resume with the same options, or use another output",
+            fields,
         )
 
 
-def differing_fields(one: Any, other: Any) -> str:
-    """Return ", which differ in emb and engine" for two signatures, or "" for what has no fields."""
+def differing_fields(one: Any, other: Any) -> list[str]:
+    """Return the names of the fields in which two signatures differ; none for what has no fields."""
     first, second = (
         dict(field.split(":", 1) for field in str(line).split("|") if ":" in field) for line in (one, other)
     )
-    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    text = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-    return f", which differ in {text}" if first and second and text else ""
+    if not (first and second):
+        return []
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+
+
+def in_words(fields: Sequence[str]) -> str:
+    """Return ", which differ in emb and engine" for the fields of two signatures, or "" for no fields."""
+    text = " and ".join(filter(None, [", ".join(fields[:-1]), *fields[-1:]]))
+    return f", which differ in {text}" if text else ""
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:

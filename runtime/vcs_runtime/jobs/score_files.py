@@ -10,7 +10,7 @@ from typing import Any, Final
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.readers.input_file import SUFFIXES
-from vcs_runtime.jobs.resumable import differing_fields
+from vcs_runtime.jobs.resumable import differing_fields, in_words
 from vcs_runtime.jobs.score_tables import is_table, read_table
 from vcs_runtime.scoring import score_table
 
@@ -110,11 +110,11 @@ def check_signatures(signatures: Mapping[Path, str]) -> None:
         if other != signature:
             fields = differing_fields(signature, other)
             remedy = (
-                "score all systems in one command with --segmenter consistent; " if " seg" in fields else ""
+                "score all systems in one command with --segmenter consistent; " if "seg" in fields else ""
             )
             raise InputError(
-                f"{first} and {path} were scored differently: {signature} and {other}{fields}; {remedy}"
-                "--ignore-signatures compares them all the same"
+                f"{first} and {path} were scored differently: {signature} and {other}{in_words(fields)}; "
+                f"{remedy}--ignore-signatures compares them all the same"
             )
 
 

@@ -17,6 +17,8 @@ from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES, CONSISTENT
 from vcs_runtime.text.markup import CLEANINGS
+from vcs_runtime.util.numbers import checked_count, checked_number
+from vcs_runtime.util.process import threads_or_cores
 
 AGGREGATES = ("max", "mean")
 HM_CF = "hm-cf"
@@ -61,8 +63,7 @@ class Options:
     also: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chunk_size, int) or isinstance(self.chunk_size, bool) or self.chunk_size < 1:
-            raise ValueError(f"chunk_size must be a whole number of at least 1, not {self.chunk_size!r}")
+        checked_count("chunk_size", self.chunk_size, least=1)
         if not isinstance(self.params, Params):
             raise ValueError(f"params must be a Params, not {type(self.params).__name__}")
         if self.aggregate not in AGGREGATES:
@@ -126,7 +127,8 @@ class ScorerConfig:
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot stand in a signature, or `pair_mem_gb` is not above 0.
+        Its `identity` cannot stand in a signature, or `pair_mem_gb`, `memory_mb` or `threads` is out of
+        range.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"
@@ -141,8 +143,9 @@ class ScorerConfig:
     pair_mem_gb: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.pair_mem_gb > 0:
-            raise ValueError(f"pair_mem_gb must be a number of GB above 0, not {self.pair_mem_gb!r}")
+        checked_number("pair_mem_gb", self.pair_mem_gb, "a number of GB above 0", lambda size: size > 0)
+        checked_count("memory_mb", self.memory_mb, least=0)
+        threads_or_cores(self.threads)
         if self.embedder is not None:
             checked_identity(self.embedder, "embedder", "embed")
         if not isinstance(self.segmenter, str | os.PathLike | Bundle):

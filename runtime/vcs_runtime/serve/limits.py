@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from vcs_runtime.util.numbers import checked_count, checked_number
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -27,7 +29,8 @@ class Limits:
     Raises
     ------
     ValueError
-        A value is not above 0. The message names the field.
+        A value is not above 0, a number of seconds or megabytes is above 10^6, or a count is no whole
+        number. The message names the field.
     """
 
     max_body_mb: float = 8.0
@@ -39,8 +42,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise ValueError(f"{field.name} must be above 0, not {getattr(self, field.name)!r}")
+            if isinstance(field.default, int):
+                checked_count(field.name, getattr(self, field.name), least=1)
+            else:
+                allowed = "a number above 0 and up to 10^6"  # timers refuse some larger ones
+                checked_number(field.name, getattr(self, field.name), allowed, lambda size: 0 < size <= 1e6)
 
     @property
     def max_body(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.training import service
 from vcs_runtime.training.rewards import Reward, Score, Warnings
+from vcs_runtime.util.numbers import checked_number
 
 
 class TrainingScorer:
@@ -75,7 +77,9 @@ class TrainingScorer:
         self._reward = Reward.of(score)
         self._warnings = Warnings()
         self._reference_column = reference_column
-        self._unscorable = None if unscorable is None else float(unscorable)
+        if unscorable is not None:
+            unscorable = checked_number("unscorable", unscorable, "a finite number", lambda reward: True)
+        self._unscorable = unscorable
         self._config = ScorerConfig.of(config).absolute()
         self._config.refuse_consistent("a training shows its texts one after the other")
         open_bundles(self._config)
@@ -257,6 +261,6 @@ def _texts(reference: Any) -> Sequence[Any]:
 
 
 def _positive(deadline_s: float | None) -> float | None:
-    if deadline_s is not None and not deadline_s > 0:
-        raise ValueError(f"deadline_s must be more than 0, not {deadline_s!r}")
-    return deadline_s
+    if deadline_s is None or deadline_s == math.inf:
+        return None
+    return checked_number("deadline_s", deadline_s, "a number of seconds above 0", lambda time: time > 0)

@@ -20,6 +20,7 @@ from vcs_runtime.segmentation.punkt import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, write_whole
+from vcs_runtime.util.numbers import checked_count
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
 
@@ -117,8 +118,7 @@ class Deployment:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
             raise ValueError(f"name: {self.name!r} is not a model name: use letters, digits, '_', '-', '.'")
         for argument, least in (("max_batch_size", 1), ("queue_delay_us", 0), ("instances", 1)):
-            if getattr(self, argument) < least:
-                raise ValueError(f"{argument} must be at least {least}, not {getattr(self, argument)}")
+            checked_count(argument, getattr(self, argument), least)
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
         self.config.refuse_consistent("a server does not know the requests to come")

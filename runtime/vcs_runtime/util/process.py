@@ -26,9 +26,11 @@ def available_cores() -> int:
 
 def threads_or_cores(threads: int | None) -> int:
     """Return a number of threads, or that of cores for None. Raises ValueError for one out of range."""
-    if threads and not 0 < threads <= MOST_THREADS:
+    if threads is None or threads == 0:
+        return available_cores()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 0 < threads <= MOST_THREADS:
         raise ValueError(f"threads must be a number from 1 to {MOST_THREADS}, not {threads!r}")
-    return threads or available_cores()
+    return threads
 
 
 @contextmanager

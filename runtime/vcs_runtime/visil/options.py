@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import unknown_choice
+from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.visil.masking import COUNTS
 from vcs_runtime.visil.models.generated import FLOOR, TOP
 from vcs_runtime.visil.prompts import Prompts, builtin
@@ -49,16 +49,13 @@ class VisilOptions:
     floor: float = FLOOR
 
     def __post_init__(self) -> None:
-        if not isinstance(self.samples, int) or isinstance(self.samples, bool) or self.samples < 1:
-            raise ValueError(f"samples must be a whole number of at least 1, not {self.samples!r}")
+        checked_count("samples", self.samples, least=1)
         if self.method not in METHODS:
             raise unknown_choice("method", self.method, METHODS)
         if self.count not in COUNTS:
             raise unknown_choice("count", self.count, COUNTS)
-        if not isinstance(self.top, int) or isinstance(self.top, bool) or self.top < 1:
-            raise ValueError(f"top must be a whole number of at least 1, not {self.top!r}")
-        if not (math.isfinite(self.floor) and self.floor < 0):
-            raise ValueError(f"floor must be a number of nats below 0, not {self.floor!r}")
+        checked_count("top", self.top, least=1)
+        checked_number("floor", self.floor, "a number of nats below 0", lambda nats: nats < 0)
 
     @property
     def wording(self) -> Prompts:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Real
+
+from vcs_runtime.util.numbers import is_finite
 
 # Objectives that differ by rounding only are a tie.
 _TIE = 1e-12
@@ -55,7 +55,7 @@ def select_summary(candidates: Iterable[tuple[str, float, float]], alpha: float)
     ValueError
         An argument cannot be used. The message names the argument.
     """
-    if not _number(alpha) or alpha < 0:
+    if not is_finite(alpha) or alpha < 0:
         raise ValueError(f"alpha must be a number of at least 0, not {alpha!r}")
     return _select(_checked(candidates), alpha)[0]
 
@@ -128,14 +128,10 @@ def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, 
         if name in names:
             raise ValueError(f"candidates: {name!r} is there twice")
         names.add(name)
-        if not _number(score):
+        if not is_finite(score):
             raise ValueError(f"candidates: the score of {name!r} must be a number, not {score!r}")
-        if not _number(tokens) or tokens < 0:
+        if not is_finite(tokens) or tokens < 0:
             raise ValueError(
                 f"candidates: the tokens of {name!r} must be a number of at least 0, not {tokens!r}"
             )
     return listed
-
-
-def _number(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -85,7 +85,7 @@ def visil() -> None:
 )
 @click.option(
     "--floor",
-    type=float,
+    type=NumberRange(max=0, max_open=True),
     default=FLOOR,
     show_default=True,
     metavar="NATS",

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.util.numbers import checked_number
 
 KEY = "VCS_RUNTIME_API_KEY"
 """Environment variable with the key of a server that requires one."""
@@ -56,10 +57,8 @@ class Client:
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url must be like http://HOST:PORT, not {url!r}")
-        if not 0 < timeout <= _MOST_SECONDS:
-            raise ValueError(
-                f"timeout must be a number of seconds above 0, up to {_MOST_SECONDS}, not {timeout!r}"
-            )
+        allowed = f"a number of seconds above 0, up to {_MOST_SECONDS}"
+        checked_number("timeout", timeout, allowed, lambda seconds: 0 < seconds <= _MOST_SECONDS)
         self._header = header.partition(": ")
         self.url = url.rstrip("/")
         self._timeout = timeout

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.util.numbers import checked_number
 from vcs_runtime.visil.images import Image, Part
 from vcs_runtime.visil.models.generated import TOP, Generated, Generates, check_generated
 from vcs_runtime.visil.models.logprobs import Forced, LogProbs, check_forced
@@ -64,8 +65,10 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
     ------
     ModelError
         The model does not answer.
+    ValueError
+        `tolerance` is not above 0.
     """
-    return _outcomes(_CHECKS, model, images, tolerance)
+    return _outcomes(_CHECKS, model, images, _checked(tolerance))
 
 
 def probe_generated(
@@ -93,8 +96,14 @@ def probe_generated(
     ------
     ModelError
         The model does not answer.
+    ValueError
+        `tolerance` is not above 0.
     """
-    return _outcomes(_GENERATED_CHECKS, model, images, tolerance, top)
+    return _outcomes(_GENERATED_CHECKS, model, images, _checked(tolerance), top)
+
+
+def _checked(tolerance: float) -> float:
+    return checked_number("tolerance", tolerance, "a number of nats above 0", lambda nats: nats > 0)
 
 
 def _outcomes(

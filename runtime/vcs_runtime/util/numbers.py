@@ -1,0 +1,54 @@
+"""Checks of numbers that a caller gives. NaN and infinity are refused, with the name of the argument."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from numbers import Real
+from typing import Any
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number, finite as a float64, and no bool."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    with suppress(OverflowError):  # a whole number of more than 308 digits
+        return math.isfinite(value)
+    return False
+
+
+def checked_number(name: str, value: Any, allowed: str, inside: Callable[[float], bool]) -> float:
+    """Return a finite number in a range as a float.
+
+    Parameters
+    ----------
+    name
+        Name of the argument.
+    value
+        What the caller gave.
+    allowed
+        The range in words, such as "a number of seconds above 0".
+    inside
+        Whether a finite number is in the range.
+
+    Returns
+    -------
+    float
+        The number.
+
+    Raises
+    ------
+    ValueError
+        `value` is no finite number, or out of range. The message names the argument.
+    """
+    if not (is_finite(value) and inside(float(value))):
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+    return float(value)
+
+
+def checked_count(name: str, value: Any, least: int) -> int:
+    """Return a whole number of at least `least`. Raises ValueError, which names the argument, for another."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)
