@@ -1,6 +1,6 @@
 """CIDEr beside pycocoevalcap: words, scores, and its agreement with people on VATEX-EVAL.
 
-    .venv-parity/bin/python benchmarks/cider.py DATA [--coco EXAMPLE]
+    .venv-parity/bin/python benchmarks/cider.py DATA [--coco EXAMPLE] [--keep]
 
 Needs Java. DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/guide/experiments.md describes them. EXAMPLE is
 the folder `example` of pycocoevalcap's repository: its captions_val2014.json and its results, of which pycocoevalcap
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import ANY, keep
 
 from vcs_runtime.experiments import statistics
 from vcs_runtime.experiments.datasets.texts import Problems, read_cases, read_descriptions
@@ -35,6 +36,8 @@ with warnings.catch_warnings():
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 Words = dict[Any, list[str]]
+# tau-b and rho of CIDEr in the papers' Table 2, by the number of references.
+TABLE_2 = {1: (".173", ".226"), 9: (".278", ".361")}
 
 
 def java_words(texts: Mapping[Any, Sequence[str]]) -> Words:
@@ -68,8 +71,9 @@ def scores(references: Mapping[Any, Sequence[str]], generated: Mapping[Any, str]
     return wanted, np.array([own.score(references[key], text) for key, text in generated.items()])
 
 
-def vatex(videos: Sequence[Video]) -> None:
+def vatex(videos: Sequence[Video]) -> list[dict[str, Any]]:
     """Score all candidates with 1 and 9 references, and correlate them with the ratings."""
+    rows = []
     for count in (1, 9):
         references = {video.id: video.references[:count] for video in videos}
         found: dict[tuple[str, int], tuple[float, float]] = {}
@@ -85,6 +89,16 @@ def vatex(videos: Sequence[Video]) -> None:
         print(f"VATEX-EVAL, {count} references: {len(keys)} scores, largest difference "
               f"{np.abs(wanted - ours).max():.1e}, mean {ours.mean():.4f}, "
               f"tau-b {agreed[0]:.3f}, rho {agreed[1]:.3f}")  # fmt: skip
+        tau, rho = (f"{value:.3f}".removeprefix("0") for value in agreed)
+        rows.append({
+            "head": "captions of VATEX-EVAL", "workload": f"{count} reference{'s'[: count > 1]}",
+            "cells": {
+                "scores": f"{len(keys):,}",
+                "largest difference to pycocoevalcap": f"{np.abs(wanted - ours).max():.1e}",
+                "tau-b": tau, "the papers' Table 2": TABLE_2[count][0], "rho": rho, "Table 2": TABLE_2[count][1],
+            },
+        })  # fmt: skip
+    return rows
 
 
 def coco(folder: Path) -> None:
@@ -107,6 +121,7 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--coco", type=Path)
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     options = parser.parse_args()
     silent = Problems()
     videos = read_vatex(options.data / "vatex-eval/vatex-eval-300.jsonl", silent)
@@ -121,9 +136,11 @@ def main() -> None:
         )
         compare_words("CLIP-CC", (str(text) for text in described))
         compare_words("this manual", manual())
-        vatex(videos)
+        rows = vatex(videos)
         if options.coco:
             coco(options.coco)
+    if options.keep:
+        print(keep("cider", rows, place=ANY))
 
 
 if __name__ == "__main__":

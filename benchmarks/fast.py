@@ -1,6 +1,6 @@
 """What static word vectors keep of the default model: agreement with the published scores, and speed.
 
-    python benchmarks/fast.py VCS_EVAL [CLIP_CC]
+    python benchmarks/fast.py VCS_EVAL [CLIP_CC] [--only fast] [--keep]
 
 VCS_EVAL holds comparison/, comparison-published/, authors/ and authors-published/, CLIP_CC references.json
 and predictions/MODEL.json (docs/guide/experiments.md). Each variant scores all pairs with the segmenter of
@@ -25,10 +25,12 @@ import csv
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from experiments import RANKING
 from pairs import clip_cc, ranks
+from records import ANY, keep
 
 from vcs_export.checkpoint.token_vectors import open_token_encoder
 from vcs_runtime import Scorer
@@ -37,6 +39,12 @@ from vcs_runtime.inference.tokenizer import load_tokenizer
 
 FIRST_WORD = 1996  # of the vocabulary, after which words come by frequency
 KEPT = 256
+TITLES = {
+    "as model2vec": "principal components and Zipf weights, as model2vec makes them",
+    "steeper weights": "the same, with weights that fall more steeply",
+    "fast": "trained map and weights: the bundle `fast`",
+    "default": "the embedded default, for comparison",
+}
 
 
 class WordVectors:
@@ -108,7 +116,8 @@ def kendall(falling: list[float]) -> float:
     return float(np.mean(signs))
 
 
-def measure(name: str, scorer: Scorer, options: argparse.Namespace) -> None:
+def measure(name: str, scorer: Scorer, options: argparse.Namespace) -> dict[str, Any]:
+    """Score all pairs, print the figures, and return a row of the manual."""
     rows = comparison(options.vcs_eval)
     written = authors(options.vcs_eval)
     scorer.score(*rows[0][:2])
@@ -125,9 +134,8 @@ def measure(name: str, scorer: Scorer, options: argparse.Namespace) -> None:
     rank = ranks(scores)
     count = valid.sum()
     auc = (rank[valid].sum() - count * (count + 1) / 2) / (count * (~valid).sum())
-    of_authors = spearman(
-        [r.vcs for r in scorer.score_many([pair[:2] for pair in written])], [p[2] for p in written]
-    )
+    judged = scorer.score_many([pair[:2] for pair in written])
+    of_authors = spearman([r.vcs for r in judged], [p[2] for p in written])
     line = (f"{name:42} rho {spearman(scores, published):.3f}  kinds {spearman(*means):.3f}  AUC {auc:.3f}  "
             f"authors {of_authors:.3f}")  # fmt: skip
     if options.clip_cc:
@@ -139,6 +147,13 @@ def measure(name: str, scorer: Scorer, options: argparse.Namespace) -> None:
                 margins[pair["id"].split("/")[0]].append(result.margin)
         line += f"  systems {kendall([float(np.mean(values)) for values in margins.values()]):.3f}"
     print(f"{line}  {len(unshared) / seconds:.0f} pairs/s", flush=True)
+    figures = (spearman(scores, published), spearman(*means), auc, of_authors)
+    heads = ("rho, all pairs", "rho, kinds", "AUC, 26 kinds", "rho, authors")
+    cells = {head: f"{value:.3f}".removeprefix("0") for head, value in zip(heads, figures, strict=True)}
+    side = "ours default:cpu" if name == "default" else f"{name}:cpu"
+    return {
+        "head": "word vectors", "workload": TITLES[name], "cells": cells, "signatures": {side: judged[0].signature},
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -148,8 +163,10 @@ def main() -> None:
     parser.add_argument("vcs_eval", type=Path)
     parser.add_argument("clip_cc", type=Path, nargs="?")
     parser.add_argument("--only", choices=["untrained", "fast", "default"], action="append")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     options = parser.parse_args()
     only = options.only or ["untrained", "fast", "default"]
+    rows = []
     if "untrained" in only:
         bundle = open_bundle("default")
         encoder = open_token_encoder(bundle)
@@ -161,11 +178,13 @@ def main() -> None:
             with Scorer.open(
                 embedder=WordVectors(name.replace(" ", "-"), table, tokenizer), threads=1
             ) as scorer:
-                measure(name, scorer, options)
+                rows.append(measure(name, scorer, options))
     for name in ("fast", "default"):
         if name in only:
             with Scorer.open(name, threads=1) as scorer:
-                measure(name, scorer, options)
+                rows.append(measure(name, scorer, options))
+    if options.keep:
+        print(keep("fast", rows, place=ANY))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from records import ANY, keep, markdown_rows
 
 from vcs_export.quantization import fp8
 
@@ -260,16 +261,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--width", type=int, default=_FULL, help=f"hidden size; {_FULL} is the true one")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
+    if arguments.keep and arguments.width != _FULL:
+        parser.error("the manual's figures are of the full width")
     print(
         f"{_LAYERS} layers, {arguments.width} numbers wide, {_TEXTS - _CALIBRATION} texts of {_LENGTH} tokens\n"
     )
+    lost = []
     for line in _table(arguments.width):
         print(line, flush=True)
+        lost.append(line)
     print("\nError of one product, as a share of its size\n")
-    print(*_accumulation(), sep="\n")
+    summed = list(_accumulation())
+    print(*summed, sep="\n")
     print("\nError of rounding normally distributed inputs with a fixed scale, as a share of their size\n")
     print(*_ratios(), sep="\n")
+    if arguments.keep:
+        print(keep("fp8_error", markdown_rows(lost), place=ANY))
+        print(keep("fp8_accumulation", markdown_rows(summed), place=ANY))
 
 
 if __name__ == "__main__":

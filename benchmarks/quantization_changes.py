@@ -1,15 +1,15 @@
 """What rounding the default embedder's matrices does to scores: on pairs that an export makes, and on real pairs.
 
-    python benchmarks/quantization_changes.py [PAIRS.jsonl ...] [--forms int8 fp8 int4] [--most 80] [--keep]
-
-The manual's table: `python benchmarks/pairs.py comparison VCS_EVAL/comparison -o rewrites.jsonl`, of which the first 78 lines,
-three scenes, are given with --keep.
+    python benchmarks/quantization_changes.py [PAIRS.jsonl ...] [--forms int8 fp8 int4] [--most 80] [--first N] [--keep]
 
 The matrices are rounded as fp16, bf16, int8 and int4 (blocks of 128) and fp8 (E4M3) store them, and multiplied in
 float32; word vectors and norms stay as they are. Printed are the absolute changes of VCS and of the margin, mean, 95th
 percentile and largest: on the pairs that `vcs_export.checks.rewrites` makes of the demo's texts and of the calibration's,
 with chunks of 15 words; and on each file of pairs (`reference`, `generated`), of which at most `--most` are taken, evenly,
-with the default's own segmenter.
+with the default's own segmenter. `--first` takes the first pairs of a file instead. The manual's table is made by
+
+    python benchmarks/pairs.py comparison VCS_EVAL/comparison -o rewrites.jsonl
+    python benchmarks/quantization_changes.py rewrites.jsonl --first 78 --keep
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def real_scores(bundle: Path | str, pairs: list[tuple[str, str]]) -> Any:
         return np.array([(result.vcs, result.margin) for result in scorer.score_many(pairs)])
 
 
-def read(path: Path, most: int) -> list[tuple[str, str]]:
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+def read(path: Path, most: int, first: int | None) -> list[tuple[str, str]]:
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()[:first]]
     chosen = (
         np.unique(np.linspace(0, len(rows) - 1, most).astype(int)) if len(rows) > most else range(len(rows))
     )
@@ -134,12 +134,13 @@ def main() -> None:
     parser.add_argument("pairs", type=Path, nargs="*")
     parser.add_argument("--forms", nargs="+", default=FORMS, choices=FORMS)
     parser.add_argument("--most", type=int, default=80)
+    parser.add_argument("--first", type=int, help="pairs from the beginning of a file")
     parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     work = {
         "made of the demo's texts": (made_scores, demo_texts()),
         "made of the calibration's": (made_scores, calibration_texts()),
-        **{path.name: (real_scores, read(path, arguments.most)) for path in arguments.pairs},
+        **{path.name: (real_scores, read(path, arguments.most, arguments.first)) for path in arguments.pairs},
     }
     rows: dict[str, dict[str, Any]] = {
         form: {"head": "format", "workload": form, "cells": {}} for form in arguments.forms

@@ -1,6 +1,6 @@
 """The cost of `--runner ray` compared with one process: its start, and every 1,000 pairs.
 
-    python benchmarks/ray_engine.py pairs.jsonl [--distinct 60] [--pairs 1000] [--rounds 3]
+    python benchmarks/ray_engine.py pairs.jsonl [--distinct 60] [--pairs 1000] [--rounds 3] [--keep]
 
 Both sides run the command `vcs-runtime score` with one thread or one actor, in turns, on the same file. It has `--pairs`
 lines made of `--distinct` pairs of `pairs.jsonl`, whose vectors are already in a `--cache` folder. So the model has
@@ -25,6 +25,7 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
+from records import keep
 from rich.console import Console
 from rich.table import Table
 
@@ -34,7 +35,7 @@ from vcs_runtime.scoring import score_table
 def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, float]:
     """Run the command: seconds before the first pair, and from the first pair on."""
     command = [sys.executable, "-m", "vcs_runtime", "score", source, "-o", output, "--overwrite", "--json"]
-    command += ["--device", "cpu", "--threads", "1", "--cache", cache, *engine]
+    command += ["--device", "cpu", "--threads", "1", "--cache", cache, "--duplicates", "suffix", *engine]
     begun = time.perf_counter()
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     whole = time.perf_counter() - begun
@@ -45,7 +46,7 @@ def run(source: Path, output: Path, cache: Path, *engine: str) -> tuple[float, f
 
 
 def overhead(arguments: argparse.Namespace) -> None:
-    sides = {"one process": (), "ray, one actor": ("--runner", "ray", "--actors", "1")}
+    sides = {"one process": (), "Ray, one actor": ("--runner", "ray", "--actors", "1")}
     times: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -53,25 +54,31 @@ def overhead(arguments: argparse.Namespace) -> None:
         lines = arguments.pairs_file.read_text("utf-8").splitlines(keepends=True)[: arguments.distinct]
         few.write_text("".join(lines), "utf-8")
         source.write_text("".join(islice(cycle(lines), arguments.pairs)), "utf-8")
-        run(few, folder / "few.out", folder / "cache")
+        run(few, folder / "few.scores.jsonl", folder / "cache")
         for _ in range(arguments.rounds):
             outputs = set()
             for side, engine in sides.items():
-                times[side].append(run(source, folder / "out", folder / "cache", *engine))
-                outputs.add((folder / "out").read_bytes())
+                times[side].append(run(source, folder / "scores.jsonl", folder / "cache", *engine))
+                outputs.add((folder / "scores.jsonl").read_bytes())
             if len(outputs) > 1:
                 sys.exit("the sides gave different outputs")
     table = Table("side", "start, s", f"{arguments.pairs} pairs, s", "least", "most", box=None)
+    rows = []
     for side, runs in times.items():
         start, seconds = (sorted(column) for column in zip(*runs, strict=True))
-        table.add_row(
-            side, f"{statistics.median(start):.1f}", f"{statistics.median(seconds):.2f}", f"{seconds[0]:.2f}", f"{seconds[-1]:.2f}"
-        )  # fmt: skip
+        cells = {
+            "start, s": f"{statistics.median(start):.1f}", f"{arguments.pairs:,} pairs, s": f"{statistics.median(seconds):.2f}",
+            "least": f"{seconds[0]:.2f}", "most": f"{seconds[-1]:.2f}",
+        }  # fmt: skip
+        table.add_row(side, *cells.values())
+        rows.append({"head": "side", "workload": side, "cells": cells})
     Console(width=120).print(table)
     plain, ray = (statistics.median(seconds for _, seconds in runs) for runs in times.values())
     print(
         f"overhead: {1000 * (ray - plain) / arguments.pairs:+.2f} s per 1,000 pairs, ratio {ray / plain:.2f}; outputs equal"
     )
+    if arguments.keep:
+        print(keep("ray_engine", rows))
 
 
 def equal(one: Path, other: Path) -> None:
@@ -102,6 +109,7 @@ def main() -> None:
     parser.add_argument("--distinct", type=int, default=60)
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     overhead(parser.parse_args())
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,22 @@ def versions() -> dict[str, str]:
     return result
 
 
+def markdown_rows(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the rows of a table in Markdown, to be kept; a row is named by as many of its first cells as tell it apart."""
+    heads, _, *body = ([cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines)
+    if len({cells[0] for cells in body}) == len(body):
+        return [
+            {"head": heads[0], "workload": cells[0], "cells": dict(zip(heads[1:], cells[1:], strict=True))}
+            for cells in body
+        ]
+    rows: dict[str, dict[str, Any]] = {}
+    for cells in body:
+        names = (", ".join(cells[:count]) for count in range(2, len(cells) + 1))
+        name = next(name for name in names if name not in rows)
+        rows[name] = {"head": None, "workload": name, "cells": dict(zip(heads, cells, strict=True))}
+    return list(rows.values())
+
+
 def keep(
     script: str,
     rows: list[dict[str, Any]],
@@ -115,6 +132,7 @@ def keep(
     record["rows"] = list(known.values())
     if known.keys() == {row["workload"] for row in rows}:  # none is left of what another machine has measured
         record.pop("source", None)
+        record.pop("model", None)
     if source:
         record = {"source": source, "rows": record["rows"]}
     elif place == ANY:

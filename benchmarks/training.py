@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import keep
 from sides import resident_mb
 
-from vcs_runtime import ScorerConfig
+from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.training import TextMetric
 
 Texts = list[tuple[str, str]]
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads of the scorer")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--evaluations", type=int, default=60, help="evaluations of the long loop")
+    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     lines = arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]
     texts = [(row["reference"], row["generated"]) for row in map(json.loads, lines)]
@@ -62,15 +64,27 @@ def main() -> None:
             seconds[name].append(time.perf_counter() - started)
     plain = np.array(seconds["none"])
     print(f"{'evaluation':14}{'s a loop':>10}{'of it scoring':>15}")
+    titles = {"waiting": "the loop waits for it", "asynchronous": "`TextMetric(asynchronous=True)`"}
+    rows = []
     for name, took in seconds.items():
         share = np.median(1 - plain / np.array(took))
         print(f"{name:14}{np.median(took):10.2f}{share:15.1%}")
+        if name in titles:
+            cells = {
+                f"scoring's share of the loop (median of {arguments.rounds} rounds)": f"{100 * share:.0f} %"
+            }
+            rows.append({"head": "evaluation", "workload": titles[name], "cells": cells})
     if not _equal(metrics, texts):
         sys.exit("the means of the two differ")
     print("both give the same means to the bit")
     # The vectors in memory grow up to their limit, so the limit is small: nothing else should grow.
     config = ScorerConfig(device="cpu", threads=arguments.threads, memory_mb=4)
-    _memory(TextMetric(config), texts, arguments.evaluations)
+    memory = _memory(TextMetric(config), texts, arguments.evaluations)
+    if arguments.keep:
+        with Scorer.open("default", "cpu", threads=arguments.threads) as scorer:
+            signatures = {"ours default:cpu": scorer.signature}
+        for kind, table in (("training", rows), ("training_memory", memory)):
+            print(keep(kind, [row | {"signatures": signatures} for row in table]))
 
 
 def _loop(arguments: Any, metric: TextMetric | None, texts: Texts, mark: str) -> None:
@@ -109,9 +123,10 @@ def _equal(metrics: dict[str, TextMetric], texts: Texts) -> bool:
     return means[0] == means[1]
 
 
-def _memory(metric: TextMetric, texts: Texts, evaluations: int) -> None:
-    """Print the resident memory ten times over many evaluations, each followed by a release."""
+def _memory(metric: TextMetric, texts: Texts, evaluations: int) -> list[dict[str, Any]]:
+    """Print and return the resident memory ten times over many evaluations, each followed by a release."""
     print(f"resident MB over {evaluations} evaluations of 4 pairs, each followed by release():", end="")
+    rows = []
     for number in range(evaluations):
         metric.reset()
         metric.update(*_generated(texts[:4], f"evaluation {number}"))
@@ -119,8 +134,11 @@ def _memory(metric: TextMetric, texts: Texts, evaluations: int) -> None:
         metric.release()
         if number % max(1, evaluations // 10) == 0:
             gc.collect()
-            print(f" {resident_mb():.0f}", end="", flush=True)
+            cells = {"resident memory": f"{resident_mb():.0f} MB"}
+            rows.append({"head": "evaluation", "workload": f"number {number + 1}", "cells": cells})
+            print(f" {cells['resident memory']}", end="", flush=True)
     print()
+    return rows
 
 
 if __name__ == "__main__":

@@ -131,6 +131,17 @@ def test_figures_are_of_the_model_that_is_the_default(equal: set[str]) -> None:
     assert stale == set()
 
 
+def test_figures_whose_signature_was_not_kept_are_of_a_model_that_computes_the_same(equal: set[str]) -> None:
+    """Their file names the digits of the weights that the scores were made with."""
+    models = {
+        f"{path.parent.name}/{path.name}": record["model"]
+        for path in FIGURES.glob("*/*.json")
+        if "model" in (record := json.loads(path.read_text("utf-8")))
+    }
+    assert models
+    assert {name: model for name, model in models.items() if not set(model.split(" and ")) <= equal} == {}
+
+
 def test_results_of_experiments_are_of_the_default_or_of_digits_that_were_found_equal(
     equal: set[str],
 ) -> None:
@@ -141,3 +152,22 @@ def test_results_of_experiments_are_of_the_default_or_of_digits_that_were_found_
         if not digits(signature := json.loads(path.read_text("utf-8"))["signature"]) <= equal
     }
     assert stale == {}
+
+
+def test_figures_of_another_origin_say_so_until_all_of_them_are_measured_again(tmp_path: Path) -> None:
+    def keep(*workloads: str, source: str | None = None) -> Any:
+        rows = [{"workload": name, "cells": {"time": "1 s"}} for name in workloads]
+        call = f"records.keep('x', {rows}, pathlib.Path({str(tmp_path)!r}), place=records.ANY, source={source!r})"
+        code = f"import records, pathlib; print({call})"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
+        )
+        return json.loads(Path(done.stdout.strip()).read_text("utf-8"))
+
+    record = keep("one", "two", source="From elsewhere.")
+    assert record["source"] == "From elsewhere."
+    assert "processor" not in record
+    assert keep("one")["source"] == "From elsewhere."
+    record = keep("one", "two")
+    assert "source" not in record
+    assert record["processor"]["cores"] >= 1

@@ -9,7 +9,6 @@ from pathlib import Path
 MANUAL = Path(__file__).parents[2] / "docs"
 # The only tables of figures that are written by hand: page and first heads, with the reason.
 BY_HAND = {
-    "benchmarks/agreement.md | kind | embedded default": "excerpt of benchmarks/results/corruption",
     "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu/test_decoders.py asserts",
     "benchmarks/export.md | tokens | `packed`: predicted": "memory that benchmarks/long_context.py measures",
     "benchmarks/gpu.md | graph | attention": "counts that tests/gpu asserts",
