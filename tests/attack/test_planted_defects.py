@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 import vcs_numba
 from attack.cases import Door, Ground, UnavailableError, run_cases
 from attack.doors import DOORS
+from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.output import OutputFile
 
 Plant = Callable[[pytest.MonkeyPatch], object]
@@ -72,6 +77,24 @@ def copied_unchecked(_: Any) -> Any:
     return copy
 
 
+def swallows_errors(write: Any) -> Any:
+    def quiet(self: OutputFile, content: bytes) -> None:
+        with suppress(InputError):
+            write(self, content)
+
+    return quiet
+
+
+def draws_texts_as_markup(script: Any) -> Any:
+    as_text = "node.append(...children.filter((child) => child !== null));"
+    as_markup = (
+        "for (const child of children.filter((child) => child !== null)) "
+        'if (typeof child === "string") node.insertAdjacentHTML("beforeend", child); else node.append(child);'
+    )
+    assert as_text in script()
+    return lambda: script().replace(as_text, as_markup)
+
+
 QUICK: dict[str, tuple[str, Plant, str]] = {
     "a line is lost": ("files", replace("OutputFile.append", without_the_last), "lines for"),
     "a traceback": ("arguments", replace("vcs_runtime.cli.compare.compare_files", raises(KeyError("x"))), "exit code 3"),
@@ -86,16 +109,24 @@ QUICK: dict[str, tuple[str, Plant, str]] = {
 SLOW: dict[str, tuple[str, Plant, str]] = {
     "a broken row is taken": ("files", replace("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name), "another reading fails|an exception"),
     "a killed job loses a line": ("kills", replace("OutputFile.append", without_the_last), "differs from that of an undisturbed run"),
+    "a failed write is taken for a success": ("specials", replace("OutputFile._write", swallows_errors), "wrong exit code"),
+    "texts become markup": ("pages", replace("vcs_runtime.report.page._script", draws_texts_as_markup), "elements of a payload|console|request"),
     "an internal error": ("capi", replace("vcs_runtime.capi.memory.matrix_at", raises(KeyError("x"))), "status 7"),
 }  # fmt: skip
 
 
-def found(door: Door, bundle: Path, folder: Path, cases: int) -> list[str]:
+def found(door: Door, bundle: Path, folder: Path, cases: int, says: str) -> list[str]:
+    """Return what a door found, up to the first complaint that says one of these words; five at most."""
+    complaints: list[str] = []
     try:
-        findings = run_cases(door, Ground(bundle, folder), 20, cases=cases)
-        return [finding.complaint for finding in islice(findings, 5)]
+        with closing(run_cases(door, Ground(bundle, folder), 20, cases=cases)) as findings:
+            for finding in islice(findings, 5):
+                complaints.append(finding.complaint)
+                if any(word in finding.complaint for word in says.split("|")):
+                    break
     except UnavailableError as reason:
         pytest.skip(str(reason))
+    return complaints
 
 
 @pytest.mark.parametrize("defect", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
@@ -104,6 +135,30 @@ def test_a_planted_defect_is_found(
 ) -> None:
     name, plant, says = (QUICK | SLOW)[defect]
     plant(monkeypatch)
-    complaints = found(DOORS_BY_NAME[name], tiny_bundle, tmp_path, 300)
+    complaints = found(DOORS_BY_NAME[name], tiny_bundle, tmp_path, 300, says)
     assert complaints, "300 cases found nothing"
     assert any(word in complaint for word in says.split("|") for complaint in complaints), complaints
+
+
+@pytest.mark.slow
+def test_a_write_that_a_full_disk_ends_is_not_taken_for_a_success(tiny_bundle: Path, tmp_path: Path) -> None:
+    # In a process of its own, which may mount a disk that nobody else sees.
+    unshare = ["unshare", "-rm", "true"]
+    if sys.platform != "linux" or subprocess.run(unshare, check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody mount a disk of their own")
+    code = f"""
+from pathlib import Path
+from test_planted_defects import DOORS_BY_NAME, OutputFile, found, swallows_errors
+OutputFile._write = swallows_errors(OutputFile._write)
+print(found(DOORS_BY_NAME["disk"], Path({str(tiny_bundle)!r}), Path({str(tmp_path)!r}), 20, "differs"))
+"""
+    path = os.pathsep.join((str(Path(__file__).parent), *filter(None, sys.path)))
+    done = subprocess.run(
+        [*unshare[:2], sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ATTACK_MAY_MOUNT": "1", "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "differs from that of an undisturbed run" in done.stdout

@@ -66,7 +66,7 @@ def test_a_count_is_a_whole_number(kind: Callable[..., Any], name: str) -> None:
     [
         ("gas", lambda number: vcs_numba.score_similarity([[0.5]], number)),
         ("coarse", lambda number: vcs_numba.hm_cf([[0.5]], number)),
-        ("las", lambda number: vcs_numba.recombine(vcs_numba.score_similarity([[0.5]], 0.5), las=number)),
+        ("gas", lambda number: vcs_numba.recombine(vcs_numba.score_similarity([[0.5]], 0.5), gas=number)),
         ("alpha", lambda number: select_summary([("a", 1.0, 2.0)], number)),
         ("timeout", lambda number: Client("http://127.0.0.1:9", number)),
     ],

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ def run_cases(
     seconds: float | None = None,
     begun: Callable[[int], None] = lambda case: None,
     keep: bool = False,
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, None]:
     """Perform cases from `first` on until so many are done, or the time is over; yields what they find.
 
     One case is always performed, however long it takes to make ready. `begun` is called with the number of a

@@ -35,8 +35,23 @@ def warm_up() -> None:
         "vcs_runtime.cli.explain",
     ):
         importlib.import_module(name)
-    vcs_numba.score_batch([np.full((2, 2), 0.5)], [0.5])
-    vcs_numba.score_batch([np.full((2, 2), 0.5, np.float32)], [0.5])
+    compile_kernels()
+
+
+def compile_kernels() -> None:
+    """Compile the kernels into Numba's cache, which takes most of a minute after each change of their code.
+
+    Without this each door would compile them in its own share of the time.
+    """
+    rows = np.eye(3, 4)
+    for kind in (np.float32, np.float64):
+        matrix = np.full((2, 2), 0.5, kind)
+        vcs_numba.score_batch([matrix], [0.5])
+        vcs_numba.score_similarity(matrix, 0.5)
+        vcs_numba.align(matrix)
+        vcs_numba.hm_cf(matrix, 0.5)
+        vectors = rows.astype(kind)
+        vcs_numba.recombine(vcs_numba.score_embeddings(vectors, vectors, vectors[0], vectors[0]), gas=0.5)
 
 
 def slow_down(seconds: float) -> None:
