@@ -36,7 +36,7 @@ from rich.table import Table
 from vcs_runtime import Options, Scorer
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.inference import embedder, tokenizer, vector_cache
+from vcs_runtime.inference import embedder, tokenizer, vector_store
 from vcs_runtime.inference.device import Device
 from vcs_runtime.jobs import output, run
 from vcs_runtime.scoring import block_scores, preparation
@@ -139,7 +139,7 @@ def open_scorer(bundle: Bundle, sleeping: list[SleepingGpu]) -> Scorer:
     embedder.open_part = lambda *arguments, **options: next(left)
     device = Device("ort-cuda", "CUDAExecutionProvider", "simulated")
     models = embedder.Embedder(bundle, device, None, [device] * (len(sleeping) - 1))
-    store = vector_cache.VectorStore(models, None, 256 << 20)
+    store = vector_store.VectorStore(models, None, 256 << 20)
     return Scorer(models, Segmenter.open(bundle, "cpu", use="rules"), store, 256, 1.0)
 
 

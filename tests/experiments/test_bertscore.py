@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from vcs_runtime.experiments.metrics.bertscore import BERTScore, bertscore
 from vcs_runtime.experiments.metrics.scoring import Job, KnownMetrics
 from vcs_runtime.experiments.metrics.token_states import States, TokenStates
 from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.tokenizer import cut_windows, load_tokenizer
 
 FRAME = 2  # [CLS] and [SEP]
@@ -78,6 +80,30 @@ def test_openvino_shows_the_states_too(
         assert (found[text].counted == expected[text].counted).all()
     wanted = bertscore(expected[texts[0]], expected[texts[5]])
     assert bertscore(found[texts[0]], found[texts[5]]) == pytest.approx(wanted, abs=tolerance / 3)
+
+
+def test_an_open_embedder_shows_the_states_and_the_model_is_opened_once(
+    states: TokenStates, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [story(i, 1 + i) for i in range(6)]
+    expected = states.get(texts)
+    with Embedder.open(tiny_bundle, "cpu") as embedder:
+        monkeypatch.setattr("vcs_runtime.experiments.metrics.token_states.Embedder", None)
+        shared = TokenStates(open_bundle(tiny_bundle), embedder.device, embedder=embedder)
+        found = shared.get(texts)
+    assert (shared.identity, shared.layer) == (states.identity, states.layer)
+    assert all((a == b).all() for text in texts for a, b in zip(found[text], expected[text], strict=True))
+
+
+def test_an_embedder_whose_vectors_would_change_is_left_alone(states: TokenStates, tiny_bundle: Path) -> None:
+    pytest.importorskip("openvino")
+    texts = [story(1), story(2)]
+    with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
+        embedder.device = replace(embedder.device, precision="bf16")
+        before = embedder.embed(texts)
+        shown = TokenStates(open_bundle(tiny_bundle), embedder.device, embedder=embedder)
+        assert shown.get(texts).keys() == set(texts)
+        assert (embedder.embed(texts) == before).all()
 
 
 def test_matching_by_hand() -> None:

@@ -317,7 +317,6 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: An
     [
         ("scipy", "experiments"),
         ("nltk", "experiments"),
-        ("onnx_ir", "experiments"),
         ("matplotlib.figure", "report"),
     ],
 )

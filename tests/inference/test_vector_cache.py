@@ -15,7 +15,8 @@ from support.stories import story
 from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference.custom import PreparedTexts
-from vcs_runtime.inference.vector_cache import VectorCache, VectorStore
+from vcs_runtime.inference.vector_cache import VectorCache
+from vcs_runtime.inference.vector_store import VectorStore
 
 
 def unit(seed: int, dimension: int = 8) -> np.ndarray:

@@ -21,7 +21,7 @@ from support import stand_in
 from support.stories import story, write_pairs
 from vcs_runtime import Embedder, Options, Scorer
 from vcs_runtime.errors import DeviceError, TextError
-from vcs_runtime.inference.vector_cache import VectorStore
+from vcs_runtime.inference.vector_store import VectorStore
 from vcs_runtime.jobs.run import score_file
 from vcs_runtime.scoring import preparation
 

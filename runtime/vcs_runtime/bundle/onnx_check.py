@@ -2,7 +2,8 @@
 
 A graph may name further files (external data) in its initializers, in the attributes of any node, in
 sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as far as these
-places, and refuses everything ambiguous in them, because it can check only what it understands.
+places (`bundle.protobuf`), and refuses everything ambiguous in them, because it can check only what it
+understands.
 
 Field numbers are those of `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from vcs_runtime.bundle.protobuf import BYTES, VARINT, Reader, Refusal
 from vcs_runtime.errors import BundleError
 
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
@@ -24,11 +26,9 @@ _FOREIGN = frozenset({"EPContext", "PythonOp", "PythonOpGrad", "ATen"})
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
 _MAX_BYTES = (1 << 31) - 1  # protobuf's own limit
-_MAX_FIELDS = 1_000_000  # some ten times what the largest graphs have
 _MAX_STRING = 4096
 _MAX_ENGINE_GRAPH = 1 << 20  # names of inputs, outputs and a file
 _MAX_DEPTH = 40  # messages in messages; a sub-graph is three
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # The messages that lead to tensors and nodes: which field holds which message.
 _CHILDREN: dict[str, dict[int, str]] = {
@@ -89,12 +89,12 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
     """
     try:
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
-            raise _Refusal("its name does not end in .onnx")
+            raise Refusal("its name does not end in .onnx")
         if not 0 < path.stat().st_size <= _MAX_BYTES:
-            raise _Refusal("an ONNX graph is between 1 byte and 2 GB")
+            raise Refusal("an ONNX graph is between 1 byte and 2 GB")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Check(data, sizes).model()
-    except _Refusal as error:
+    except Refusal as error:
         raise BundleError(f"{path}: {error}") from None
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error}") from None
@@ -107,10 +107,10 @@ def check_engine_graph(path: Path, engine: str) -> None:
     """
     try:
         if path.suffix != ".onnx" or not 0 < path.stat().st_size <= _MAX_ENGINE_GRAPH:
-            raise _Refusal(f"a graph of an engine ends in .onnx and has at most {_MAX_ENGINE_GRAPH} bytes")
+            raise Refusal(f"a graph of an engine ends in .onnx and has at most {_MAX_ENGINE_GRAPH} bytes")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             _Check(data, {}).engine_model(engine.encode())
-    except _Refusal as error:
+    except Refusal as error:
         raise BundleError(f"{path}: {error}") from None
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error}") from None
@@ -137,124 +137,119 @@ def graph_versions(path: Path) -> tuple[int, int]:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Check(data, {}).versions()
-    except _Refusal as error:
+    except Refusal as error:
         raise BundleError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
         raise BundleError(f"{path}: cannot be read: {error}") from None
 
 
-class _Refusal(Exception):
-    """Why a file is refused."""
-
-
-class _Check:
-    """One pass over the file; places are offsets into `data`, so that weights in it are never copied."""
+class _Check(Reader):
+    """One pass over the file."""
 
     def __init__(self, data: mmap.mmap, sizes: Mapping[str, int]) -> None:
-        self._data = data
+        super().__init__(data)
         self._sizes = sizes
-        self._fields_left = _MAX_FIELDS
         self._graphs = 0
         self._used: set[str] = set()
         self._own: set[str] = set()
         self._named: dict[str, int] = {}
 
     def model(self) -> dict[str, int]:
-        self._message("model", 0, len(self._data), 0)
+        self._message("model", 0, len(self.data), 0)
         if not self._graphs:
-            raise _Refusal("there is no graph in it")
+            raise Refusal("there is no graph in it")
         if foreign := self._used - self._own - DOMAINS:
-            raise _Refusal(f"operators of the domain {min(foreign)!r} are not known")
+            raise Refusal(f"operators of the domain {min(foreign)!r} are not known")
         return self._named
 
     def versions(self) -> tuple[int, int]:
         """Return the version of the file format, and the highest one of the standard operators."""
         file_format = operators = 0
-        for field, wire, start, stop in self._fields(0, len(self._data)):
-            if field == 1 and wire == _VARINT:
-                file_format = self._varint(start, stop)[0]
-            elif field == 8 and wire == _BYTES:
+        for field, wire, start, stop in self.fields(0, len(self.data)):
+            if field == 1 and wire == VARINT:
+                file_format = self.varint(start, stop)[0]
+            elif field == 8 and wire == BYTES:
                 domain, version = b"", 0
-                for key, kind, begin, end in self._fields(start, stop):
-                    if key == 1 and kind == _BYTES:
-                        domain = self._data[begin:end]
-                    elif key == 2 and kind == _VARINT:
-                        version = self._varint(begin, end)[0]
+                for key, kind, begin, end in self.fields(start, stop):
+                    if key == 1 and kind == BYTES:
+                        domain = self.data[begin:end]
+                    elif key == 2 and kind == VARINT:
+                        version = self.varint(begin, end)[0]
                 operators = max(operators, version if domain in _STANDARD else 0)
         return file_format, operators
 
     def engine_model(self, engine: bytes) -> None:
         """Check that the graph has no tensors and one node, EPContext, with `engine` as its context."""
-        size = len(self._data)
-        parts = [place for field, *place in self._fields(0, size) if field in (7, 20, 25)]
+        size = len(self.data)
+        parts = [place for field, *place in self.fields(0, size) if field in (7, 20, 25)]
         if len(parts) != 1:
-            raise _Refusal("a graph of an engine has one graph, no functions and no training information")
+            raise Refusal("a graph of an engine has one graph, no functions and no training information")
         nodes = []
-        for field, wire, start, stop in self._fields(parts[0][1], parts[0][2]):
-            if field in (5, 15) or (field == 1 and wire != _BYTES):
-                raise _Refusal("a graph of an engine has no tensors")
+        for field, wire, start, stop in self.fields(parts[0][1], parts[0][2]):
+            if field in (5, 15) or (field == 1 and wire != BYTES):
+                raise Refusal("a graph of an engine has no tensors")
             if field == 1:
                 nodes.append((start, stop))
         if len(nodes) != 1:
-            raise _Refusal("a graph of an engine has one node")
+            raise Refusal("a graph of an engine has one node")
         attributes: dict[bytes, bytes | int] = {}
-        for field, _, start, stop in self._fields(*nodes[0]):
-            if field in (4, 7) and self._data[start:stop] != {4: b"EPContext", 7: b"com.microsoft"}[field]:
-                raise _Refusal("a graph of an engine has no other operator than EPContext")
+        for field, _, start, stop in self.fields(*nodes[0]):
+            if field in (4, 7) and self.data[start:stop] != {4: b"EPContext", 7: b"com.microsoft"}[field]:
+                raise Refusal("a graph of an engine has no other operator than EPContext")
             if field == 5:
                 name, value = self._engine_attribute(start, stop)
                 if name in attributes:
-                    raise _Refusal(f"the attribute {_text(name)!r} stands twice")
+                    raise Refusal(f"the attribute {_text(name)!r} stands twice")
                 attributes[name] = value
         if attributes.get(b"embed_mode") != 0 or attributes.get(b"ep_cache_context") != engine:
-            raise _Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
+            raise Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
 
     def _engine_attribute(self, start: int, stop: int) -> tuple[bytes, bytes | int]:
         """Return the name of an attribute, and its value: a string or a number."""
         name: bytes | None = None
         value: bytes | int = b""
-        for field, wire, begin, end in self._fields(start, stop):
-            if field == 1 and wire == _BYTES and name is None:
-                name = self._data[begin:end]
-            elif field == 3 and wire == _VARINT:
-                value = self._varint(begin, end)[0]
-            elif field == 4 and wire == _BYTES:
-                value = self._data[begin:end]
+        for field, wire, begin, end in self.fields(start, stop):
+            if field == 1 and wire == BYTES and name is None:
+                name = self.data[begin:end]
+            elif field == 3 and wire == VARINT:
+                value = self.varint(begin, end)[0]
+            elif field == 4 and wire == BYTES:
+                value = self.data[begin:end]
             elif field not in (13, 20):  # a comment, the type
-                raise _Refusal("an attribute of an engine is neither a string nor a number")
+                raise Refusal("an attribute of an engine is neither a string nor a number")
         return name or b"", value
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
         """Walk through a message and all that it leads to; returns its own strings, by field."""
         if depth > _MAX_DEPTH:
-            raise _Refusal(f"messages are nested more than {_MAX_DEPTH} deep")
+            raise Refusal(f"messages are nested more than {_MAX_DEPTH} deep")
         strings: _Strings = {}
         entries: list[_Strings] = []
         number = 0
         seen: set[int] = set()
-        for field, wire, begin, end in self._fields(start, stop):
+        for field, wire, begin, end in self.fields(start, stop):
             if refused := _REFUSED.get(kind, {}).get(field):
-                raise _Refusal(f"{refused} is not allowed")
+                raise Refusal(f"{refused} is not allowed")
             if field in _ONCE.get(kind, ()):
                 if field in seen:
-                    raise _Refusal(f"field {field} of a {kind} stands twice")
+                    raise Refusal(f"field {field} of a {kind} stands twice")
                 seen.add(field)
             child = _CHILDREN[kind].get(field)
             is_string = field in _STRINGS.get(kind, ())
             is_number = field in _NUMBERS.get(kind, ())
-            expected = _BYTES if child or is_string else _VARINT if is_number else wire
+            expected = BYTES if child or is_string else VARINT if is_number else wire
             if wire != expected:
-                raise _Refusal(f"field {field} of a {kind} has the wrong type")
+                raise Refusal(f"field {field} of a {kind} has the wrong type")
             if child:
                 child_strings = self._message(child, begin, end, depth + 1)
                 if child == "external data":
                     entries.append(child_strings)
             elif is_string:
                 if end - begin > _MAX_STRING:
-                    raise _Refusal(f"field {field} of a {kind} is too long")
-                strings[field] = self._data[begin:end]
+                    raise Refusal(f"field {field} of a {kind} is too long")
+                strings[field] = self.data[begin:end]
             elif is_number:
-                number = self._varint(begin, end)[0]
+                number = self.varint(begin, end)[0]
         self._finish(kind, strings, entries, number)
         return strings
 
@@ -264,7 +259,7 @@ class _Check:
         elif kind == "node":
             self._used.add(_text(strings.get(7, b"")))
             if (operator := _text(strings.get(4, b""))) in _FOREIGN:
-                raise _Refusal(f"the operator {operator!r} is not allowed")
+                raise Refusal(f"the operator {operator!r} is not allowed")
         elif kind == "function":
             self._own.add(_text(strings.get(10, b"")))
         elif kind == "tensor":
@@ -272,66 +267,29 @@ class _Check:
 
     def _tensor(self, entries: list[_Strings], location: int) -> None:
         if location not in (0, _EXTERNAL):
-            raise _Refusal(f"a tensor has the data location {location}")
+            raise Refusal(f"a tensor has the data location {location}")
         if not entries:
             if location == _EXTERNAL:
-                raise _Refusal("an external tensor does not say where its data are")
+                raise Refusal("an external tensor does not say where its data are")
             return
         # Checked even where the tensor says that its data are not external: nobody has to rely on that.
         keys = [entry.get(1, b"") for entry in entries]
         values = {key: entry.get(2, b"") for key, entry in zip(keys, entries, strict=True)}
         if len(values) != len(keys) or not {b"location"} <= set(values) <= _KEYS:
-            raise _Refusal(f"external data have the keys {', '.join(sorted(map(_text, keys)))!r}")
+            raise Refusal(f"external data have the keys {', '.join(sorted(map(_text, keys)))!r}")
         name = values[b"location"]
         if not _NAME.fullmatch(name):
-            raise _Refusal(f"external data in {_text(name)!r}, which is not the plain name of a file")
+            raise Refusal(f"external data in {_text(name)!r}, which is not the plain name of a file")
         if _text(name) not in self._sizes:
-            raise _Refusal(f"external data in {_text(name)!r}, which the bundle does not list beside it")
+            raise Refusal(f"external data in {_text(name)!r}, which the bundle does not list beside it")
         numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
         if not all(map(_NUMBER.fullmatch, numbers)):
-            raise _Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
+            raise Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
         offset, length = map(int, numbers)
         size = self._sizes[_text(name)]
         if offset + length > size:
-            raise _Refusal(f"external data reach beyond the end of {_text(name)!r}")
+            raise Refusal(f"external data reach beyond the end of {_text(name)!r}")
         self._named[_text(name)] = self._named.get(_text(name), 0) + (length or size - offset)
-
-    def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the fields of a message: number, wire type, and where the value begins and ends."""
-        at = start
-        while at < stop:
-            self._fields_left -= 1
-            if self._fields_left < 0:
-                raise _Refusal(f"it has more than {_MAX_FIELDS:,} fields")
-            tag, at = self._varint(at, stop)
-            field, wire = tag >> 3, tag & 7
-            if not 0 < field < 1 << 29:
-                raise _Refusal("a field has an impossible number")
-            begin = at
-            if wire == _VARINT:
-                at = self._varint(at, stop)[1]
-            elif wire == _BYTES:
-                size, begin = self._varint(at, stop)
-                at = begin + size
-            elif wire in (_FIXED64, _FIXED32):
-                at += 8 if wire == _FIXED64 else 4
-            else:
-                raise _Refusal("this is no ONNX graph: a field has an impossible type")
-            if at > stop:
-                raise _Refusal("this is no ONNX graph, or its end is missing")
-            yield field, wire, begin, at
-
-    def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        """Return a number in base 128, least significant digit first, and the position after it."""
-        value = shift = 0
-        while at < stop and shift < 70:
-            byte = self._data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value, at
-            shift += 7
-        raise _Refusal("this is no ONNX graph, or its end is missing")
 
 
 def _text(value: bytes) -> str:

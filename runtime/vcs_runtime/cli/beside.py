@@ -17,7 +17,8 @@ from vcs_runtime.experiments.metrics.bertscore import BERTScore, read_baseline
 from vcs_runtime.experiments.metrics.corpus import Corpus
 from vcs_runtime.experiments.metrics.scoring import KnownMetrics
 from vcs_runtime.experiments.metrics.token_states import TokenStates
-from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.custom import ScoringEmbedder
+from vcs_runtime.inference.embedder import Embedder
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Beside:
         return Corpus.of(([text] if isinstance(text, str) else text for text in texts), given=True)
 
     def opened(
-        self, bundle: Bundle, device: Device, threads: int | None, workers: int, corpus: Corpus
+        self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, workers: int, corpus: Corpus
     ) -> KnownMetrics:
         """Open the metrics, and report on standard error which are left out.
 
@@ -71,8 +72,8 @@ class Beside:
         ----------
         bundle
             The bundle of the other metrics.
-        device
-            Where its embedder runs.
+        embedder
+            Its open embedder.
         threads
             Number of threads on a CPU; None for all cores.
         workers
@@ -94,18 +95,19 @@ class Beside:
         """
         if len(corpus.documents) < 2:
             warn("CIDEr is left out: its idf needs the references of two items or more (--idf-references)")
-        known = KnownMetrics(workers, corpus, self._matched(bundle, device, threads, corpus))
+        known = KnownMetrics(workers, corpus, self._matched(bundle, embedder, threads, corpus))
         if not known.meteor:
             warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
                  "(docs/guide/experiments.md says how to get them)")  # fmt: skip
         return known
 
     def _matched(
-        self, bundle: Bundle, device: Device, threads: int | None, corpus: Corpus
+        self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, corpus: Corpus
     ) -> BERTScore | None:
         chosen = open_bundle(self.bertscore) if self.bertscore else bundle
+        own = embedder if isinstance(embedder, Embedder) and not self.bertscore else None
         try:
-            states = TokenStates(chosen, device, threads, self.bertscore_layer)
+            states = TokenStates(chosen, embedder.device, threads, self.bertscore_layer, own)
         except BundleError as error:
             if self != Beside(self.idf_references):
                 raise

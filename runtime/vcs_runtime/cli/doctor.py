@@ -43,7 +43,7 @@ _EXTRAS = {
     "parquet": ("pyarrow",),
     "xlsx": ("python-calamine",),
     "report": ("matplotlib",),
-    "experiments": ("nltk", "onnx-ir", "rouge-score", "scipy"),
+    "experiments": ("nltk", "rouge-score", "scipy"),
     "serve": ("starlette", "uvicorn"),
     "ray": ("ray",),
     "visil": ("onnxruntime-genai",),

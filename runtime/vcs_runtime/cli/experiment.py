@@ -145,8 +145,8 @@ class _Run:
         corpus = self.beside.corpus(references)
         bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
         with open_scorer(decide(replace(self.config, bundle=bundle), texts)) as scorer:
-            device, threads = scorer.embedder.device, self.config.threads
-            with closing(self.beside.opened(bundle, device, threads, self.workers, corpus)) as known:
+            embedder, threads = scorer.embedder, self.config.threads
+            with closing(self.beside.opened(bundle, embedder, threads, self.workers, corpus)) as known:
                 self.output.folder.mkdir(parents=True, exist_ok=True)
                 yield scorer, known
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from vcs_numba.embeddings import unit_rows
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 
 _SHOWN: Final = 60  # characters of a text in an error
 
@@ -55,6 +56,9 @@ class PreparedTexts(Protocol):
     def vectors(self) -> npt.NDArray[np.float32]:
         """Return the unit vectors of the texts, (texts, d), after `run`, once."""
 
+    def tokens(self) -> dict[str, TokenVectors]:
+        """Return the tokens of the texts whose tokens were wanted, by text, after `run`, once."""
+
 
 class ScoringEmbedder(Protocol):
     """What a scorer needs of an embedder: of a bundle's, or of a `CustomEmbedder`."""
@@ -83,8 +87,11 @@ class ScoringEmbedder(Protocol):
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the embedder and how it runs."""
 
-    def prepare(self, texts: Sequence[str]) -> PreparedTexts:
+    def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> PreparedTexts:
         """Prepare distinct texts for the device. Raises TextError if one of them cannot be embedded."""
+
+    def show_tokens(self, layer: int | None = None) -> TokenLayer:
+        """Return a layer whose states are shown from now on; raises VcsError where there are none."""
 
     def release(self) -> None:
         """Free memory for now."""
@@ -155,9 +162,13 @@ class CustomEmbedder:
             raise TextError(f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}")
         return unit_rows(rows, f"embedder {self.name}")
 
-    def prepare(self, texts: Sequence[str]) -> PreparedTexts:
+    def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> PreparedTexts:
         """Embed texts at once, because only then is it known which ones the caller's object refuses."""
         return _Embedded(self.embed(texts))
+
+    def show_tokens(self, layer: int | None = None) -> TokenLayer:
+        """Refuse: the caller's object embeds whole texts. Raises ModelError."""
+        raise ModelError(f"embedder {self.name}: it embeds whole texts, and shows no vectors of tokens")
 
     def release(self) -> None:
         """Do nothing: the model belongs to the caller."""
@@ -181,6 +192,10 @@ class _Embedded:
     def vectors(self) -> npt.NDArray[np.float32]:
         """Return the vectors."""
         return self._vectors
+
+    def tokens(self) -> dict[str, TokenVectors]:
+        """Return nothing: no tokens are known."""
+        return {}
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any
@@ -17,19 +18,24 @@ from msgspec.structs import replace
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
-from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
+from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference.device import Device, each_device
-from vcs_runtime.inference.invariant import ShapeOf
-from vcs_runtime.inference.session import Budget, SessionPool, run_batches
-from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, row_limit
+from vcs_runtime.inference.session import Budget, SessionPool
+from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part
+from vcs_runtime.inference.token_vectors import (
+    TokenLayer,
+    TokenRequest,
+    TokenStates,
+    TokenVectors,
+    find_layer,
+    nothing_to_show,
+)
+from vcs_runtime.inference.tokenised import EmbedderModel, TokenisedTexts
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
-from vcs_runtime.util.progress import report_part
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
-_Output = tuple[list[int], FloatArray]  # of a batch: the numbers of its sequences, and their vectors
 # Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at once.
 _PORTION_TEXTS = 4096
 _PORTION_CHARACTERS = 2_000_000
@@ -54,6 +60,8 @@ class Embedder:
         """What a cached vector depends on besides its text."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
+        self._bundle = f"bundle {bundle.root}"
+        self._model = bundle.path(graph.model)
 
         def opened(where: Device) -> Any:
             return open_part(bundle, "embedder", where, threads, spec=spec, what="the embedder")
@@ -71,6 +79,8 @@ class Embedder:
             )
         weights = bundle.weights_size(self.spec) if device.is_gpu else 0
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
+        special = self._tokenizer.special_count
+        self._runs = EmbedderModel(self.spec, device, self._layout, self._session, self._budget, special)
 
     @classmethod
     def open(
@@ -177,12 +187,102 @@ class Embedder:
             start += portion.texts
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
-    def prepare(self, texts: Sequence[str]) -> TokenisedTexts:
+    def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
         """Return distinct texts as token ids with the instruction of the bundle; nothing runs on the device.
 
-        Raises TextError for a text that is too long.
+        Parameters
+        ----------
+        texts
+            The texts.
+        tokens
+            Texts whose tokens' vectors are wanted too, in half precision. None: those of no text.
+
+        Returns
+        -------
+        TokenisedTexts
+            What runs on the device, and then has the vectors.
+
+        Raises
+        ------
+        TextError
+            A text is too long.
         """
-        return self._tokenised(list(texts), self.spec.instruction, self.spec.max_tokens)
+        sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
+        states = TokenStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
+        return TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states)
+
+    def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
+        """Let the model show the states of a layer, for which it is opened again.
+
+        Parameters
+        ----------
+        layer
+            Number of the layer; 0 is the embeddings. None: the states that the pooling takes.
+        keep_vectors
+            Whether a device is refused where a further output changes the bits of texts' vectors.
+
+        Returns
+        -------
+        TokenLayer
+            The layer, for `prepare` and `token_vectors`.
+
+        Raises
+        ------
+        BundleError
+            The model shows no states of single tokens, or has no such layer.
+        DeviceError
+            The device cannot show them, or not beside the same vectors of texts.
+        """
+        if self._layout != "padded":
+            raise nothing_to_show(self._bundle)
+        found = find_layer(self._model, layer, self._bundle)
+        self._session.show(found.value, partial(self._check_states, keep_vectors=keep_vectors))
+        return found
+
+    def _check_states(self, output: Any, keep_vectors: bool) -> None:
+        """Refuse an output that is no vector for each token, or that changes the vectors of texts."""
+        if len(output.shape) != len(("text", "token", "width")):
+            raise nothing_to_show(self._bundle)
+        # OpenVINO and a CPU in half precision round at other places where a further value is an output.
+        rounds = output.type == "tensor(float16)" and not self.device.is_gpu
+        if keep_vectors and (rounds or self.device.precision == "bf16"):
+            where = f"{self.device.provider_name}: in {self.device.precision_of(self.spec.precision)}"
+            other = "a bundle in fp32" if rounds else "openvino:fp32"
+            raise DeviceError(f"{where}, vectors of tokens would change those of texts; {other} shows them")
+
+    def token_vectors(
+        self, texts: Sequence[str], layer: TokenLayer, instruction: str = ""
+    ) -> dict[str, TokenVectors]:
+        """Return the tokens' vectors by text in single precision, special tokens included.
+
+        Parameters
+        ----------
+        texts
+            Distinct texts. All their vectors are in memory at once.
+        layer
+            As `show_tokens` returns it.
+        instruction
+            Put before each text.
+
+        Returns
+        -------
+        dict of str to TokenVectors
+            The tokens of each text.
+
+        Raises
+        ------
+        TextError
+            A text is too long.
+        DeviceError
+            The device fails, or its memory does not suffice.
+        BundleError
+            The model returned NaN or infinity.
+        """
+        request = TokenRequest(layer, texts)
+        sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
+        states = TokenStates(request, texts, sequences, np.float32, self.name)
+        TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states).run()
+        return states.by_text()
 
     @property
     def name(self) -> str:
@@ -232,57 +332,12 @@ class Embedder:
     def _tokenised(
         self, texts: list[str], instruction: str, limit: int, part: tuple[float, float] = (0.0, 1.0)
     ) -> TokenisedTexts:
-        return TokenisedTexts(self, self._tokenizer.sequences(texts, instruction, limit), len(texts), part)
+        return TokenisedTexts(self._runs, self._sequences(texts, instruction, limit), len(texts), part)
 
-    def _batches(
-        self, sequences: Sequences, rows: Sequence[int], tokens: int
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """Cut sequences into batches of at most `tokens` tokens, with the numbers of their sequences."""
-        layout, skip, mixed = self._layout, sequences.skip, self.device.is_gpu
-        most_rows = row_limit(self.device)
-        step = width_step(self.device.provider_name, self.spec.max_tokens)
-        shape_of: ShapeOf | None = None
-        if self.device.batch_invariant:
-            shape_of = fixed_shapes(layout, self.spec.max_tokens, most_rows, step)
-        ids = [sequences.ids[row] for row in rows]
-        for batch in batches(
-            ids, tokens, layout, skip, mixed=mixed, most_rows=most_rows, step=step, shape_of=shape_of
-        ):
-            yield [rows[row] for row in batch.rows], batch
-
-    def _run_batch(self, rows: list[int], batch: Batch) -> FloatArray:
-        output: FloatArray = self._session.run(batch.inputs)
-        count = len(rows) + batch.fillers
-        if output.shape != (count, self.spec.dimension):
-            raise BundleError(
-                f"{self.spec.name}: the model returned an array {output.shape} for "
-                f"{count} texts of dimension {self.spec.dimension}"
-            )
-        return output[: len(rows)]
-
-    def _pool(self, sequences: Sequences, texts: int, outputs: list[_Output]) -> FloatArray:
-        """Put the vectors of all batches in order, and average those of a text's windows."""
-        vectors = np.empty((len(sequences.ids), self.spec.dimension), np.float32)
-        while outputs:  # each is freed as soon as it is copied
-            rows, output = outputs.pop()
-            vectors[rows] = output
-        if not np.isfinite(vectors).all():
-            raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
-        owners = sequences.owners
-        if len(owners) == texts:
-            return vectors
-        # Texts of one window keep the vector as the model gave it, to the bit.
-        counts = np.array([len(ids) for ids in sequences.ids], np.float64) - self._tokenizer.special_count
-        sums = np.zeros((texts, self.spec.dimension), np.float64)
-        np.add.at(sums, owners, vectors * counts[:, None])
-        several = np.bincount(owners) > 1
-        result = np.empty((texts, self.spec.dimension), np.float32)
-        norms = np.linalg.norm(sums[several], axis=1, keepdims=True)
-        if not norms.all():
-            raise BundleError(f"{self.spec.name}: the model's vectors of a long text add up to 0")
-        result[several] = sums[several] / norms
-        result[~several] = vectors[~several[owners]]
-        return result
+    def _sequences(
+        self, texts: Sequence[str], instruction: str, limit: int, tokens: TokenRequest | None = None
+    ) -> Sequences:
+        return self._tokenizer.sequences(list(texts), instruction, limit, spans=tokens is not None)
 
     def release(self) -> None:
         """Free the session and its memory for now; the next call opens the session again."""
@@ -298,57 +353,6 @@ class Embedder:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-class TokenisedTexts:
-    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing.
-
-    Parameters
-    ----------
-    embedder
-        Embeds the texts.
-    sequences
-        Token ids of the texts.
-    texts
-        Number of the texts.
-    part
-        Where the texts begin among all texts of the work in progress, and how much they are.
-    """
-
-    def __init__(
-        self, embedder: Embedder, sequences: Sequences, texts: int, part: tuple[float, float]
-    ) -> None:
-        self.texts = texts
-        self._embedder = embedder
-        self._sequences = sequences
-        self._part = part
-        self._lengths = [len(ids) for ids in sequences.ids]
-        self._done = 0
-        self._outputs: list[_Output] = []
-        self._laid_out: tuple[int, list[tuple[list[int], Batch]]] | None = None
-        if embedder.device.is_gpu:
-            tokens = embedder._budget.tokens
-            self._laid_out = tokens, list(self._cut(range(len(self._lengths)), tokens))
-
-    def run(self) -> None:
-        """Run the model; raises DeviceError, and BundleError for an array of another shape."""
-        run_batches(self._lengths, self._embedder._budget, self._cut, self._run)
-
-    def vectors(self) -> FloatArray:
-        """Return float32 `(texts, dimension)` after `run`; raises BundleError for NaN or infinity."""
-        return self._embedder._pool(self._sequences, self.texts, self._outputs)
-
-    def _cut(self, rows: Sequence[int], tokens: int) -> Iterable[tuple[list[int], Batch]]:
-        # The first call is for all rows, which may be laid out. Later ones are for what memory did not hold.
-        laid_out, self._laid_out = self._laid_out, None
-        if laid_out and laid_out[0] == tokens:
-            return laid_out[1]
-        return self._embedder._batches(self._sequences, rows, tokens)
-
-    def _run(self, rows: list[int], batch: Batch) -> None:
-        self._outputs.append((rows, self._embedder._run_batch(rows, batch)))
-        self._done += sum(self._lengths[row] for row in rows)
-        report_part(self._part[0] + self._part[1] * self._done / sum(self._lengths))
 
 
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:

@@ -18,6 +18,7 @@ from vcs_runtime.inference.device import CPU, CUDA, ERRORS, TENSORRT, Device, im
 from vcs_runtime.inference.openvino import OpenVINOSession
 from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
 from vcs_runtime.inference.releases import old_release
+from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def open_session(
     threads: int | None = None,
     *,
     half: bool = False,
-    shown: tuple[str, bytes] | None = None,
+    shown: Sequence[str] = (),
 ) -> ModelSession:
     """Load an ONNX model on a device.
 
@@ -84,8 +85,7 @@ def open_session(
         Whether the weights are large and in half precision. A CPU computes in single precision, and must not
         keep them in both.
     shown
-        Name of an inner value that becomes an output, and the bytes of a graph which has this output and is
-        opened in place of the file's own. OpenVINO needs the name alone.
+        Names of inner values of the graph that become outputs too.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def open_session(
         The file is not a model.
     """
     if device.precision:
-        return OpenVINOSession(model, device.precision, threads, shown[0] if shown else None)
+        return OpenVINOSession(model, device.precision, threads, shown)
     ort = import_onnxruntime()
     if old := old_release(model):
         raise DeviceError(f"{device.provider_name}: {old}")
@@ -125,7 +125,7 @@ def open_session(
     if shown:
         folder = os.fspath(model.parent)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    source = shown[1] if shown else os.fspath(model)
+    source = shown_graph(model, shown) if shown else os.fspath(model)
     name = device.provider_name
     try:
         session = ort.InferenceSession(

@@ -104,7 +104,7 @@ class OpenVINOSession:
     threads
         Largest number of threads of one run. None: every core.
     shown
-        Name of an inner value of the graph that becomes an output too.
+        Names of inner values of the graph that become outputs too.
 
     Raises
     ------
@@ -115,13 +115,13 @@ class OpenVINOSession:
     """
 
     def __init__(
-        self, model: Path, precision: str, threads: int | None = None, shown: str | None = None
+        self, model: Path, precision: str, threads: int | None = None, shown: Sequence[str] = ()
     ) -> None:
         core = _core(import_openvino())
         graph = _read(model)
         _count_in_integers(graph)
-        if shown is not None:
-            graph.add_outputs(shown)
+        if shown:
+            graph.add_outputs(list(shown))
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "INFERENCE_NUM_THREADS": process.threads_or_cores(threads),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
-from vcs_runtime.errors import DeviceError, DeviceMemoryError
+from vcs_runtime.errors import DeviceError, DeviceMemoryError, VcsError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.device import Device, import_onnxruntime
@@ -77,6 +77,7 @@ class Session:
         self._closed = False
         self._runs = 0
         self._crowded = False
+        self._shown: list[str] = []
         session = self._open()
         self._session: ModelSession | None = session
         self.inputs: dict[str, str] = {item.name: item.type for item in session.get_inputs()}
@@ -85,6 +86,40 @@ class Session:
 
     def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return the first output of one batch; raises DeviceError, DeviceMemoryError."""
+        return self.run_with(inputs, ())[0]
+
+    def show(self, value: str, check: Callable[[Any], None]) -> None:
+        """Make an inner value of the graph an output too: the model is opened again.
+
+        Parameters
+        ----------
+        value
+            Name of the value.
+        check
+            Takes the output as the session describes it. If it raises a VcsError, nothing is shown.
+
+        Raises
+        ------
+        DeviceError, BundleError
+            The model cannot be opened with this output.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"{self._what} is closed")
+            if value in self._shown:
+                return
+            self._session = None  # its memory first
+            self._shown.append(value)
+            try:
+                session = self._open()
+                check(next(output for output in session.get_outputs() if output.name == value))
+            except VcsError:
+                self._shown.remove(value)
+                raise
+            self._session = session
+
+    def run_with(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
+        """Return the first output of one batch, then values that are shown; errors as for `run`."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -93,14 +128,13 @@ class Session:
             session = self._session
             self._runs += 1
             shrink = self._crowded or self._runs % _SHRINK_EVERY == 0
-        output: npt.NDArray[Any]
         try:
-            [output] = run_session(session, self._outputs, inputs, shrink=shrink)
+            outputs = run_session(session, [*self._outputs, *shown], inputs, shrink=shrink)
         except DeviceMemoryError:
             self._crowded = True  # the next run that fits frees what others left in the arena
             raise
         self._crowded = self._crowded and not shrink
-        return output
+        return outputs
 
     def release(self) -> None:
         """Free the model's memory; the next run opens the model again, which takes time."""
@@ -115,7 +149,7 @@ class Session:
 
     def _open(self) -> ModelSession:
         model, device, threads, half = self._arguments
-        return open_session(model, device, threads, half=half)
+        return open_session(model, device, threads, half=half, shown=self._shown)
 
 
 class SessionPool:
@@ -136,9 +170,18 @@ class SessionPool:
 
     def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return the first output of one batch, as `Session.run`, on a free GPU, which errors name."""
+        return self.run_with(inputs, ())[0]
+
+    def show(self, value: str, check: Callable[[Any], None]) -> None:
+        """Make an inner value of the graph an output on all GPUs, as `Session.show`."""
+        for session in self._sessions:
+            session.show(value, check)
+
+    def run_with(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
+        """Return the outputs of one batch, as `Session.run_with`, on a free GPU, which errors name."""
         session = self._free.get()
         try:
-            return session.run(inputs)
+            return session.run_with(inputs, shown)
         except DeviceError as error:
             raise type(error)(f"cuda:{session.device.index}: {error}") from None
         finally:

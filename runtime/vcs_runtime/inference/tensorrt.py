@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,10 @@ class EngineSession:
                 return self._session(engine).run(inputs)
         self._warn(rows, tokens)
         return self._session(None).run(inputs)
+
+    def show(self, value: str, check: Callable[[Any], None]) -> None:
+        """Refuse: a built engine has the outputs that it was built with. Raises DeviceError."""
+        raise DeviceError("tensorrt: a built engine shows no vectors of tokens; the device cuda does")
 
     def release(self) -> None:
         """Free the memory of all sessions, as `Session.release`."""

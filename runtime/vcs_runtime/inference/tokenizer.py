@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
 
+T = TypeVar("T")
 SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of the special tokens before and after a text."""
+
+Span = tuple[int, int]
+NO_SPAN: Span = (-1, -1)
+"""The span of a token that is not of the text."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,15 @@ class Sequences:
         For each sequence, the number of its text.
     skip
         Number of first tokens of every sequence that are not pooled.
+    spans
+        Where each token begins and ends in its text, in characters; `NO_SPAN` for special tokens and those of
+        the instruction. None unless it was asked for.
     """
 
     ids: list[list[int]]
     owners: list[int]
     skip: int
+    spans: list[list[Span]] | None = None
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -70,7 +81,9 @@ class TextTokenizer:
         self._before, self._after = self.special_tokens
         self.special_count = len(self._before) + len(self._after)
 
-    def sequences(self, texts: list[str], instruction: str, max_tokens: int) -> Sequences:
+    def sequences(
+        self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False
+    ) -> Sequences:
         """Return the token sequences of texts.
 
         Parameters
@@ -81,6 +94,8 @@ class TextTokenizer:
             Put before each text.
         max_tokens
             Largest length of a sequence, special tokens included.
+        spans
+            Whether to say where tokens stand in the text, which takes longer.
 
         Returns
         -------
@@ -99,14 +114,13 @@ class TextTokenizer:
                     f"texts: the instruction has {count} tokens and the model's input {room}, so that "
                     "nothing of a text is left to embed"
                 )
-        encodings = self._tokenizer.encode_batch_fast(
-            [instruction + text for text in texts], add_special_tokens=False
-        )
+        encode = self._tokenizer.encode_batch if spans else self._tokenizer.encode_batch_fast
+        encodings = encode([instruction + text for text in texts], add_special_tokens=False)
         skip = self._instruction_tokens(instruction) if self._spec.mask_instruction else 0
         ids: list[list[int]] = []
         owners: list[int] = []
         for i, encoding in enumerate(encodings):
-            for window in self._cut(encoding.ids, max_tokens, texts[i]):
+            for window in self._cut(encoding.ids, max_tokens, texts[i], *self.special_tokens):
                 if len(window) <= skip:
                     raise TextError(
                         f"texts: of {len(window)} tokens the first {skip} are the instruction's, so that "
@@ -114,9 +128,19 @@ class TextTokenizer:
                     )
                 ids.append(window)
                 owners.append(i)
-        return Sequences(ids, owners, skip)
+        if not spans:
+            return Sequences(ids, owners, skip)
+        frame = [NO_SPAN] * len(self._before), [NO_SPAN] * len(self._after)
+        places = [
+            window
+            for encoding, text in zip(encodings, texts, strict=True)
+            for window in self._cut(_shifted(encoding.offsets, len(instruction)), max_tokens, text, *frame)
+        ]
+        return Sequences(ids, owners, skip, places)
 
-    def _cut(self, ids: list[int], max_tokens: int, text: str) -> list[list[int]]:
+    def _cut(
+        self, ids: list[T], max_tokens: int, text: str, before: Sequence[T], after: Sequence[T]
+    ) -> list[list[T]]:
         limit = max_tokens - self.special_count
         if len(ids) > limit:
             if self._spec.long_text == "error":
@@ -126,17 +150,27 @@ class TextTokenizer:
                 )
             if self._spec.long_text == "truncate":
                 # The closing special tokens are lost first, as if the text had been cut with them.
-                return [[*self._before, *ids, *self._after][:max_tokens]]
+                return [[*before, *ids, *after][:max_tokens]]
             if self._spec.long_text == "truncate_text":
-                return [[*self._before, *ids[:limit], *self._after]]
-        return [[*self._before, *window, *self._after] for window in cut_windows(ids, limit)]
+                return [[*before, *ids[:limit], *after]]
+        return [[*before, *window, *after] for window in cut_windows(ids, limit)]
 
     def _instruction_tokens(self, instruction: str) -> int:
         """Count the tokens of the instruction alone; in a text its last one may join the first word."""
         return len(self._tokenizer.encode(instruction, add_special_tokens=False).ids) if instruction else 0
 
 
-def cut_windows(ids: list[int], limit: int) -> list[list[int]]:
+def _shifted(offsets: list[Span], instruction: int) -> list[Span]:
+    """Return the spans of tokens in a text that stands after an instruction of so many characters."""
+    if not instruction:
+        return offsets
+    return [
+        NO_SPAN if stop <= instruction else (max(0, start - instruction), stop - instruction)
+        for start, stop in offsets
+    ]
+
+
+def cut_windows(ids: list[T], limit: int) -> list[list[T]]:
     """Cut token ids into the fewest windows of at most `limit` tokens, of nearly equal length."""
     count = max(1, -(-len(ids) // limit))
     edges = [len(ids) * i // count for i in range(count + 1)]

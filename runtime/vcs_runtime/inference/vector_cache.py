@@ -1,4 +1,4 @@
-"""Caches of vectors: in memory while a scorer is open, and in a folder if one is named.
+"""A cache of vectors in a folder.
 
 A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached vector is
 therefore as good as a new one, and a cache folder can serve several processes and many runs.
@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.errors import CacheError, ModelError, TextError
-from vcs_runtime.inference.custom import PreparedTexts, ScoringEmbedder
-from vcs_runtime.util.lru import LRUCache
+from vcs_runtime.errors import CacheError
+from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 
 Vector = npt.NDArray[np.float32]
 
@@ -29,6 +28,8 @@ _OLD = "vectors-1.sqlite"  # without digests
 _DIGEST = 8  # bytes of a digest behind each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S = 60.0  # for another process to finish writing
+# Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.
+_TOKEN_BYTES = 1 << 20
 
 
 class VectorCache:
@@ -60,8 +61,34 @@ class VectorCache:
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
         """Return the cached vectors by text; damaged ones, whose digest does not fit, are left out."""
-        keys = {self._key(text): text for text in texts}
         vectors: dict[str, Vector] = {}
+        for text, data in self._load({self._key(text): text for text in texts}):
+            vector = np.frombuffer(data, "<f4") if len(data) % 4 == 0 else np.empty(0, "<f4")
+            if len(vector) == (self._dimension or len(vector)):
+                vectors[text] = vector
+        return vectors
+
+    def store(self, vectors: Mapping[str, Vector]) -> None:
+        """Store vectors by text in one transaction."""
+        self._store((self._key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items())
+
+    def load_tokens(self, request: TokenRequest) -> dict[str, TokenVectors]:
+        """Return the cached vectors of tokens by text, as `load` does those of texts."""
+        keys = {self._key(text, request.layer): text for text in request.texts}
+        found = ((text, TokenVectors.from_bytes(data)) for text, data in self._load(keys))
+        return {text: tokens for text, tokens in found if tokens is not None}
+
+    def store_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
+        """Store the vectors of tokens by text in one transaction, except for texts with too many of them."""
+        self._store(
+            (self._key(text, layer), own.to_bytes())
+            for text, own in tokens.items()
+            if own.nbytes <= _TOKEN_BYTES
+        )
+
+    def _load(self, keys: Mapping[bytes, str]) -> list[tuple[str, bytes]]:
+        """Return what stands under the keys, by text, if its digest fits."""
+        found: list[tuple[str, bytes]] = []
         with self._errors(), self._lock:
             db = self._connection()
             all_keys = list(keys)
@@ -72,17 +99,11 @@ class VectorCache:
                 for key, blob in rows:
                     # A damaged file may hold values of other types.
                     if isinstance(blob, bytes) and blob[-_DIGEST:] == _digest(key, blob[:-_DIGEST]):
-                        vector = np.frombuffer(blob[:-_DIGEST], "<f4")
-                        if len(vector) == (self._dimension or len(vector)):
-                            vectors[keys[key]] = vector
-        return vectors
+                        found.append((keys[key], blob[:-_DIGEST]))
+        return found
 
-    def store(self, vectors: Mapping[str, Vector]) -> None:
-        """Store vectors by text in one transaction."""
-        rows = []
-        for text, vector in vectors.items():
-            key, data = self._key(text), vector.astype("<f4").tobytes()
-            rows.append((key, data + _digest(key, data)))
+    def _store(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        rows = [(key, data + _digest(key, data)) for key, data in entries]
         with self._errors(), self._lock, self._connection() as db:
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
@@ -114,8 +135,9 @@ class VectorCache:
             self._db.close()
             self._db = None
 
-    def _key(self, text: str) -> bytes:
-        return hashlib.sha256(f"{self._identity}\0{text}".encode()).digest()
+    def _key(self, text: str, layer: TokenLayer | None = None) -> bytes:
+        kind = f"|tokens:{layer.value}" if layer else ""
+        return hashlib.sha256(f"{self._identity}{kind}\0{text}".encode()).digest()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -161,158 +183,3 @@ def outdated_cache(folder: Path) -> Path | None:
     """Return the cache file of an earlier version, if a folder has that one alone. It is never read."""
     old = folder / _OLD
     return old if old.is_file() and not (folder / _FILE).exists() else None
-
-
-class VectorRequest:
-    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once.
-
-    Parameters
-    ----------
-    store
-        Keeps the new vectors.
-
-    Attributes
-    ----------
-    known
-        Vectors that were known before.
-    awaited
-        Texts that an earlier request computes.
-    missing
-        Texts that this request computes.
-    parts
-        The missing texts, prepared for the embedder.
-    errors
-        Texts that the embedder refuses.
-    finished
-        Whether `vectors` has been called.
-    """
-
-    def __init__(self, store: VectorStore) -> None:
-        self._store = store
-        self.known: dict[str, Vector] = {}
-        self.awaited: dict[str, VectorRequest] = {}
-        self.missing: set[str] = set()
-        self.parts: list[tuple[list[str], PreparedTexts]] = []
-        self.errors: dict[str, TextError] = {}
-        self.finished = False
-
-    def run(self) -> None:
-        """Let the embedder compute. It raises what the device or the model does."""
-        for _, part in self.parts:
-            part.run()
-
-    def vectors(self) -> dict[str, Vector]:
-        """Return the unit vectors by text, float32 `(dimension,)`, of all texts without an error.
-
-        Raises ModelError if vectors of several lengths meet, and CacheError.
-        """
-        vectors = self.known | {text: other.known[text] for text, other in self.awaited.items()}
-        self.awaited.clear()  # or each request would keep all earlier ones
-        # Rows are copied, since a view would keep the whole batch in memory as long as one row is cached.
-        fresh = {
-            text: row.copy()
-            for texts, part in self.parts
-            for text, row in zip(texts, part.vectors(), strict=True)
-        }
-        self.parts.clear()
-        if fresh:
-            self._store.keep(fresh)
-        self.known = vectors | fresh
-        self.finished = True
-        return self.known
-
-
-class VectorStore:
-    """Vectors from memory, from a cache folder, or from the embedder, in this order.
-
-    Texts that many pairs share are embedded once.
-
-    Parameters
-    ----------
-    embedder
-        Embeds texts that are not cached.
-    cache
-        Cache in a folder, or None.
-    memory_bytes
-        Size limit of the vectors in memory; those used longest ago are dropped.
-    """
-
-    def __init__(self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int) -> None:
-        self._embedder = embedder
-        self._cache = cache
-        self._dimension = embedder.dimension
-        self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
-
-    def request(self, texts: Iterable[str], earlier: Iterable[VectorRequest] = ()) -> VectorRequest:
-        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-        earlier
-            Requests that will be finished before this one. What they compute is not computed again.
-
-        Returns
-        -------
-        VectorRequest
-            Texts on their way to vectors.
-        """
-        request = VectorRequest(self)
-        missing: list[str] = []
-        earlier = [other for other in earlier if other.missing]
-        for text in dict.fromkeys(texts):
-            if (vector := self._memory.get(text)) is not None:
-                request.known[text] = vector
-            elif (other := next((other for other in earlier if text in other.missing), None)) is not None:
-                request.awaited[text] = other
-            else:
-                missing.append(text)
-        if missing and self._cache:
-            cached = self._cache.load(missing)
-            self._check_lengths(cached)
-            self._remember(cached)
-            request.known |= cached
-            missing = [text for text in missing if text not in cached]
-        if missing:
-            self._prepare(missing, request)
-        return request
-
-    def _prepare(self, texts: list[str], request: VectorRequest) -> None:
-        """Prepare texts, in halves if the embedder refuses one: it must not take the others with it."""
-        try:
-            request.parts.append((texts, self._embedder.prepare(texts)))
-            request.missing.update(texts)
-        except TextError as error:
-            if len(texts) == 1:
-                request.errors[texts[0]] = error
-                return
-            middle = len(texts) // 2
-            self._prepare(texts[:middle], request)
-            self._prepare(texts[middle:], request)
-
-    def keep(self, vectors: Mapping[str, Vector]) -> None:
-        """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
-        self._check_lengths(vectors)
-        if self._cache:
-            self._cache.store(vectors)
-        self._remember(vectors)
-
-    def _remember(self, vectors: Mapping[str, Vector]) -> None:
-        for text, vector in vectors.items():
-            self._memory.put(text, vector)
-
-    def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
-        for length in {len(vector) for vector in vectors.values()}:
-            self._dimension = self._dimension or length
-            if length != self._dimension:
-                raise ModelError(
-                    f"embedder {self._embedder.name}: a vector of {length} components after vectors of "
-                    f"{self._dimension}: another model needs another `identity`"
-                )
-
-    def close(self) -> None:
-        """Drop the vectors in memory and close the cache."""
-        self._memory.clear()
-        if self._cache:
-            self._cache.close()

@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
-from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
-from vcs_runtime.inference.vector_cache import VectorCache, VectorRequest, VectorStore
+from vcs_runtime.inference.vector_store import VectorRequest, VectorStore
 from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
@@ -137,10 +136,7 @@ class Scorer:
     def from_config(cls, config: ScorerConfig) -> Scorer:
         """Open a scorer from a configuration; errors as for `open`."""
         embedder, segmenter = open_models(config)
-        cache = None
-        if config.cache is not None:
-            cache = VectorCache(Path(config.cache), embedder.cache_identity, embedder.dimension)
-        store = VectorStore(embedder, cache, config.memory_mb << 20)
+        store = VectorStore.open(embedder, config.cache, config.memory_mb << 20)
         decides = config.segmenter == CONSISTENT
         return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, decides)
 

@@ -1,0 +1,255 @@
+"""The vectors of a text's tokens in context, which an encoder computes on its way to the text's vector.
+
+A layer's states are an inner value of the graph. They become a second output of the same session, so that one
+run gives both. On a CPU, ONNX Runtime gives a text's vector the same bits with this output and without it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.bundle.protobuf import Reader, written
+from vcs_runtime.errors import BundleError
+from vcs_runtime.inference.tokenizer import NO_SPAN, Sequences
+
+FloatArray = npt.NDArray[Any]
+# The normalisation that closes a layer keeps its name of the checkpoint. Layer 0 is the embeddings.
+_EMBEDDINGS = re.compile(r"(?:^|\.)embeddings\.LayerNorm\.weight$")
+_CLOSING = re.compile(r"(?:^|\.)layer\.(\d+)\.output\.LayerNorm\.weight$")
+# Fields of messages in `onnx.proto`.
+_GRAPH = 7
+_NODE, _OUTPUT = 1, 12  # of a graph
+_NAME = 1  # of what is an output
+_READ, _WRITES, _OPERATOR = 1, 2, 4  # of a node
+
+
+class TokenLayer(NamedTuple):
+    """A layer of an encoder whose states are shown.
+
+    Attributes
+    ----------
+    value
+        Name of the states in the graph.
+    number
+        Number of the layer, 0 for the embeddings; None if the graph does not say it.
+    """
+
+    value: str
+    number: int | None
+
+
+class TokenRequest(NamedTuple):
+    """Texts whose tokens' vectors are wanted beside the texts' own.
+
+    Attributes
+    ----------
+    layer
+        The layer, as `Embedder.show_tokens` returns it.
+    texts
+        The texts.
+    """
+
+    layer: TokenLayer
+    texts: Collection[str]
+
+
+class TokenVectors(NamedTuple):
+    """The tokens of a text, of all its windows one after the other.
+
+    Attributes
+    ----------
+    vectors
+        Float `(tokens, width)`: the states as the layer gives them, not of unit length.
+    ids
+        int32 `(tokens,)`, the number of each token in the vocabulary.
+    spans
+        int32 `(tokens, 2)`, where each token begins and ends in the text, in characters. -1 for special
+        tokens, and for those of an instruction.
+    """
+
+    vectors: FloatArray
+    ids: npt.NDArray[np.int32]
+    spans: npt.NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.vectors.nbytes + self.ids.nbytes + self.spans.nbytes
+
+    def of_text(self) -> TokenVectors:
+        """Return the text's own tokens, without special tokens and those of an instruction."""
+        own = self.spans[:, 0] >= 0
+        return TokenVectors(self.vectors[own], self.ids[own], self.spans[own])
+
+    def to_bytes(self) -> bytes:
+        """Return tokens whose vectors are float16 as bytes."""
+        head = np.array(self.vectors.shape, "<u4")
+        parts = (head, self.ids.astype("<i4"), self.spans.astype("<i4"), self.vectors.astype("<f2"))
+        return b"".join(part.tobytes() for part in parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TokenVectors | None:
+        """Return the tokens of `to_bytes`, or None if the bytes are something else."""
+        if len(data) < 8:
+            return None
+        count, width = (int(number) for number in np.frombuffer(data, "<u4", 2))
+        if len(data) != 8 + count * (12 + 2 * width):
+            return None
+        numbers = np.frombuffer(data, "<i4", 3 * count, 8)
+        vectors = np.frombuffer(data, "<f2", count * width, 8 + 12 * count).reshape(count, width)
+        return cls(vectors, numbers[:count], numbers[count:].reshape(count, 2))
+
+
+def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
+    """Find the states of a layer in the graph of an encoder.
+
+    Parameters
+    ----------
+    model
+        File of the graph.
+    layer
+        Number of the layer; 0 is the embeddings. None: the states that the pooling takes, which are those of
+        the last normalisation.
+    bundle
+        The bundle, as errors name it.
+
+    Returns
+    -------
+    TokenLayer
+        The layer.
+
+    Raises
+    ------
+    BundleError
+        The graph shows no states of single tokens, or has no such layer.
+    """
+    last, layers = None, {}
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for scale, value in _normalisations(Reader(data)):
+            last = value
+            if _EMBEDDINGS.search(scale):
+                layers[0] = value
+            elif closing := _CLOSING.search(scale):
+                layers[int(closing.group(1)) + 1] = value
+    if last is None:
+        raise nothing_to_show(bundle)
+    if layer is None:
+        return TokenLayer(last, next((number for number, value in layers.items() if value == last), None))
+    if layer in layers:
+        return TokenLayer(layers[layer], layer)
+    if layers:
+        raise BundleError(f"{bundle}: its encoder has no layer {layer}, only {min(layers)} to {max(layers)}")
+    raise BundleError(f"{bundle}: only the last layer of its encoder can be read")
+
+
+def nothing_to_show(bundle: str) -> BundleError:
+    """Return the error for a bundle whose graph has no states of single tokens."""
+    return BundleError(f"{bundle}: its embedder shows no states of single tokens")
+
+
+def shown_graph(model: Path, values: Sequence[str]) -> bytes:
+    """Return a graph of which inner values are outputs too, after its own; its weights stay where they are.
+
+    Readers of protobuf merge a message that stands twice, and join its lists. A second graph that holds
+    nothing but outputs therefore adds them to the first one.
+    """
+    data = model.read_bytes()
+    own = set(_outputs(Reader(data)))
+    more = [written(_OUTPUT, written(_NAME, value.encode())) for value in values if value not in own]
+    return data + written(_GRAPH, b"".join(more))
+
+
+def _outputs(reader: Reader) -> Iterator[str]:
+    for start, stop in _children(reader, _OUTPUT):
+        yield from (reader.text(*place) for field, _, *place in reader.fields(start, stop) if field == _NAME)
+
+
+def _normalisations(reader: Reader) -> Iterator[tuple[str, str]]:
+    """Yield the name of each normalisation's scale, and of its output, in the order of the graph."""
+    for start, stop in _children(reader, _NODE):
+        names: dict[int, list[str]] = {_READ: [], _WRITES: [], _OPERATOR: []}
+        for field, _, *place in reader.fields(start, stop):
+            if field in names:
+                names[field].append(reader.text(*place))
+        if names[_OPERATOR] == ["LayerNormalization"]:
+            yield names[_READ][1], names[_WRITES][0]
+
+
+def _children(reader: Reader, kind: int) -> Iterator[tuple[int, int]]:
+    for field, _, start, stop in reader.fields(0, len(reader.data)):
+        if field == _GRAPH:
+            yield from ((begin, end) for part, _, begin, end in reader.fields(start, stop) if part == kind)
+
+
+class TokenStates:
+    """The states of some texts' tokens, gathered batch by batch.
+
+    Parameters
+    ----------
+    request
+        The layer, and the texts whose tokens are wanted.
+    texts
+        All texts that are embedded.
+    sequences
+        Token ids and spans of those.
+    kind
+        Type in which states are kept.
+    name
+        Name of the model in errors.
+    """
+
+    def __init__(
+        self,
+        request: TokenRequest,
+        texts: Sequence[str],
+        sequences: Sequences,
+        kind: npt.DTypeLike,
+        name: str,
+    ) -> None:
+        self.layer = request.layer
+        self._sequences = sequences
+        self._kind = np.dtype(kind)
+        self._name = name
+        wanted = frozenset(request.texts)
+        self._texts = {i: text for i, text in enumerate(texts) if text in wanted}
+        self._states: dict[int, FloatArray] = {}
+
+    def wanted(self, rows: Iterable[int]) -> bool:
+        """Whether any of these sequences belongs to a text whose tokens are wanted."""
+        return any(self._sequences.owners[row] in self._texts for row in rows)
+
+    def keep(self, rows: Sequence[int], states: FloatArray) -> None:
+        """Keep what is wanted of a batch's states, `(sequences, places, width)`. Raises BundleError."""
+        for row, places in zip(rows, states, strict=False):  # fillers come last
+            if self._sequences.owners[row] in self._texts:
+                with np.errstate(over="ignore"):
+                    own = places[: len(self._sequences.ids[row])].astype(self._kind)
+                if not np.isfinite(own).all():
+                    raise BundleError(
+                        f"{self._name}: vectors of tokens are NaN, infinite, or beyond {self._kind}"
+                    )
+                self._states[row] = own
+
+    def by_text(self) -> dict[str, TokenVectors]:
+        """Return the tokens by text, special tokens included, after all batches; once."""
+        rows: dict[int, list[int]] = {}
+        for row, owner in enumerate(self._sequences.owners):
+            if owner in self._texts:
+                rows.setdefault(owner, []).append(row)
+        return {self._texts[owner]: self._joined(own) for owner, own in rows.items()}
+
+    def _joined(self, rows: Sequence[int]) -> TokenVectors:
+        spans = self._sequences.spans
+        assert spans is not None
+        return TokenVectors(
+            np.concatenate([self._states.pop(row) for row in rows]),
+            np.concatenate([np.array(self._sequences.ids[row], np.int32) for row in rows]),
+            np.concatenate([np.array(spans[row], np.int32).reshape(-1, len(NO_SPAN)) for row in rows]),
+        )

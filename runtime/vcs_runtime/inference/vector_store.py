@@ -1,0 +1,244 @@
+"""Vectors of texts, and of their tokens: from memory, from a cache folder, or from the embedder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.inference.custom import PreparedTexts, ScoringEmbedder
+from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
+from vcs_runtime.inference.vector_cache import Vector, VectorCache
+from vcs_runtime.util.lru import LRUCache
+
+
+class VectorRequest:
+    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once.
+
+    Parameters
+    ----------
+    store
+        Keeps the new vectors.
+    wanted
+        Texts whose tokens' vectors are wanted. None: those of no text.
+
+    Attributes
+    ----------
+    known
+        Vectors that were known before.
+    awaited
+        Texts that an earlier request computes.
+    missing
+        Texts that this request computes.
+    parts
+        The missing texts, prepared for the embedder.
+    errors
+        Texts that the embedder refuses.
+    tokens
+        Vectors of tokens by text: those that were known before, and after `vectors` all that were wanted.
+    finished
+        Whether `vectors` has been called.
+    """
+
+    def __init__(self, store: VectorStore, wanted: TokenRequest | None = None) -> None:
+        self._store = store
+        self.wanted = wanted
+        self.tokens: dict[str, TokenVectors] = {}
+        self.known: dict[str, Vector] = {}
+        self.awaited: dict[str, VectorRequest] = {}
+        self.missing: set[str] = set()
+        self.parts: list[tuple[list[str], PreparedTexts]] = []
+        self.errors: dict[str, TextError] = {}
+        self.finished = False
+
+    def computes(self, text: str, tokens: TokenRequest | None) -> bool:
+        """Whether this request computes the vector of a text, and those of its tokens if they are wanted."""
+        if text not in self.missing or not tokens:
+            return text in self.missing
+        return self.wanted is not None and self.wanted.layer == tokens.layer and text in self.wanted.texts
+
+    def run(self) -> None:
+        """Let the embedder compute. It raises what the device or the model does."""
+        for _, part in self.parts:
+            part.run()
+
+    def vectors(self) -> dict[str, Vector]:
+        """Return the unit vectors by text, float32 `(dimension,)`, of all texts without an error.
+
+        Raises ModelError if vectors of several lengths meet, and CacheError.
+        """
+        vectors = self.known | {text: other.known[text] for text, other in self.awaited.items()}
+        if self.wanted:
+            wanted = self.awaited.keys() & frozenset(self.wanted.texts) - self.tokens.keys()
+            self.tokens |= {text: self.awaited[text].tokens[text] for text in wanted}
+        self.awaited.clear()  # or each request would keep all earlier ones
+        # Rows are copied, since a view would keep the whole batch in memory as long as one row is cached.
+        fresh = {
+            text: row.copy()
+            for texts, part in self.parts
+            for text, row in zip(texts, part.vectors(), strict=True)
+            if text not in vectors  # known, and embedded again for its tokens
+        }
+        if self.wanted:
+            tokens = {text: own for _, part in self.parts for text, own in part.tokens().items()}
+            self._store.keep_tokens(tokens, self.wanted.layer)
+            self.tokens |= tokens
+        self.parts.clear()
+        if fresh:
+            self._store.keep(fresh)
+        self.known = vectors | fresh
+        self.finished = True
+        return self.known
+
+
+class VectorStore:
+    """Vectors from memory, from a cache folder, or from the embedder, in this order.
+
+    Texts that many pairs share are embedded once.
+
+    Parameters
+    ----------
+    embedder
+        Embeds texts that are not cached.
+    cache
+        Cache in a folder, or None.
+    memory_bytes
+        Size limit of the texts' vectors in memory, and of the tokens'; those used longest ago are dropped.
+    """
+
+    def __init__(self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int) -> None:
+        self._embedder = embedder
+        self._cache = cache
+        self._dimension = embedder.dimension
+        self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
+        self._tokens: LRUCache[TokenVectors] = LRUCache(memory_bytes, lambda tokens: tokens.nbytes)
+
+    @classmethod
+    def open(
+        cls, embedder: ScoringEmbedder, folder: str | os.PathLike[str] | None, memory_bytes: int
+    ) -> VectorStore:
+        """Return a store with the cache of a folder, or without; raises CacheError."""
+        if folder is None:
+            return cls(embedder, None, memory_bytes)
+        cache = VectorCache(Path(folder), embedder.cache_identity, embedder.dimension)
+        return cls(embedder, cache, memory_bytes)
+
+    def request(
+        self,
+        texts: Iterable[str],
+        earlier: Iterable[VectorRequest] = (),
+        tokens: TokenRequest | None = None,
+    ) -> VectorRequest:
+        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        earlier
+            Requests that will be finished before this one. What they compute is not computed again.
+        tokens
+            Those of the texts whose tokens' vectors are wanted too, in half precision. None: of no text.
+
+        Returns
+        -------
+        VectorRequest
+            Texts on their way to vectors.
+        """
+        request = VectorRequest(self, tokens)
+        missing: list[str] = []
+        earlier = [other for other in earlier if other.missing]
+        texts = list(dict.fromkeys(texts))
+        lacking = self._recall_tokens(request, texts)
+        for text in texts:
+            wants_tokens = text in lacking
+            if (vector := self._memory.get(text)) is not None:
+                request.known[text] = vector
+                if not wants_tokens:
+                    continue
+            computes = (other for other in earlier if other.computes(text, tokens if wants_tokens else None))
+            if (other := next(computes, None)) is not None:
+                request.awaited[text] = other
+            else:
+                missing.append(text)
+        if unknown := [text for text in missing if text not in request.known] if self._cache else []:
+            assert self._cache is not None
+            cached = self._cache.load(unknown)
+            self._check_lengths(cached)
+            self._remember(cached)
+            request.known |= cached
+            missing = [text for text in missing if text not in cached or text in lacking]
+        if missing:
+            self._prepare(missing, request, TokenRequest(tokens.layer, lacking) if tokens else None)
+        return request
+
+    def _recall_tokens(self, request: VectorRequest, texts: Sequence[str]) -> frozenset[str]:
+        """Look up the tokens that a request wants; returns the texts whose tokens are missing."""
+        if not (wanted := request.wanted):
+            return frozenset()
+        names = frozenset(wanted.texts)
+        for text in (text for text in texts if text in names):
+            if (tokens := self._tokens.get(_token_key(text, wanted.layer))) is not None:
+                request.tokens[text] = tokens
+        lacking = names - request.tokens.keys()
+        if lacking and self._cache:
+            cached = self._cache.load_tokens(TokenRequest(wanted.layer, lacking))
+            self._remember_tokens(cached, wanted.layer)
+            request.tokens |= cached
+        return lacking - request.tokens.keys()
+
+    def _prepare(self, texts: list[str], request: VectorRequest, tokens: TokenRequest | None) -> None:
+        """Prepare texts, in halves if the embedder refuses one: it must not take the others with it."""
+        try:
+            prepare = self._embedder.prepare
+            request.parts.append((texts, prepare(texts, tokens) if tokens else prepare(texts)))
+            request.missing.update(texts)
+        except TextError as error:
+            if len(texts) == 1:
+                request.errors[texts[0]] = error
+                return
+            middle = len(texts) // 2
+            self._prepare(texts[:middle], request, tokens)
+            self._prepare(texts[middle:], request, tokens)
+
+    def keep_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
+        """Put new vectors of tokens into the cache and into memory."""
+        if self._cache and tokens:
+            self._cache.store_tokens(tokens, layer)
+        self._remember_tokens(tokens, layer)
+
+    def _remember_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
+        for text, own in tokens.items():
+            self._tokens.put(_token_key(text, layer), own)
+
+    def keep(self, vectors: Mapping[str, Vector]) -> None:
+        """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
+        self._check_lengths(vectors)
+        if self._cache:
+            self._cache.store(vectors)
+        self._remember(vectors)
+
+    def _remember(self, vectors: Mapping[str, Vector]) -> None:
+        for text, vector in vectors.items():
+            self._memory.put(text, vector)
+
+    def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
+        for length in {len(vector) for vector in vectors.values()}:
+            self._dimension = self._dimension or length
+            if length != self._dimension:
+                raise ModelError(
+                    f"embedder {self._embedder.name}: a vector of {length} components after vectors of "
+                    f"{self._dimension}: another model needs another `identity`"
+                )
+
+    def close(self) -> None:
+        """Drop the vectors in memory and close the cache."""
+        self._memory.clear()
+        self._tokens.clear()
+        if self._cache:
+            self._cache.close()
+
+
+def _token_key(text: str, layer: TokenLayer) -> str:
+    return f"{layer.value}\0{text}"
