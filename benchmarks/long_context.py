@@ -5,16 +5,19 @@
 
 `full` is one layer of full width with random weights in the published names and types, `tiny` is the model of the
 tests with the published number of positions, 32,768. Each text is embedded in a process of its own. Before that, this is
-predicted: what the process takes once the bundle is open (measured with 16 tokens); attention's scores, float32,
-`heads * tokens^2 * 4` bytes; for `tensorrt` these twice, and twice the mask of `tokens^2` bytes; and 20 float32 numbers a token for each of the width, most of them in the pooling. A length
-whose prediction is above `--most-gb` is not run. The difference is the largest of a number of a unit vector from NumPy's
-forward pass in float64 (`tests/lib/support/numpy_nv_embed.py`), which itself takes one head at a time: `tokens^2 * 24` bytes.
+predicted: what the process takes once the bundle is open (measured with 16 tokens); attention's scores, float32; and 20
+float32 numbers a token for each of the width, most of them in the feed-forward layer and the pooling. Scores take
+`heads * tokens^2 * 4` bytes, but for `ort` never more than those of 2,048 tokens; for `tensorrt` these twice, and twice the
+mask of `tokens^2` bytes. A length whose prediction is above `--most-gb` is not run. The difference is the largest of a
+number of a unit vector from NumPy's forward pass in float64 (`tests/lib/support/numpy_nv_embed.py`), which takes 512
+queries of a head at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -28,6 +31,8 @@ from sides import measure, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
+from vcs_export.graph.cpu_layouts import SCORES
+
 POSITIONS = 32768
 HEADS = {"full": 32, "tiny": 4}
 WIDTHS = {"full": 4096, "tiny": 32}
@@ -35,7 +40,7 @@ WIDTHS = {"full": 4096, "tiny": 32}
 
 def predicted_mb(model: str, target: str, tokens: int) -> tuple[float, float]:
     """MB of attention's scores, and of all other arrays, for a text."""
-    scores = HEADS[model] * tokens**2 * 4
+    scores = HEADS[model] * min(tokens**2, SCORES if target == "ort" else math.inf) * 4
     if target == "tensorrt":
         scores = 2 * (scores + tokens**2)
     return scores / 2**20, 20 * WIDTHS[model] * tokens * 4 / 2**20

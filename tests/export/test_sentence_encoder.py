@@ -25,8 +25,9 @@ from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_bert_bundle
 from vcs_export.families.optimum_route import OPSET, append_sentence
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.graph.builder import Graph, GraphBuilder
+from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import buckets
+from vcs_export.graph.nodes import Graph
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

@@ -114,10 +114,10 @@ class Layout(ABC):
         scale = self.config.attention_scale
         return {} if scale is None else {"scale": scale}
 
-    def _seen(self, places: ir.Value, reach: int | None) -> ir.Value:
-        """Return which keys each query may see by their places, bool `(places, places)`."""
+    def _seen(self, queries: ir.Value, keys: ir.Value, reach: int | None) -> ir.Value:
+        """Return which keys each query may see by their places, bool `(queries, keys)`."""
         graph, causal = self.graph, self.config.causal
-        rows, columns = (graph.op("Unsqueeze", places, graph.ints(axis)) for axis in (1, 0))
+        rows, columns = (graph.op("Unsqueeze", x, graph.ints(axis)) for x, axis in ((queries, 1), (keys, 0)))
         before = graph.op("Sub", rows, columns)
         conditions = []
         if causal:
@@ -157,9 +157,9 @@ class Packed(Layout):
         self._lengths = graph.input("lengths", ("batch",))
         skip = graph.input("skip", ("batch",))
         super().__init__(graph, config)
-        width = graph.op("Squeeze", graph.op("Shape", self._gather, start=1, end=2))
-        places = graph.op("Range", graph.int_scalar(0), width, graph.int_scalar(1))
-        self._bias = self._window_bias(places, config.local.reach) if config.local is not None else None
+        self._width = graph.op("Squeeze", graph.op("Shape", self._gather, start=1, end=2))
+        places = graph.op("Range", graph.int_scalar(0), self._width, graph.int_scalar(1))
+        self._near = self._window_bias(places, config.local.reach) if config.local is not None else None
         self._positions = graph.op("Expand", places, graph.op("Shape", self._gather))
         self._pooled = graph.op(
             "And",
@@ -190,15 +190,18 @@ class Packed(Layout):
 
     def _window_bias(self, places: ir.Value, reach: int) -> ir.Value:
         """Return what is added to scores in layers with a window, `(width, width)`."""
+        return self._bias(self._seen(places, places, reach))
+
+    def _bias(self, seen: ir.Value) -> ir.Value:
+        """Return what is added to scores, by which keys each query may see."""
         graph = self.graph
-        seen = self._seen(places, reach)
         return graph.computed(graph.op("Where", seen, graph.scalar(0.0), graph.scalar(_HIDDEN)))
 
     def _attention_of_padded(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool) -> ir.Value:
         """Attend, and take the padding away."""
         graph, config = self.graph, self.config
         heads = config.num_attention_heads
-        bias = self._bias if local else None
+        bias = self._near if local else None
         padded = graph.op(
             "Attention",
             *(query, key, value, bias),
@@ -298,7 +301,7 @@ class Masked(Layout):
         padding = graph.op("Not", graph.op("Unsqueeze", real, graph.ints(1, 3)))
         width = graph.op("Squeeze", self._tokens)
         places = graph.op("Range", graph.int_scalar(0), width, graph.int_scalar(1))
-        return graph.op("And", graph.op("Or", keys, padding), self._seen(places, reach))
+        return graph.op("And", graph.op("Or", keys, padding), self._seen(places, places, reach))
 
     def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
         """Normalise by elementary operators."""

@@ -1,4 +1,4 @@
-"""A thin layer over onnx-ir: nodes with generated names, and weights in one file with a fixed layout.
+"""Graphs whose weights are in one file with a fixed layout.
 
 The sha256 of the weights' file names the weights in every signature. Its bytes may therefore depend only on
 the tensors and the order in which a graph adds them: each tensor starts at a multiple of `ALIGNMENT`, and
@@ -16,6 +16,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from vcs_export.graph.nodes import Graph
+
 ALIGNMENT = 4096
 """One page, as the ONNX specification recommends, so that a runtime can map each tensor in place."""
 
@@ -23,110 +25,7 @@ Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 
 # Rows of a table that are converted at a time, so that no second copy of the table is held.
 _BLOCK_ROWS = 4096
-_PRODUCER = "vcs-runtime"
-# The oldest file format for each operator set. Readers refuse files that are too new.
-_IR_VERSIONS = {17: 8, 18: 8, 23: 11, 24: 12}
-_MICROSOFT = "com.microsoft"
 _LARGE = 1024  # bytes from which a foreign graph's tensor goes into the weights' file
-
-
-class Graph:
-    """The nodes and small constants of one graph. Nodes must be added after the values that they read.
-
-    Names follow from the order of the calls, so that the same calls give the same bytes.
-
-    Parameters
-    ----------
-    opset
-        Version of the standard operators.
-    """
-
-    def __init__(self, opset: int) -> None:
-        self.opset = opset
-        self._float: np.dtype[Any] = np.dtype(np.float32)
-        self._inputs: list[ir.Value] = []
-        self._nodes: list[ir.Node] = []
-        self._constants: dict[str, ir.Value] = {}
-
-    def input(self, name: str, shape: Sequence[str | int]) -> ir.Value:
-        """Add an int64 input. Dimensions are sizes or names."""
-        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.INT64))
-        self._inputs.append(value)
-        return value
-
-    def op(
-        self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str | Sequence[int]
-    ) -> ir.Value:
-        """Add a standard operator with one output. None stands for an omitted input."""
-        return self._node("", kind, inputs, attributes)
-
-    def microsoft_op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str) -> ir.Value:
-        """Add an operator of ONNX Runtime's own, with one output."""
-        return self._node(_MICROSOFT, kind, inputs, attributes)
-
-    def ints(self, *values: int) -> ir.Value:
-        """Return a constant int64 vector, stored in the graph's own file."""
-        return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
-
-    def int_scalar(self, value: int) -> ir.Value:
-        """Return a constant int64 scalar, stored in the graph's own file."""
-        return self._constant(f"int_{value}", np.array(value, np.int64))
-
-    def scalar(self, value: float) -> ir.Value:
-        """Return a constant float scalar, stored in the graph's own file."""
-        return self._constant(f"scalar_{value!r}", np.array(value, self._float))
-
-    def _write(
-        self,
-        output: ir.Value,
-        name: str,
-        shape: Sequence[str | int],
-        model: Path,
-        weights: Sequence[ir.Value],
-        more: Mapping[str, ir.Value] | None = None,
-    ) -> None:
-        """Write the graph with its float32 output `name`, and further float32 vectors `more` as outputs."""
-        outputs = {name: (output, shape)} | {key: (value, (None,)) for key, value in (more or {}).items()}
-        for key, (value, sizes) in outputs.items():
-            value.name, value.shape, value.type = key, ir.Shape(sizes), ir.TensorType(ir.DataType.FLOAT)
-        graph = ir.Graph(
-            self._inputs,
-            [value for value, _ in outputs.values()],
-            nodes=self._nodes,
-            initializers=[*self._constants.values(), *weights],
-            opset_imports={"": self.opset}
-            | {node.domain: 1 for node in self._nodes if node.domain == _MICROSOFT},
-            name="encoder",
-        )
-        version = _IR_VERSIONS[self.opset]
-        proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name=_PRODUCER))
-        model.write_bytes(proto.SerializeToString(deterministic=True))
-
-    def largest(self, x: ir.Value, axis: int) -> ir.Value:
-        """Return the largest number along an axis, which stays. ReduceMax would need cuDNN on CUDA."""
-        name = f"TopK_{len(self._nodes)}"
-        values, places = (ir.Value(name=f"{name}_{output}") for output in ("out", "places"))
-        attributes = {"axis": axis}
-        self._nodes.append(
-            ir.node("TopK", [x, self.ints(1)], attributes, outputs=[values, places], name=name)
-        )
-        return values
-
-    def _node(
-        self, domain: str, kind: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]
-    ) -> ir.Value:
-        name = f"{kind}_{len(self._nodes)}"
-        output = ir.Value(name=f"{name}_out")
-        self._nodes.append(ir.node(kind, inputs, attributes, domain=domain, outputs=[output], name=name))
-        return output
-
-    def _constant(self, name: str, array: NDArray[Any]) -> ir.Value:
-        if name not in self._constants:
-            tensor = ir.tensor(array, name=name)
-            self._constants[name] = ir.Value(
-                name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-            )
-        return self._constants[name]
 
 
 @dataclass(frozen=True)

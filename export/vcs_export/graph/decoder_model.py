@@ -13,7 +13,8 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
-from vcs_export.graph.attention_layouts import Layout, Masked, Packed
+from vcs_export.graph.attention_layouts import Layout, Masked
+from vcs_export.graph.cpu_layouts import CpuPacked
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.decoder import decoder
 from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, FLOAT, DataFile, StreamedGraph
@@ -26,7 +27,7 @@ PRECISIONS = tuple(COMPUTE)
 QUANTISED = (*BITS, fp8.PRECISION)
 """Precisions whose quantisation error is measured."""
 OUTPUT = "embedding"
-LAYOUTS: dict[str, type[Layout]] = {"packed": Packed, "masked": Masked}
+LAYOUTS: dict[str, type[Layout]] = {"packed": CpuPacked, "masked": Masked}
 OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
 
 Head = Callable[[Layout, ir.Value], ir.Value]

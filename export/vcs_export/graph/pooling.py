@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from vcs_export.graph.builder import Graph
+from vcs_export.graph.nodes import Graph
 
 # Smaller than the norm of any real vector. It only keeps the zero vector from being divided by zero.
 _SMALLEST_NORM = 1e-12

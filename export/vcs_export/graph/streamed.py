@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.errors import CheckpointError
-from vcs_export.graph.builder import ALIGNMENT, Graph
+from vcs_export.graph.builder import ALIGNMENT
+from vcs_export.graph.nodes import Graph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import (
     BITS,

@@ -299,12 +299,11 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
     if on_gpu or not wanted:
         return error
     size = int(wanted[1])
-    # In a graph on a CPU nothing is larger than attention's scores, `heads * tokens^2`.
     return DeviceMemoryError(
-        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array of its attention takes "
-        f"{size / 1e9:,.1f} GB. It grows with the square of the length: {tokens // 2:,} tokens would take "
-        f"{size / 4e9:,.1f} GB. Use a GPU, or a smaller window: `export --max-tokens`, or max_length of "
-        f"Embedder.embed ({error})"
+        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array takes "
+        f"{size / 1e9:,.1f} GB. Attention grows with the square of the length in encoders, in graphs for "
+        "TensorRT and in older bundles of decoders: export a decoder again with `--target ort`. Or use a "
+        f"GPU, or a smaller window: `export --max-tokens`, or max_length of Embedder.embed ({error})"
     )
 
 

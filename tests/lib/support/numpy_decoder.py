@@ -17,6 +17,8 @@ from tokenizers import Tokenizer
 
 from support.safetensors_files import Array, StoredTensors
 
+_ROWS = 512
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -129,7 +131,7 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
     """The last hidden states `(tokens, hidden)` of one text, by tensors whose names begin with `prefix`."""
     heads, groups, size = given.heads, given.groups, given.head_size
     act = _ACTIVATIONS[given.activation]
-    apart = np.arange(len(ids))[:, None] - np.arange(len(ids))  # of query and key
+    places = np.arange(len(ids))
 
     def rms(x: Array, name: str) -> Array:
         root = np.sqrt((x**2).mean(axis=-1, keepdims=True) + given.epsilon)
@@ -143,9 +145,11 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
     for layer, (window, frequencies) in enumerate(zip(given.windows, given.frequencies, strict=True)):
         at = f"layers.{layer}."
         angles = np.tile(np.arange(len(ids))[:, None] * frequencies, 2)
-        sees = np.abs(apart) < window
-        if given.causal:
-            sees &= apart >= 0
+
+        def sees(queries: slice, window: float = window) -> Array:
+            apart = places[queries, None] - places
+            near = np.abs(apart) < window
+            return near & (apart >= 0) if given.causal else near
 
         def turned(x: Array, angles: Array = angles) -> Array:
             other = np.concatenate([-x[:, size // 2 :], x[:, : size // 2]], axis=1)
@@ -161,13 +165,18 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
         seen = []
         for head in range(heads):
             group = head // (heads // groups)
-            scores = turned(q[:, head]) @ turned(k[:, group]).T * given.attention_scale
-            seen.append(softmax(np.where(sees, scores, -np.inf)) @ v[:, group])
+            query, keys = turned(q[:, head]) * given.attention_scale, turned(k[:, group]).T
+            rows = []
+            for part in parts(len(ids)):
+                rows.append(softmax(np.where(sees(part), query[part] @ keys, -np.inf)) @ v[:, group])
+            seen.append(np.concatenate(rows))
         out = linear(np.concatenate(seen, axis=1), f"{at}self_attn.o_proj")
         x = x + (rms(out, f"{at}post_attention_layernorm") if given.sandwich else out)
         normed = rms(x, f"{at}{'pre_feedforward' if given.sandwich else 'post_attention'}_layernorm")
-        inner = act(linear(normed, f"{at}mlp.gate_proj")) * linear(normed, f"{at}mlp.up_proj")
-        out = linear(inner, f"{at}mlp.down_proj")
+        gate, up, down = (tensors[f"{prefix}{at}mlp.{name}_proj.weight"].T for name in ("gate", "up", "down"))
+        out = np.concatenate(
+            [(act(normed[part] @ gate) * (normed[part] @ up)) @ down for part in parts(len(ids))]
+        )
         x = x + (rms(out, f"{at}post_feedforward_layernorm") if given.sandwich else out)
     return rms(x, "norm")
 
@@ -204,6 +213,11 @@ def token_ids(folder: Path, text: str, prompt: str = "") -> list[int]:
     config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
     ids: list[int] = tokenizer.encode(prompt + text).ids
     return [*ids, tokenizer.token_to_id(config["eos_token"])] if config.get("add_eos_token") else ids
+
+
+def parts(rows: int) -> list[slice]:
+    """The rows of a long text in parts: all at once would need the square of its length, or many times its width."""
+    return [slice(start, start + _ROWS) for start in range(0, rows, _ROWS)]
 
 
 def softmax(x: Array) -> Array:

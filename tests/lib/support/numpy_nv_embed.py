@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from support.numpy_decoder import Settings, decode, softmax
+from support.numpy_decoder import Settings, decode, parts, softmax
 from support.safetensors_files import Array, StoredTensors
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -54,15 +54,23 @@ def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Ar
         return centred / deviation * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
 
     context = norm(tensors["latent_attention_model.latents"], f"{cross}norm_context")
-    query = norm(hidden, f"{cross}norm") @ tensors[f"{cross}fn.to_q.weight"].T
     keys, values = np.split(context @ tensors[f"{cross}fn.to_kv.weight"].T, 2, axis=1)
+    to_q, to_out, into, out = (
+        tensors[f"{block}fn.{name}.weight"].T
+        for block, name in ((cross, "to_q"), (cross, "to_out"), (gated, "net.0"), (gated, "net.2"))
+    )
     size = config.get("cross_dim_head", 4096)  # as the published model, whose config.json has none
-    seen = []
-    for head in range(config.get("num_cross_heads", 8)):
-        part = slice(head * size, (head + 1) * size)
-        seen.append(softmax(query[:, part] @ keys[:, part].T / math.sqrt(size)) @ values[:, part])
-    y = np.concatenate(seen, axis=1) @ tensors[f"{cross}fn.to_out.weight"].T + hidden
-    both = norm(y, f"{gated}norm") @ tensors[f"{gated}fn.net.0.weight"].T + tensors[f"{gated}fn.net.0.bias"]
-    value, gate = np.split(both, 2, axis=1)
-    inner = value * (gate * 0.5 * (1 + _erf(gate / math.sqrt(2))))
-    return inner @ tensors[f"{gated}fn.net.2.weight"].T + tensors[f"{gated}fn.net.2.bias"] + y
+
+    def rows(hidden: Array) -> Array:
+        query = norm(hidden, f"{cross}norm") @ to_q
+        seen = []
+        for head in range(config.get("num_cross_heads", 8)):
+            part = slice(head * size, (head + 1) * size)
+            seen.append(softmax(query[:, part] @ keys[:, part].T / math.sqrt(size)) @ values[:, part])
+        y = np.concatenate(seen, axis=1) @ to_out + hidden
+        both = norm(y, f"{gated}norm") @ into + tensors[f"{gated}fn.net.0.bias"]
+        value, gate = np.split(both, 2, axis=1)
+        inner = value * (gate * 0.5 * (1 + _erf(gate / math.sqrt(2))))
+        return inner @ out + tensors[f"{gated}fn.net.2.bias"] + y
+
+    return np.concatenate([rows(hidden[part]) for part in parts(len(hidden))])
