@@ -27,22 +27,43 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 def run(model: Path, inputs: Mapping[str, Array], *, exact: bool = False) -> Array:
     """Compute the first output of a graph, float32 or float64."""
     graph = onnx.load(model, load_external_data=False).graph
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    last = {name: number for number, node in enumerate(graph.node) for name in node.input}
-    values: dict[str, Array] = dict(inputs)
     operators = Operators(exact)
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+
+    def stored(name: str) -> Array:
+        return operators.rounded(_stored(tensors[name], model.parent))
+
+    return _output(graph, inputs, stored, operators)
+
+
+def _output(
+    graph: onnx.GraphProto, given: Mapping[str, Array], stored: Callable[[str], Array], operators: Operators
+) -> Array:
+    """The first output of a graph, or of one inside a node, which may read all values that there are."""
+    values = dict(given)
+    last = {name: number for number, node in enumerate(graph.node) for name in _read(node)}
     for number, node in enumerate(graph.node):
         arguments = []
         for name in node.input:
             if name and name not in values:
-                values[name] = operators.rounded(_stored(tensors[name], model.parent))
+                values[name] = stored(name)
             arguments.append(values[name] if name else None)
         attributes = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
-        values[node.output[0]] = getattr(operators, node.op_type)(*arguments, **attributes)
-        for name in node.input:  # a graph at full width would not fit into memory with all its values
+        if node.op_type == "If":
+            branch = attributes["then_branch" if arguments[0] else "else_branch"]
+            values[node.output[0]] = _output(branch, values, stored, operators)
+        else:
+            values[node.output[0]] = getattr(operators, node.op_type)(*arguments, **attributes)
+        for name in _read(node):  # a graph at full width would not fit into memory with all its values
             if last[name] == number:
                 values.pop(name, None)
     return values[graph.output[0].name]
+
+
+def _read(node: onnx.NodeProto) -> set[str]:
+    """The values that a node reads, those of its inner graphs included."""
+    inner = (_read(one) for item in node.attribute for one in item.g.node)
+    return set(node.input).union(*inner)
 
 
 def _stored(tensor: onnx.TensorProto, folder: Path) -> Array:
@@ -127,6 +148,9 @@ class Operators:
 
     def LessOrEqual(self, x: Array, y: Array) -> Array:
         return np.less_equal(x, y)
+
+    def Greater(self, x: Array, y: Array) -> Array:
+        return np.greater(x, y)
 
     def GreaterOrEqual(self, x: Array, y: Array) -> Array:
         return np.greater_equal(x, y)
