@@ -1,10 +1,10 @@
 """NV-Embed-v2 with long texts on a CPU: memory predicted and measured, and vectors beside NumPy.
 
-    python benchmarks/long_context.py [--tokens 512 1024 2048] [--model full tiny] [--targets ort tensorrt]
-                                      [--most-gb 6] [--precision fp32] [--no-numpy]
+    python benchmarks/long_context.py [--tokens 512 1024 2048] [--model full tiny one-head] [--targets ort tensorrt]
+                                      [--most-gb 6] [--precision fp32] [--no-numpy] [--keep]
 
 `full` is one layer of full width with random weights in the published names and types, `tiny` is the model of the
-tests with the published number of positions, 32,768. Each text is embedded in a process of its own. Before that, this is
+tests with the published number of positions, 32,768, and `one-head` the same with one head as wide as its 4. Each text is embedded in a process of its own. Before that, this is
 predicted: what the process takes once the bundle is open (measured with 16 tokens); attention's scores, float32; and 20
 float32 numbers a token for each of the width, most of them in the feed-forward layer and the pooling. Scores take
 `heads * tokens^2 * 4` bytes, but for `ort` never more than those of 2,048 tokens; for `tensorrt` these twice, and twice the
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from decoders import MODELS, NV_EMBED, write_checkpoint
+from records import ANY, keep
 from sides import measure, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
@@ -34,8 +35,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 from vcs_export.graph.cpu_layouts import SCORES
 
 POSITIONS = 32768
-HEADS = {"full": 32, "tiny": 4}
-WIDTHS = {"full": 4096, "tiny": 32}
+NAMES = {"full": "full width", "tiny": "tiny", "one-head": "tiny, one head"}
+LAYOUTS = {"ort": "packed", "tensorrt": "masked"}
+HEADS = {"full": 32, "tiny": 4, "one-head": 1}
+WIDTHS = {"full": 4096, "tiny": 32, "one-head": 32}
 
 
 def predicted_mb(model: str, target: str, tokens: int) -> tuple[float, float]:
@@ -53,6 +56,8 @@ def build(model: str, target: str, precision: str, folder: Path) -> Path:
     if not checkpoint.exists():
         if model == "tiny":
             write_tiny_nv_embed(checkpoint, positions=POSITIONS)
+        elif model == "one-head":
+            write_tiny_nv_embed(checkpoint, positions=POSITIONS, heads=1, groups=1, head_dim=32)
         else:
             checkpoint.mkdir()
             write_checkpoint(checkpoint, MODELS[NV_EMBED], {"layers": 1, "vocabulary": None, "stored": None})
@@ -113,6 +118,17 @@ def compare(model: str, target: str, lengths: list[int], arguments: argparse.Nam
             measure(__file__, folder, side="numpy", tokens=tokens, **given)
             difference = f"{np.abs(vector - np.load(given['vector'])).max():.1e}"
         print(f"{told} | {found['peak']:,.0f} | {found['seconds']:.1f} | {difference}", flush=True)
+        if arguments.keep:
+            cells = {
+                "scores without blocks": f"{HEADS[model] * tokens**2 * 4 / 2**20:,.0f} MB",
+                "predicted": f"{peak:,.0f} MB", "measured": f"{found['peak']:,.0f} MB", "difference": difference,
+            }  # fmt: skip
+            name = f"{NAMES[model]}, `{LAYOUTS[target]}`, {arguments.precision}"
+            keep(
+                "long_context",
+                [{"head": "model and graph", "workload": f"{name}: {tokens:,} tokens", "cells": cells}],
+                place=ANY,
+            )
 
 
 def main() -> None:
@@ -128,6 +144,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32", choices=["fp32", "fp16"])
     parser.add_argument("--most-gb", type=float, default=6.0)
     parser.add_argument("--no-numpy", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="keep the figures for the manual")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="long-context-") as work:
         for model in arguments.model:

@@ -10,7 +10,6 @@ MANUAL = Path(__file__).parents[2] / "docs"
 # The only tables of figures that are written by hand: page and first heads, with the reason.
 BY_HAND = {
     "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu/test_decoders.py asserts",
-    "benchmarks/export.md | tokens | `packed`: predicted": "memory that benchmarks/long_context.py measures",
     "benchmarks/gpu.md | graph | attention": "counts that tests/gpu asserts",
     "benchmarks/parity.md | part | original": "differences that the tests of its last column assert",
     "guide/export.md | figure | limit": "limits, which are chosen",

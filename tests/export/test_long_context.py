@@ -119,7 +119,7 @@ def test_causal_models_and_windows_are_those_of_numpy(tmp_path: Path, part: str)
 def test_long_texts_may_share_a_batch(tmp_path: Path) -> None:
     """Fixed shapes bring texts of several lengths together, and rows of padding."""
     decoder = write_random_decoder(tmp_path, local=PARTS["windows"]["local"], max_position_embeddings=4100)
-    rows = random_rows(3001, 2100, 7)
+    rows = random_rows(2400, 2100, 7)
     model = tmp_path / "model.onnx"
     write_decoder_model(decoder.model("mean"), model, "fp32", "packed", link=False)
     session = open_session(model, choose_device("cpu"))
