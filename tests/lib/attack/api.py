@@ -190,7 +190,8 @@ def array(rng: random.Random) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             matrix = matrix.astype(rng.choice(_DTYPES))
-    if matrix.ndim == 2 and rng.random() < 0.3:
+    # One number of dtype object becomes a float.
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and rng.random() < 0.3:
         matrix = rng.choice(
             (
                 matrix.T,
@@ -202,7 +203,7 @@ def array(rng: random.Random) -> Any:
         )
     if isinstance(matrix, np.ndarray) and rng.random() < 0.1:
         matrix.flags.writeable = False
-    return matrix.tolist() if rng.random() < 0.1 else matrix
+    return matrix.tolist() if isinstance(matrix, np.ndarray) and rng.random() < 0.1 else matrix
 
 
 def _gas(rng: random.Random) -> Any:
