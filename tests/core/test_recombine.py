@@ -30,7 +30,7 @@ def test_unknown_parts_and_values_that_are_not_finite_are_refused() -> None:
     scores = score_similarity(np.eye(3), 1.0)
     with pytest.raises(ValueError, match="vcs is not a part"):
         recombine(scores, vcs=1.0)
-    with pytest.raises(ValueError, match="nas_d_recall must be finite"):
+    with pytest.raises(ValueError, match="nas_d_recall must be a finite number"):
         recombine(scores, nas_d_recall=float("nan"))
     with pytest.raises(ValueError, match="gas"):
         recombine(scores, gas=2.0)

@@ -40,6 +40,7 @@ _TYPES = {
     "DequantizeLinear": _QUANTISED,
 }
 OPERATORS = {name: types for names, types in _TYPES.items() for name in names.split()}
+_WITH_GRAPHS = ("If", "Loop")  # they take numbers and bools, and each operator in their graphs is looked at
 _CONSTANT_AXES = ("Squeeze", "Unsqueeze")
 _QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
 _FP8_OPSET = 19
@@ -79,16 +80,32 @@ def _problems(model: onnx.ModelProto, folder: Path) -> Iterator[str]:
     [opset] = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
     if opset not in OPSETS:
         yield f"opset {opset}, beyond {OPSETS[0]} to {OPSETS[-1]}"
+    yield from _of_graph(graph, {}, {}, {}, opset)
+
+
+def _of_graph(
+    graph: onnx.GraphProto,
+    kinds: dict[str, int],
+    ranks: dict[str, int],
+    constants: dict[str, onnx.TensorProto],
+    opset: int,
+) -> Iterator[str]:
+    """Find the problems of a graph, and of the graphs inside it, which see the values around them."""
     types = {value.name: value.type.tensor_type for value in [*graph.input, *graph.value_info, *graph.output]}
-    kinds = {name: kind.elem_type for name, kind in types.items()}
-    ranks = {name: len(kind.shape.dim) for name, kind in types.items() if kind.HasField("shape")}
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    kinds |= {name: tensor.data_type for name, tensor in constants.items()}
-    ranks |= {name: len(tensor.dims) for name, tensor in constants.items()}
+    constants = constants | {tensor.name: tensor for tensor in graph.initializer}
+    kinds = kinds | {name: kind.elem_type for name, kind in types.items()}
+    kinds |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    ranks = ranks | {name: len(kind.shape.dim) for name, kind in types.items() if kind.HasField("shape")}
+    ranks |= {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     for node in graph.node:
         kind = node.op_type
         if node.domain not in ("", "ai.onnx"):
             yield f"{node.domain}.{kind} is no standard operator"
+            continue
+        if kind in _WITH_GRAPHS:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    yield from _of_graph(attribute.g, kinds, ranks, constants, opset)
             continue
         if kind not in OPERATORS:
             yield f"{kind} is not supported"
