@@ -168,6 +168,7 @@ bench: .venv-parity/ready  ## time the alignment core beside the reference packa
 
 evidence: $(VENV)/develop  ## run the scripts behind the manual's figures again, an hour; ARGS="--data DIR --model WHEEL"
 	$(BIN)/vcs-runtime fetch default
+	$(BIN)/vcs-runtime warm-up
 	$(BIN)/python benchmarks/evidence.py $(ARGS)
 
 capi-sanitize: $(VENV)/develop  ## the C API under AddressSanitizer, UndefinedBehaviorSanitizer and valgrind

@@ -27,7 +27,7 @@ RESULTS = FOLDER.parent
 READING = RESULTS / "reading-scores.md"
 NAMES = {
     "VCS_LCT0": "VCS, LCT 0", "VCS_LCT1": "VCS, LCT 1", "Cosine": "cosine", "BERTScore-F1": "BERTScore-F1", "METEOR": "METEOR",
-    "ROUGE-L": "ROUGE-L", "ROUGE-1": "ROUGE-1", "BLEU-1": "BLEU-1", "BLEU-4": "BLEU-4",
+    "CIDEr": "CIDEr", "ROUGE-L": "ROUGE-L", "ROUGE-1": "ROUGE-1", "BLEU-1": "BLEU-1", "BLEU-4": "BLEU-4",
 }  # fmt: skip
 SCORES = ("VCS", "margin", "GAS", "LAS", "NAS")
 # Rows of the guide, by the kind in reading-scores.md or, for a model, by its name.
@@ -104,7 +104,7 @@ def corruption() -> Iterable[Row]:
 
 def authors() -> Iterable[Row]:
     table = {row["metric"]: row for row in results("authors")["tables"]["consistency"]}
-    shown = {metric: title for metric, title in NAMES.items() if metric not in ("ROUGE-L", "BLEU-4")}
+    shown = {metric: title for metric, title in NAMES.items() if metric not in ("ROUGE-L", "BLEU-4", "CIDEr")}
     for what in ("lowest mean", "highest mean"):
         cells = {title: short(table[metric][what]) for metric, title in shown.items()}
         yield {"workload": f"{what} of a pair", "cells": cells}
@@ -132,13 +132,43 @@ def vatex(folder: Path) -> Iterable[Row]:
     table = results("vatex")["tables"]["correlation"]
     found = {(row["metric"], row["references"]): row["Kendall tau-b"] for row in table}
     shown = {
-        "VCS_LCT0": "VCS_short, LCT 0", "VCS_LCT1": "VCS_short, LCT 1", "margin_LCT0": "margin, LCT 0", "ROUGE-1": "ROUGE-1",
+        "VCS_LCT0": "VCS_short, LCT 0", "VCS_LCT1": "VCS_short, LCT 1", "margin_LCT0": "margin, LCT 0", "CIDEr": "CIDEr",
+        "ROUGE-1": "ROUGE-1",
         "BERTScore-F1": "BERTScore, same encoder", "GAS": "cosine (GAS)",
     }  # fmt: skip
     for references in ("1ref", "9ref"):
         cells = {title: short(found[metric, references]) for metric, title in shown.items()}
         cells |= {title: short(value) for title, value in published(folder, references).items()}
         yield {"head": "references", "workload": references.removesuffix("ref"), "cells": cells}
+
+
+def presets() -> Iterable[Row]:
+    """VCS by the settings of the papers' tables and of their text."""
+    for title, folder, metric in (
+        ("tables: chunk size 1, LCT 0", "", "VCS_LCT0"),
+        ("tables: chunk size 1, LCT 1", "", "VCS_LCT1"),
+        ("paper: chunk size 3, LCT .1", "-paper", "VCS_LCT0.1"),
+    ):
+        kinds = {
+            (row["cases"], row["metric"]): row
+            for row in results(f"corruption{folder}")["tables"]["classification"]
+        }
+        [pairs] = [
+            row for row in results(f"authors{folder}")["tables"]["consistency"] if row["metric"] == metric
+        ]
+        rated = {
+            row["references"]: row["Kendall tau-b"] for row in results(f"vatex{folder}")["tables"]["correlation"]
+            if row["metric"] == metric
+        }  # fmt: skip
+        cells = {
+            "AUC, 26 kinds": short(kinds["all", metric]["AUC"]),
+            "accuracy at .5": short(kinds["all", metric]["accuracy"]),
+            "authors: lowest mean of a pair": short(pairs["lowest mean"]),
+            "authors above 80 %, of 12": f"{pairs['pairs'] - pairs['not above 0.8']}",
+            "VATEX: tau-b, 1 reference": short(rated["1ref"]),
+            "9 references": short(rated["9ref"]),
+        }
+        yield {"head": "preset", "workload": title, "cells": cells}
 
 
 def usefulness() -> Iterable[Row]:
@@ -222,6 +252,10 @@ def main() -> None:
     write("corruption", corruption(), of("corruption"))
     write("authors", authors(), of("authors"))
     write("vatex", vatex(Path(sys.argv[1])), of("vatex"))
+    experiments = [
+        f"{name}{folder}" for folder in ("", "-paper") for name in ("corruption", "authors", "vatex")
+    ]
+    write("presets", presets(), *map(of, experiments))
     write("usefulness", usefulness(), of("usefulness"))
     write("reference_points", points(), READING, of("rank"), of("usefulness"))
     write("ratings", ratings(), READING, of("vatex"))
