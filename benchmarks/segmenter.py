@@ -24,6 +24,7 @@ The last column is the largest difference of a probability from that of PyTorch.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import statistics
@@ -239,6 +240,9 @@ def main() -> None:
     if arguments.child:
         child(arguments.child)
         return
+    if "ours openvino" in arguments.sides and not importlib.util.find_spec("openvino"):
+        print("ours openvino is left out: OpenVINO is not installed")
+        arguments.sides.remove("ours openvino")
     with work_folder(arguments.work) as folder:
         path = folder / "texts.json"
         if not path.exists():

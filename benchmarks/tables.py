@@ -77,7 +77,7 @@ def segmenter(rows: Rows) -> Table:
 def latency(rows: Rows) -> Table:
     """Milliseconds of one warm pair, of two revisions."""
     lines = [
-        [row["workload"], side, *(f"{figures[name]:.0f} ms" for name in ("p50_ms", "p99_ms"))]
+        [row["workload"], side, *(duration(figures[name] / 1000) for name in ("p50_ms", "p99_ms"))]
         for row in rows
         for side, figures in row["sides"].items()
     ]

@@ -60,7 +60,7 @@ def test_what_cannot_run_is_skipped_with_the_reason(tmp_path: Path) -> None:
 
 def test_a_step_that_takes_longer_than_the_minutes_left_does_not_start(tmp_path: Path) -> None:
     lines = told(evidence(tmp_path, "--only", "parity", "--minutes", "0.1"))
-    assert lines["parity"] == "skipped: takes about 1 min, and 0 are left"
+    assert lines["parity"] == "skipped: takes about 0.2 min, and 0 are left"
     assert not (tmp_path / "steps.json").exists()
 
 
