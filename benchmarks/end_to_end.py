@@ -244,7 +244,9 @@ def main() -> None:
     sides = [side for side in arguments.peers if installed(PEERS[side])]
     for side in set(arguments.peers) - set(sides):
         print(f"left out: {side}, which needs {PEERS[side]}")
-    ours = [f"ours {name}" for name in arguments.ours]
+    ours = [f"ours {name}" for name in arguments.ours if "openvino" not in name or installed("openvino")]
+    if len(ours) < len(arguments.ours):
+        print("left out: ours openvino, which needs openvino")
     with work_folder(arguments.work) as folder:
         if not (folder / "torch").exists():
             (folder / "staged").mkdir()
