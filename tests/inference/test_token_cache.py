@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.flipped_bits import each_flipped_bit
 from support.stories import story
 from vcs_runtime import Embedder
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
@@ -114,12 +115,7 @@ def test_no_flipped_bit_of_tokens_is_accepted(tmp_path: Path) -> None:
     request = TokenRequest(LAYER, ["text"])
     assert same(cache.load_tokens(request)["text"], some(2))
     with sqlite3.connect(cache.path) as db:
-        [(blob,)] = db.execute("SELECT vector FROM vectors")
-        for bit in range(8 * len(blob)):
-            damaged = bytearray(blob)
-            damaged[bit // 8] ^= 1 << bit % 8
-            db.execute("UPDATE vectors SET vector = ?", (bytes(damaged),))
-            db.commit()
+        for bit in each_flipped_bit(db):
             assert cache.load_tokens(request) == {}, bit
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.flipped_bits import each_flipped_bit
 from support.stories import story
 from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
@@ -45,15 +46,8 @@ def test_no_flipped_bit_of_a_vector_is_accepted(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
     cache.store({"text": unit(0)})
     with sqlite3.connect(cache.path) as db:
-        [(blob,)] = db.execute("SELECT vector FROM vectors")
-        for bit in range(8 * len(blob)):
-            damaged = bytearray(blob)
-            damaged[bit // 8] ^= 1 << bit % 8
-            db.execute("UPDATE vectors SET vector = ?", (bytes(damaged),))
-            db.commit()
+        for bit in each_flipped_bit(db):
             assert cache.load(["text"]) == {}, bit
-        db.execute("UPDATE vectors SET vector = ?", (blob,))
-        db.commit()
     assert np.array_equal(cache.load(["text"])["text"], unit(0))
 
 

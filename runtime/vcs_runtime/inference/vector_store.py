@@ -162,8 +162,8 @@ class VectorStore:
                 request.awaited[text] = other
             else:
                 missing.append(text)
-        if unknown := [text for text in missing if text not in request.known] if self._cache else []:
-            assert self._cache is not None
+        unknown = [text for text in missing if text not in request.known]
+        if unknown and self._cache:
             cached = self._cache.load(unknown)
             self._check_lengths(cached)
             self._remember(cached)
