@@ -109,6 +109,8 @@ QUICK: dict[str, tuple[str, Plant, str]] = {
 SLOW: dict[str, tuple[str, Plant, str]] = {
     "a broken row is taken": ("files", replace("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name), "another reading fails|an exception"),
     "a killed job loses a line": ("kills", replace("OutputFile.append", without_the_last), "differs from that of an undisturbed run"),
+    "a change of the output goes unnoticed": ("disturbances", replace("OutputFile.check", nothing), "lines are lost|changed the file of another"),
+    "two jobs may write one file": ("writers", replace("vcs_runtime.jobs.output._lock", nothing), "refused only after"),
     "a failed write is taken for a success": ("specials", replace("OutputFile._write", swallows_errors), "wrong exit code"),
     "texts become markup": ("pages", replace("vcs_runtime.report.page._script", draws_texts_as_markup), "elements of a payload|console|request"),
     "an internal error": ("capi", replace("vcs_runtime.capi.memory.matrix_at", raises(KeyError("x"))), "status 7"),

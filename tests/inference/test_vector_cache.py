@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count, takewhile
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,23 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     found = VectorCache(tmp_path, "model", 8).load([f"text {i}" for i in range(80)])
     assert len(found) == 80
     assert all(np.array_equal(vector, unit(int(text.split()[1]))) for text, vector in found.items())
+
+
+def _meet_at(barrier: Barrier) -> None:
+    global _together
+    _together = barrier
+
+
+def _open_together(folder: Path) -> None:
+    _together.wait(60)
+    VectorCache(folder, "model", 8).close()
+
+
+def test_several_processes_may_open_a_new_folder_at_once(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(4, spawn, _meet_at, [spawn.Barrier(4)]) as pool:
+        for number in range(40):
+            assert list(pool.map(_open_together, [tmp_path / str(number)] * 4)) == [None] * 4
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")

@@ -10,6 +10,7 @@ import hashlib
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,7 +28,7 @@ _FILE = "vectors-2.sqlite"
 _OLD = "vectors-1.sqlite"  # without digests
 _DIGEST = 8  # bytes of a digest behind each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
-_WAIT_S = 60.0  # for another process to finish writing
+_WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
 # Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.
 _TOKEN_BYTES = 1 << 20
 
@@ -117,7 +118,7 @@ class VectorCache:
         if self._db is None:
             db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
             try:
-                db.execute("PRAGMA journal_mode=WAL")  # readers go on while one process writes
+                _keep_a_log(db)
                 db.execute("PRAGMA synchronous=NORMAL")
                 with db:
                     db.execute(
@@ -172,6 +173,22 @@ class _Forks:
 
 
 _forks = _Forks()
+
+
+def _keep_a_log(db: sqlite3.Connection) -> None:
+    """Let readers go on while one process writes.
+
+    SQLite waits for other processes, but not when several make this change to a new file at once.
+    """
+    end = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(_LOOK_S)
 
 
 def _digest(key: bytes, vector: bytes) -> bytes:

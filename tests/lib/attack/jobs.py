@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from attack.cases import Attack, Door, Ground, UnavailableError
 from attack.checks import complaints_about
 from attack.processes import Command, lines_in, wait_for_lines, warm_up
 from support.stories import story, write_pairs
+from vcs_runtime.scoring import preparation
 
-# A block of lines is 256 pairs at most, or fewer long ones: enough pairs for several blocks.
-PAIRS = 700
+# Jobs write small blocks here, so that a disturbance finds them between two of many.
+PAIRS, _BLOCK_PAIRS = 700, 60
 _PAUSE_S = 0.02
 _FORMATS = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.parquet")
 
@@ -50,7 +52,9 @@ def _jobs(
     def case(rng: random.Random, folder: Path) -> list[str]:
         return attack(rng, folder, template / "pairs.jsonl", right, ground)
 
-    yield case
+    # A process that is not forked keeps its large blocks, and must write the same bytes.
+    with patch.object(preparation, "BLOCK_PAIRS", _BLOCK_PAIRS):
+        yield case
 
 
 def _lines(output: Path) -> Path:
@@ -179,6 +183,8 @@ def _writers(
     refused = [done.stderr for done in results if done.code == 2]
     if wrong := [said for said in refused if output.name not in said]:
         found.append(f"refused without the name of the file: {wrong}")
+    if late := [said for said in refused if "another program has changed it" in said]:
+        found.append(f"refused only after it had written: {late}")
     return found
 
 
