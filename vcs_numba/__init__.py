@@ -8,21 +8,44 @@ from vcs_numba.jit.kernel import warm_up
 from vcs_numba.params import Params
 from vcs_numba.recombine import recombine
 from vcs_numba.scores import REFERENCE_NAMES, Scores, score_similarity
+from vcs_numba.substitution import (
+    Replacements,
+    Strict,
+    Substitution,
+    WordPair,
+    strict,
+    strict_cap,
+    substitution,
+    substitution_batch,
+)
+from vcs_numba.words import WORD_CLASSES, SubstitutionParams, Vocabulary, Words
 
 __all__ = [
     "REFERENCE_NAMES",
     "SCORE_DTYPE",
+    "WORD_CLASSES",
     "Alignment",
     "Candidates",
     "HmCf",
     "Orientation",
     "Params",
+    "Replacements",
     "Scores",
+    "Strict",
+    "Substitution",
+    "SubstitutionParams",
+    "Vocabulary",
+    "WordPair",
+    "Words",
     "align",
     "hm_cf",
     "recombine",
     "score_batch",
     "score_embeddings",
     "score_similarity",
+    "strict",
+    "strict_cap",
+    "substitution",
+    "substitution_batch",
     "warm_up",
 ]

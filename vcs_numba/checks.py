@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any, Final
 
 import numpy as np
@@ -53,6 +54,29 @@ def checked_gas(gas: Any, name: str = "gas") -> float:
     if not -GAS_LIMIT <= value <= GAS_LIMIT:
         raise ValueError(f"{name}: a cosine lies between -1 and 1, not {value!r}")
     return value
+
+
+def check_number(
+    record: object, name: str, *, low: float, high: float = math.inf, low_is_open: bool = False
+) -> None:
+    """Make the field `name` of a frozen dataclass a float; ValueError if it is no number in its range."""
+    original = getattr(record, name)
+    if isinstance(original, (bool, np.bool_)) or not isinstance(original, numbers.Real):
+        raise ValueError(f"{name} must be a number, not {original!r}")
+    try:
+        value = float(original)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, not {original!r}")
+    if value < low or value > high or (low_is_open and value == low):
+        if high < math.inf:
+            allowed = f"between {low:g} and {high:g}"
+        else:
+            allowed = f"greater than {low:g}" if low_is_open else f"at least {low:g}"
+        raise ValueError(f"{name} must be {allowed}, not {original!r}")
+    # Always a float, so that 1, 1.0 and NumPy's 1 are equal, hash alike and print alike.
+    object.__setattr__(record, name, value)
 
 
 def not_finite_error(name: str) -> ValueError:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from vcs_numba.checks import check_number
 
 LctPenalty = Literal["full", "excess"]
 SmallText = Literal["paper", "reference"]
@@ -67,35 +67,14 @@ class Params:
     nas_coverage_cutoff: float = 0.5
 
     def __post_init__(self) -> None:
-        self._check_number("lct", low=0.0)
-        self._check_number("context_cutoff", low=0.0, high=1.0)
-        self._check_number("context_window", low=0.0, low_is_open=True)
-        self._check_number("nas_blend_factor", low=-1.0, high=1.0)
-        self._check_number("nas_coverage_cutoff", low=0.0, high=1.0)
+        check_number(self, "lct", low=0.0)
+        check_number(self, "context_cutoff", low=0.0, high=1.0)
+        check_number(self, "context_window", low=0.0, low_is_open=True)
+        check_number(self, "nas_blend_factor", low=-1.0, high=1.0)
+        check_number(self, "nas_coverage_cutoff", low=0.0, high=1.0)
         self._check_choice("lct_penalty", ("full", "excess"))
         self._check_choice("small_text", ("paper", "reference"))
         self._check_choice("regularizer", ("window", "length"))
-
-    def _check_number(
-        self, name: str, *, low: float, high: float = math.inf, low_is_open: bool = False
-    ) -> None:
-        original = getattr(self, name)
-        if isinstance(original, (bool, np.bool_)) or not isinstance(original, numbers.Real):
-            raise ValueError(f"{name} must be a number, not {original!r}")
-        try:
-            value = float(original)
-        except OverflowError:
-            value = math.inf
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be finite, not {original!r}")
-        if value < low or value > high or (low_is_open and value == low):
-            if high < math.inf:
-                allowed = f"between {low:g} and {high:g}"
-            else:
-                allowed = f"greater than {low:g}" if low_is_open else f"at least {low:g}"
-            raise ValueError(f"{name} must be {allowed}, not {original!r}")
-        # Always a float, so that 1, 1.0 and NumPy's 1 are equal, hash alike and print alike.
-        object.__setattr__(self, name, value)
 
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         value: Any = getattr(self, name)

@@ -75,7 +75,9 @@ class Type(NamedTuple):
 
 
 #: The types of numbers in signatures.
-types: Final = SimpleNamespace(**{name: Type(name) for name in ("boolean", "int64", "float32", "float64")})
+types: Final = SimpleNamespace(
+    **{name: Type(name) for name in ("boolean", "int32", "int64", "float32", "float64")}
+)
 #: The element types a similarity matrix may have, by NumPy's character code.
 SIMILARITY_TYPES: Final[dict[str, Type]] = {"f": types.float32, "d": types.float64}
 

@@ -1,0 +1,304 @@
+"""`substitution` and `strict`, against the formula of section 15 in plain Python."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.word_oracle import Oracle, drawn_pair, drawn_vocabulary, drawn_words
+from vcs_numba import (
+    Substitution,
+    SubstitutionParams,
+    Vocabulary,
+    WordPair,
+    Words,
+    strict,
+    strict_cap,
+    substitution,
+    substitution_batch,
+)
+from vcs_numba.jit.kernel import numba_config
+
+DEFAULT = SubstitutionParams()
+
+
+def numbers(result: Substitution) -> list[float]:
+    """All numbers of a result, for comparing bits."""
+    values = [getattr(result, field.name) for field in fields(result) if field.name not in ("gen", "ref")]
+    for side in (result.gen, result.ref):
+        values += [value for column in side for value in column.tolist()]
+    return [float(value).hex() for value in values]  # type: ignore[misc]
+
+
+def check(pair: WordPair, vocabulary: Vocabulary, params: SubstitutionParams = DEFAULT) -> Substitution:
+    result = substitution(*pair, vocabulary, params)
+    expected = Oracle(pair, vocabulary, params).result()
+    shares = [result.thing, result.action, result.quality, result.name]
+    assert shares == pytest.approx(expected["shares"], rel=0, abs=1e-12)
+    assert result.substitution == pytest.approx(expected["substitution"], rel=0, abs=1e-12)
+    for side, rows in ((result.gen, expected["gen"]), (result.ref, expected["ref"])):
+        columns = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+        np.testing.assert_array_equal(side.partner, columns[0])
+        np.testing.assert_allclose(side.weight, columns[1], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(side.similarity, columns[2], rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(side.word_class, columns[3])
+    return result
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_numbers_are_those_of_the_definition(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    vocabulary = drawn_vocabulary(draw)
+    check(drawn_pair(draw), vocabulary)
+    check(drawn_pair(draw), vocabulary, drawn_params(draw))
+
+
+def drawn_params(draw: np.random.Generator) -> SubstitutionParams:
+    low, high = np.sort(draw.uniform(-0.5, 1, 2))
+    reaches = np.sort(draw.integers(0, 3, 2))[::-1]
+    return SubstitutionParams(
+        low, high, *reaches, *draw.random(2), draw.uniform(1, 20), *draw.uniform(0, 2, 4)
+    )
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (0, 7), (7, 0), (1, 1), (90, 80), (70, 3)])
+@pytest.mark.parametrize("chunks", [(1, 1), (1, 4), (3, 40)])
+def test_empty_long_and_single_chunk_texts(counts: tuple[int, int], chunks: tuple[int, int]) -> None:
+    draw = np.random.default_rng(5)
+    result = check(drawn_pair(draw, counts, chunks), drawn_vocabulary(draw))
+    if not all(counts):
+        assert result.substitution == 0.0
+        assert (result.gen.partner == -1).all()
+
+
+def words(vectors: list[int], chunk: list[int] | None = None, group: int = 1, **changes: Any) -> Words:
+    """Words whose stems are their vectors."""
+    count = len(vectors)
+    logs = np.where(np.arange(3) == min(group, 2), 0.0, -5.0) * np.ones((count, 1))
+    off = np.zeros(count, dtype=bool)
+    given = {"name": off, "negated": off, "exclusion": np.zeros(count, dtype=int), **changes}
+    return Words(vectors, vectors, chunk or [0] * count, logs, **given)  # type: ignore[arg-type]
+
+
+#: Every type is another direction: words are the same, or have no similarity.
+PLAIN = Vocabulary(np.eye(40), np.pad(~np.eye(2, dtype=bool), (1, 0)))
+
+
+def test_a_replaced_word_is_named_with_its_partner() -> None:
+    result = check(WordPair(words([1, 2, 3]), words([1, 4, 3]), [0], [0]), PLAIN)
+    assert result.gen.partner.tolist() == result.ref.partner.tolist() == [-1, 1, -1]
+    assert result.gen.weight[1] == 1.0
+    assert result.gen.similarity[1] == 0.0
+    assert result.action == result.substitution == 1 / 8
+    everything = check(WordPair(words(list(range(16))), words(list(range(16, 32))), [0], [0]), PLAIN)
+    assert everything.substitution > 0.25
+    assert np.isnan(result.gen.similarity[0])
+
+
+@pytest.mark.parametrize(("gen", "ref"), [([1, 2, 3, 4, 5], [1, 2, 3]), ([1, 3], [1, 2, 3, 4])])
+def test_added_and_left_out_words_do_not_count(gen: list[int], ref: list[int]) -> None:
+    assert check(WordPair(words(gen), words(ref), [0], [0]), PLAIN).substitution == 0.0
+
+
+def test_words_that_exclude_each_other_are_another_word_whatever_their_vectors() -> None:
+    vocabulary = Vocabulary(np.ones((2, 1)), PLAIN.excluding)
+    left, right = words([0], exclusion=[1]), words([1], exclusion=[2])
+    assert check(WordPair(left, words([1]), [0], [0]), vocabulary).substitution == 0.0
+    result = check(WordPair(left, right, [0], [0]), vocabulary)
+    assert result.gen.similarity.tolist() == [-1.0]
+    assert result.substitution == 1 / 8
+
+
+def test_a_negated_word_replaces_the_same_word() -> None:
+    result = check(WordPair(words([1, 2], negated=[False, True]), words([1, 2]), [0], [0]), PLAIN)
+    assert result.gen.partner.tolist() == [-1, 1]
+    assert result.gen.similarity[1] == -1.0
+
+
+def test_a_word_of_a_list_must_be_found_in_the_matched_chunk_itself() -> None:
+    ref = words([1, 2, 3, 9], [0, 0, 1, 1])
+    gen = words([1, 9, 3, 4], [0, 0, 1, 1])
+    assert check(WordPair(gen, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, -1, -1, -1]
+    listed = replace(gen, exclusion=[0, 1, 0, 0])
+    assert check(WordPair(listed, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, 1, -1, 3]
+
+
+def test_among_equal_partners_the_first_wins() -> None:
+    params = replace(DEFAULT, context_weight=0.0)
+    result = check(WordPair(words([1, 2]), words([3, 4, 5]), [0], [0]), PLAIN, params)
+    assert result.gen.partner.tolist() == [0, 0]
+    assert result.ref.partner.tolist() == [0, 0, 0]
+
+
+def test_a_name_stays_a_name_and_a_class_is_that_of_both_words() -> None:
+    names = words([1, 2, 3], name=[False, True, False])
+    other = check(WordPair(words([1, 4, 3]), names, [0], [0]), PLAIN)
+    assert other.substitution == 0.0  # an action in the place of a name
+    result = check(WordPair(words([1, 4, 3], name=[False, True, False]), names, [0], [0]), PLAIN)
+    assert (result.name, result.action) == (1 / 8, 0.0)
+    sure = replace(words([1, 4, 3]), log_class=[[0, -9, -9]] * 3)  # things, which outvote unsure actions
+    unsure = replace(words([1, 5, 3]), log_class=[[-1, -0.5, -9]] * 3)
+    result = check(WordPair(sure, unsure, [0], [0]), PLAIN)
+    assert result.thing == 1 / 8
+    assert result.substitution == pytest.approx(4 / 3 / 8, abs=1e-15)
+    assert result.ref.word_class.tolist() == [1, 0, 1]
+
+
+def test_batched_equals_single_to_the_bit() -> None:
+    draw = np.random.default_rng(8)
+    vocabulary = drawn_vocabulary(draw)
+    pairs = [drawn_pair(draw) for _ in range(60)]
+    batch = substitution_batch(pairs, vocabulary)
+    assert [numbers(result) for result in batch] == [
+        numbers(substitution(*pair, vocabulary)) for pair in pairs
+    ]
+    assert len({result.substitution for result in batch}) > 20
+    assert substitution_batch([], vocabulary) == []
+
+
+def test_a_result_depends_neither_on_the_table_of_vectors_nor_on_forms_of_arrays() -> None:
+    draw = np.random.default_rng(9)
+    vocabulary = drawn_vocabulary(draw)
+    pair = drawn_pair(draw, (30, 30))
+    order = draw.permutation(len(vocabulary.vectors))
+    moved = Vocabulary(np.asfortranarray(vocabulary.vectors[order]), vocabulary.excluding.astype(bool).T)
+    places = np.argsort(order)
+    gen, ref = (replace(side, vector=places[side.vector].astype(np.int64)) for side in pair[:2])
+    gen = replace(gen, log_class=gen.log_class + 7.0, stem=np.repeat(gen.stem, 2)[::2])
+    again = substitution(gen, ref, list(pair.gen_match), pair.ref_match[::-1][::-1], moved)  # type: ignore[call-overload, index]
+    assert numbers(again) == numbers(substitution(*pair, vocabulary))
+
+
+@pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")
+def test_plain_python_gives_the_same_bits() -> None:
+    script = (
+        "import sys; sys.path[:0] = ['tests/lib', 'tests/core']\n"
+        "import numpy as np\nfrom support.word_oracle import drawn_pair, drawn_vocabulary\n"
+        "from vcs_numba import substitution\nfrom test_substitution import numbers\n"
+        "draw = np.random.default_rng(4)\nvocabulary = drawn_vocabulary(draw)\n"
+        "print([numbers(substitution(*drawn_pair(draw), vocabulary)) for _ in range(12)])"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | {"NUMBA_DISABLE_JIT": off},
+            capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("vcs", "margin", "share", "expected"),
+    [
+        (0.9, 0.8, 0.25, (0.9, 0.8)),  # what people's own words reach
+        (0.9, 0.8, 0.5, (0.625, 0.625)),
+        (0.5, 0.1, 0.5, (0.5, 0.1)),  # the scores say worse already
+        (0.0, -0.6, 1.0, (0.0, -0.6)),
+        (0.9, 0.8, 1.0, (0.0, -0.125)),
+    ],
+)
+def test_strict_scores_are_capped(
+    vcs: float, margin: float, share: float, expected: tuple[float, float]
+) -> None:
+    assert strict(vcs, margin, share) == expected
+    assert strict_cap(0.3, replace(DEFAULT, allowance=0.1, slope=2.0)) == pytest.approx(0.6)
+
+
+def test_constants_are_checked_and_survive_pickling() -> None:
+    assert pickle.loads(pickle.dumps(DEFAULT)) == DEFAULT == SubstitutionParams(least_mass=8)
+    for name, value, match in [
+        ("low", 0.55, "^high must be greater than low"),
+        ("high", 1.5, "^high must be between -1 and 1"),
+        ("least_mass", 0, "^least_mass must be greater than 0"),
+        ("slope", float("nan"), "^slope must be finite"),
+        ("thing_weight", True, "^thing_weight must be a number"),
+        ("context_weight", -0.1, "^context_weight must be between 0 and 1"),
+        ("found_reach", -1, "^found_reach must be at least 0"),
+        ("pair_reach", 2, "^pair_reach must be at most found_reach"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            SubstitutionParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"stem": [1, -2]}, "^stem: ids must be at least 0"),
+        ({"stem": [1, 2**31]}, "^stem: ids must be at least 0 and fit int32"),
+        ({"vector": [1.0, 2.0]}, "^vector: expected integers"),
+        ({"vector": [1, 2, 3]}, "^vector: 3 words, but stem has 2"),
+        ({"chunk": [1, 0]}, "^chunk: must ascend"),
+        ({"chunk": [[0, 0]]}, "^chunk: expected 1 axes"),
+        ({"log_class": np.zeros((2, 4))}, "^log_class: expected 3 columns"),
+        ({"log_class": np.full((2, 3), np.nan)}, "^log_class: holds NaN"),
+        ({"name": [0, 1]}, "^name: expected true and false"),
+        ({"negated": [True]}, "^negated: 1 words"),
+    ],
+)
+def test_bad_words_are_named(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        replace(words([1, 2]), **change)
+
+
+def test_bad_vocabularies_are_named() -> None:
+    for vectors, excluding, match in [
+        (2 * np.eye(3), PLAIN.excluding, "^vectors: row 0 has length 2"),
+        (np.full((2, 2), np.inf), PLAIN.excluding, "^vectors: row 0"),
+        (np.eye(3)[0], PLAIN.excluding, "^vectors: expected 2 axes"),
+        (np.eye(3), np.triu(np.ones((3, 3), bool), 1), "^excluding: expected a symmetric"),
+        (np.eye(3), np.ones((3, 3), bool), "^excluding: row 0"),
+        (np.eye(3), np.zeros((0, 0), bool), "^excluding: row 0"),
+        (np.eye(3), np.eye(3), "^excluding: expected true and false"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            Vocabulary(vectors, excluding)
+    nothing = words([])
+    assert substitution(nothing, nothing, [0], [0], Vocabulary(np.zeros((0, 4)), PLAIN.excluding)).thing == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gen", "gen_match", "ref_match", "match"),
+    [
+        (words([1]), [1], [0], "gen_match: a match is no chunk of the 1"),
+        (words([1]), [0], [-1], "ref_match: a match is no chunk"),
+        (words([1]), [0.0], [0], "gen_match: expected an integer for each chunk"),
+        (words([1]), [], [0], "gen_match: expected an integer for each chunk"),
+        (words([1], [1]), [0], [0], r"gen.chunk: 1 is not below 1"),
+        (words([40]), [0], [0], r"gen.vector: 40 is not below 40"),
+        (words([1], exclusion=[3]), [0], [0], r"gen.exclusion: 3 is not below 3"),
+        ("text", [0], [0], "gen must be a vcs_numba.Words"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(gen: Any, gen_match: Any, ref_match: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=f"^{match}"):
+        substitution(gen, words([1]), gen_match, ref_match, PLAIN)
+    good = WordPair(words([1]), words([1]), [0], [0])
+    with pytest.raises(ValueError, match=rf"^pairs\[1\]\.{match}"):
+        substitution_batch([good, WordPair(gen, words([1]), gen_match, ref_match)], PLAIN)
+
+
+def test_other_types_and_values_are_refused() -> None:
+    one = words([1])
+    with pytest.raises(ValueError, match="^vocabulary must be"):
+        substitution(one, one, [0], [0], None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="^params must be"):
+        substitution(one, one, [0], [0], PLAIN, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="^substitution must be between 0 and 1"):
+        strict(0.5, 0.5, 1.5)
+    with pytest.raises(ValueError, match="^margin must be a finite number"):
+        strict(0.5, float("nan"), 0.5)
+
+
+def test_long_runs_of_words_keep_their_order_across_blocks() -> None:
+    draw = np.random.default_rng(2)
+    long = drawn_words(draw, 200, 2)
+    check(WordPair(drawn_words(draw, 12, 2), long, [0, 1], [0, 1]), drawn_vocabulary(draw))

@@ -1,0 +1,337 @@
+"""`substitution`: how much of one text was replaced in the other; `strict` lowers scores by it (section 15)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.jit.kernel import Kernel, array, types
+from vcs_numba.jit.threads import for_each
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.replaced import CLASS_COUNT, SIMILARITY, WEIGHT, Ids, replace
+from vcs_numba.kernels.windows import Ints
+from vcs_numba.words import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
+
+_INTS = array(types.int64, 1, readonly=True)
+_IDS = array(types.int32, 2, readonly=True)
+_LOGS = array(types.float64, 2, readonly=True)
+_REPLACE: Final = Kernel(
+    replace,
+    _IDS,
+    _IDS,
+    _LOGS,
+    _LOGS,
+    _INTS,
+    _INTS,
+    array(types.float32, 2, readonly=True),
+    array(types.boolean, 2, readonly=True),
+    array(types.float64, 1, readonly=True),
+    array(types.float64, 2),
+    array(types.float64, 2),
+    array(types.int32, 2),
+    array(types.int32, 2),
+    array(types.float64, 1),
+)
+
+
+class Replacements(NamedTuple):
+    """For each word of one text the word that stands for it in the other text.
+
+    Attributes
+    ----------
+    partner
+        int32 (n,): position of the word in the other text; -1 where nothing replaced the word.
+    weight
+        float64 (n,), in [0, 1]: how surely it was replaced; 0 without a partner.
+    similarity
+        float64 (n,): similarity to the partner; -1 if both exclude each other, or if only one is negated. NaN
+        without a partner.
+    word_class
+        int32 (n,): code of `WORD_CLASSES`; that of the pair for a word with a partner.
+    """
+
+    partner: Ids
+    weight: Floats
+    similarity: Floats
+    word_class: Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Substitution:
+    """What was replaced between two texts (docs/reference/vcs.md, section 15). Smaller is better.
+
+    Attributes
+    ----------
+    substitution
+        The largest weighted share, in [0, 1].
+    thing, action, quality, name
+        Replaced share of each class of words, in [0, 1].
+    gen, ref
+        The pairs of each text's words. A word may be the partner of several words.
+    """
+
+    substitution: float
+    thing: float
+    action: float
+    quality: float
+    name: float
+    gen: Replacements
+    ref: Replacements
+
+
+class Strict(NamedTuple):
+    """Scores lowered by substitution (docs/reference/vcs.md, section 15). Larger is better.
+
+    Attributes
+    ----------
+    vcs_strict
+        VCS under its cap, in [0, 1].
+    margin_strict
+        The margin under the same cap, in [-1, 1].
+    """
+
+    vcs_strict: float
+    margin_strict: float
+
+
+class WordPair(NamedTuple):
+    """The words of one pair of texts, and how the chunks of the texts match.
+
+    Attributes
+    ----------
+    gen, ref
+        Words of the generated text and of the reference.
+    gen_match
+        Integers (n_gen,): the match of each generated chunk, as `Alignment.precision.match`.
+    ref_match
+        Integers (n_ref,): the match of each chunk of the reference, as `Alignment.recall.match`.
+    """
+
+    gen: Words
+    ref: Words
+    gen_match: npt.ArrayLike
+    ref_match: npt.ArrayLike
+
+
+def substitution(
+    gen: Words,
+    ref: Words,
+    gen_match: npt.ArrayLike,
+    ref_match: npt.ArrayLike,
+    vocabulary: Vocabulary,
+    params: SubstitutionParams = DEFAULT_SUBSTITUTION,
+) -> Substitution:
+    """Compute how much of the reference was replaced by something else (docs/reference/vcs.md, section 15).
+
+    A word counts as replaced if it has no counterpart near the matched chunk, and another word without one
+    stands in its place. Words that were only added or only left out do not count.
+
+    Parameters
+    ----------
+    gen
+        Words of the generated text.
+    ref
+        Words of the reference.
+    gen_match
+        Integers (n_gen,): the match of each generated chunk, as `Alignment.precision.match`.
+    ref_match
+        Integers (n_ref,): the match of each chunk of the reference, as `Alignment.recall.match`.
+    vocabulary
+        The vectors of the words, and the words that exclude each other.
+    params
+        Constants of the formula.
+
+    Returns
+    -------
+    Substitution
+        The shares, and the replaced words of both texts. The same inputs give the same bits on every machine.
+
+    Raises
+    ------
+    ValueError
+        A match that is no chunk of the other side, a word of a chunk, a vector or a list that does not exist,
+        or an argument of another type. The message names the argument.
+    """
+    return _substitution(WordPair(gen, ref, gen_match, ref_match), vocabulary, params, "")
+
+
+def substitution_batch(
+    pairs: Sequence[WordPair],
+    vocabulary: Vocabulary,
+    params: SubstitutionParams = DEFAULT_SUBSTITUTION,
+) -> list[Substitution]:
+    """Compare many pairs on all cores; each result equals `substitution` of its pair bit for bit.
+
+    Parameters
+    ----------
+    pairs
+        The arguments of `substitution` that differ from pair to pair.
+    vocabulary
+        The vectors of all words, and the words that exclude each other.
+    params
+        Constants of the formula.
+
+    Returns
+    -------
+    list of Substitution
+        The results in the order of the pairs.
+
+    Raises
+    ------
+    ValueError
+        As for `substitution`. The message names the pair: "pairs[17].gen_match: ...".
+    """
+    results: list[Any] = [None] * len(pairs)
+
+    def compare(k: int) -> None:
+        results[k] = _substitution(pairs[k], vocabulary, params, f"pairs[{k}].")
+
+    for_each(len(pairs), compare)
+    return results
+
+
+def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION) -> float:
+    """Return the largest score that a pair may have: 1, less the slope times what exceeds the allowance.
+
+    Parameters
+    ----------
+    substitution
+        Substitution of the pair, in [0, 1].
+    params
+        Constants; `allowance` and `slope` are used.
+
+    Returns
+    -------
+    float
+        1 up to the allowance, then falling, with the default constants to -0.125.
+
+    Raises
+    ------
+    ValueError
+        `substitution` is not a number in [0, 1].
+    """
+    _checked_params(params)
+    value = _number(substitution, "substitution")
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"substitution must be between 0 and 1, not {value!r}")
+    return 1.0 - params.slope * max(0.0, value - params.allowance)
+
+
+def strict(
+    vcs: float, margin: float, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION
+) -> Strict:
+    """Lower VCS and the margin of a pair to the cap that its substitution sets.
+
+    A pair whose scores are below the cap keeps them: substitution must say worse than they already do.
+
+    Parameters
+    ----------
+    vcs
+        `Scores.vcs` of the pair.
+    margin
+        `Scores.margin` of the pair.
+    substitution
+        Substitution of the pair, in [0, 1].
+    params
+        Constants; `allowance` and `slope` are used.
+
+    Returns
+    -------
+    Strict
+        `vcs_strict` is at least 0, as VCS is.
+
+    Raises
+    ------
+    ValueError
+        A score is not finite, or `substitution` is not a number in [0, 1]. The message names the argument.
+    """
+    cap = strict_cap(substitution, params)
+    return Strict(max(0.0, min(_number(vcs, "vcs"), cap)), min(_number(margin, "margin"), cap))
+
+
+def _substitution(
+    pair: WordPair, vocabulary: Vocabulary, params: SubstitutionParams, prefix: str
+) -> Substitution:
+    packed = _checked_params(params).packed
+    if not isinstance(vocabulary, Vocabulary):
+        raise ValueError(f"vocabulary must be a vcs_numba.Vocabulary, not {type(vocabulary).__name__}")
+    gen, ref, gen_match, ref_match = pair
+    gen_chunks = _matches(gen_match, f"{prefix}gen_match")
+    ref_chunks = _matches(ref_match, f"{prefix}ref_match")
+    sides = (("gen", gen, gen_chunks, ref_chunks), ("ref", ref, ref_chunks, gen_chunks))
+    for name, words, matches, others in sides:
+        _check_words(words, len(matches), vocabulary, f"{prefix}{name}")
+        if matches.min() < 0 or matches.max() >= len(others):
+            raise ValueError(f"{prefix}{name}_match: a match is no chunk of the {len(others)} on the other side")
+    gen_numbers, ref_numbers = (np.zeros((3, len(words))) for words in (gen, ref))
+    gen_ids, ref_ids = (np.full((2, len(words)), -1, dtype=np.int32) for words in (gen, ref))
+    out = np.empty(1 + CLASS_COUNT)
+    _REPLACE.call(
+        gen.packed,
+        ref.packed,
+        gen.log_class,
+        ref.log_class,
+        gen_chunks,
+        ref_chunks,
+        vocabulary.vectors,
+        vocabulary.excluding,
+        packed,
+        gen_numbers,
+        ref_numbers,
+        gen_ids,
+        ref_ids,
+        out,
+    )
+    return Substitution(*out.tolist(), _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers))
+
+
+def _replacements(ids: Ids, numbers: Floats) -> Replacements:
+    partner, word_class = ids
+    similarity = np.where(partner >= 0, numbers[SIMILARITY], np.nan)
+    return Replacements(partner, numbers[WEIGHT], similarity, word_class)
+
+
+def _check_words(words: Any, chunks: int, vocabulary: Vocabulary, name: str) -> None:
+    if not isinstance(words, Words):
+        raise ValueError(f"{name} must be a vcs_numba.Words, not {type(words).__name__}")
+    vector, chunk, exclusion = words.limits
+    for field, top, count in (
+        ("vector", vector, len(vocabulary.vectors)),
+        ("chunk", chunk, chunks),
+        ("exclusion", exclusion, len(vocabulary.excluding)),
+    ):
+        if top >= count:
+            raise ValueError(f"{name}.{field}: {top} is not below {count}")
+
+
+def _matches(values: Any, name: str) -> Ints:
+    try:
+        matches = np.asarray(values)
+    except Exception as error:
+        raise ValueError(f"{name}: not an array: {error}") from error
+    if matches.ndim != 1 or not matches.size or matches.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}: expected an integer for each chunk, not {matches.dtype} of shape {matches.shape}"
+        )
+    return np.ascontiguousarray(matches, dtype=np.int64)
+
+
+def _checked_params(params: Any) -> SubstitutionParams:
+    if not isinstance(params, SubstitutionParams):
+        raise ValueError(f"params must be a vcs_numba.SubstitutionParams, not {type(params).__name__}")
+    return params
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        finite = not isinstance(value, (str, bytes, bool, np.bool_)) and math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return float(value)

@@ -1,0 +1,232 @@
+"""What `substitution` takes: the words of a text as numbers, what is known of them, and the constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.checks import FLOAT32, as_float_array, check_number
+from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.replaced import NAME, Bools, Ids, Vectors
+
+#: The classes of words, by code.
+WORD_CLASSES: Final = ("thing", "action", "quality", "name")
+
+#: Rounding to float32, or to half precision before, moves the length of a unit vector by less.
+_LENGTH_TOLERANCE: Final = 1e-3
+
+
+@dataclass(frozen=True)
+class SubstitutionParams:
+    """The constants of `substitution` and `strict` (docs/reference/vcs.md, section 15, gives the reasons).
+
+    Parameters
+    ----------
+    low, high
+        Similarity up to which a word lacks a counterpart, and from which it has one; -1 <= low < high <= 1.
+    found_reach
+        Chunks beside a match in which a word's counterpart may stand, at least 0.
+    pair_reach
+        Chunks beside a match in which a word's replacement may stand, and the counterpart of a word that
+        excludes others; at least 0, at most `found_reach`.
+    context_weight
+        Part in [0, 1] of a pair's weight that depends on the neighbouring words.
+    context_certainty
+        Agreement of the neighbours, in [0, 1], from which words of different classes may replace each other.
+    least_mass
+        Least number of words by which a class's replaced words are divided, above 0.
+    thing_weight, action_weight, quality_weight, name_weight
+        Factor of the share of each class, at least 0.
+    allowance
+        Substitution in [0, 1] that lowers no score.
+    slope
+        How much a score's cap falls for each part of substitution above the allowance, at least 0.
+
+    Raises
+    ------
+    ValueError
+        A value is out of range, NaN, infinite, a bool or not a number. The message names the field.
+    """
+
+    low: float = 0.25
+    high: float = 0.55
+    found_reach: float = 1.0
+    pair_reach: float = 0.0
+    context_weight: float = 0.75
+    context_certainty: float = 0.75
+    least_mass: float = 8.0
+    thing_weight: float = 4.0 / 3.0
+    action_weight: float = 1.0
+    quality_weight: float = 1.0
+    name_weight: float = 1.0
+    allowance: float = 0.25
+    slope: float = 1.5
+
+    def __post_init__(self) -> None:
+        check_number(self, "low", low=-1.0, high=1.0)
+        check_number(self, "high", low=-1.0, high=1.0)
+        for name in ("context_weight", "context_certainty", "allowance"):
+            check_number(self, name, low=0.0, high=1.0)
+        for name in ("found_reach", "pair_reach", "slope"):
+            check_number(self, name, low=0.0)
+        for name in WORD_CLASSES:
+            check_number(self, f"{name}_weight", low=0.0)
+        check_number(self, "least_mass", low=0.0, low_is_open=True)
+        if self.low >= self.high:
+            raise ValueError(f"high must be greater than low ({self.low!r}), not {self.high!r}")
+        if self.pair_reach > self.found_reach:
+            raise ValueError(f"pair_reach must be at most found_reach, not {self.pair_reach!r}")
+
+    @cached_property
+    def packed(self) -> npt.NDArray[np.float64]:
+        """The constants as the kernel reads them: float64 (11,), computed once for each value."""
+        return np.array([getattr(self, field.name) for field in fields(self)[:11]], dtype=np.float64)
+
+
+DEFAULT_SUBSTITUTION: Final = SubstitutionParams()
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The content words of one text, in their order; a text may have none.
+
+    Parameters
+    ----------
+    stem
+        int32 (n,), at least 0: equal for words that are the same. The ids are those of the other text.
+    vector
+        int32 (n,), at least 0: each word's row of `Vocabulary.vectors`.
+    chunk
+        int32 (n,), at least 0, ascending: the chunk in which each word stands.
+    log_class
+        (n, 3): log probabilities of the first three of `WORD_CLASSES`; one constant in a row changes nothing.
+    name
+        bool (n,): whether a word is a name, which overrules `log_class`.
+    negated
+        bool (n,): whether a word is negated.
+    exclusion
+        int32 (n,), at least 0: each word's row of `Vocabulary.excluding`; 0 for a word that no list holds.
+
+    Raises
+    ------
+    ValueError
+        Wrong axes or lengths, wrong types, a negative id, chunks in disorder, NaN or infinity. The message
+        names the field.
+    """
+
+    stem: Ids
+    vector: Ids
+    chunk: Ids
+    log_class: Floats
+    name: Bools
+    negated: Bools
+    exclusion: Ids
+
+    def __post_init__(self) -> None:
+        for name in ("stem", "vector", "chunk", "exclusion"):
+            object.__setattr__(self, name, _ids(getattr(self, name), name))
+        for name in ("name", "negated"):
+            object.__setattr__(self, name, _flags(getattr(self, name), name, 1))
+        if len(self.stem):
+            logs = as_float_array(self.log_class, "log_class", 2).astype(np.float64)
+        else:
+            logs = np.zeros((0, NAME))
+        object.__setattr__(self, "log_class", np.ascontiguousarray(logs))
+        if logs.shape[1] != NAME:
+            raise ValueError(f"log_class: expected {NAME} columns, not {logs.shape[1]}")
+        for field in fields(self):
+            length = len(getattr(self, field.name))
+            if length != len(self.stem):
+                raise ValueError(f"{field.name}: {length} words, but stem has {len(self.stem)}")
+        if not np.isfinite(logs).all():
+            raise ValueError("log_class: holds NaN or infinity")
+        if (np.diff(self.chunk) < 0).any():
+            raise ValueError("chunk: must ascend")
+
+    def __len__(self) -> int:
+        return len(self.stem)
+
+    @cached_property
+    def packed(self) -> Ids:
+        """The words as the kernel reads them: int32 (6, n)."""
+        classes = np.where(self.name, NAME, self.log_class.argmax(axis=1)) if len(self) else self.stem
+        rows = (self.stem, self.vector, self.chunk, classes, self.negated, self.exclusion)
+        return np.array(rows, dtype=np.int32)
+
+    @cached_property
+    def limits(self) -> tuple[int, int, int]:
+        """The largest vector, chunk and exclusion; -1 without words."""
+        if not len(self):
+            return -1, -1, -1
+        return int(self.vector.max()), int(self.chunk[-1]), int(self.exclusion.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What is known of words apart from any text.
+
+    Parameters
+    ----------
+    vectors
+        float32 (types, d): a vector of length 1 for each type of word, or of zeros for an unknown one.
+    excluding
+        bool (codes, codes), symmetric: which words cannot both be true, as "left" and "right". Row 0 is of
+        words that exclude nothing. Equal stems never exclude each other, so that one code can stand for
+        many words, as for all numbers.
+
+    Raises
+    ------
+    ValueError
+        Wrong axes or types, a vector of another length, NaN, infinity, or a table that is not symmetric. The
+        message names the field.
+    """
+
+    vectors: Vectors
+    excluding: Bools
+
+    def __post_init__(self) -> None:
+        vectors = _array(self.vectors, "vectors", 2)
+        if len(vectors):  # texts without content words need no vectors
+            vectors = as_float_array(vectors, "vectors", 2)
+        vectors = vectors.astype(FLOAT32, copy=False)
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+        bad = np.flatnonzero(~((np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths == 0.0)))
+        if bad.size:
+            raise ValueError(f"vectors: row {bad[0]} has length {lengths[bad[0]]:g}, expected 1 or 0")
+        excluding = _flags(self.excluding, "excluding", 2)
+        if excluding.shape[0] != excluding.shape[1] or (excluding != excluding.T).any():
+            raise ValueError("excluding: expected a symmetric matrix")
+        if not len(excluding) or excluding[0].any():
+            raise ValueError("excluding: row 0 excludes nothing")
+        object.__setattr__(self, "vectors", np.ascontiguousarray(vectors))
+        object.__setattr__(self, "excluding", excluding)
+
+
+def _ids(values: Any, name: str) -> Ids:
+    ids = _array(values, name, 1)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise ValueError(f"{name}: expected integers, not {ids.dtype}")
+    if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
+        raise ValueError(f"{name}: ids must be at least 0 and fit int32")
+    return np.ascontiguousarray(ids, dtype=np.int32)
+
+
+def _flags(values: Any, name: str, ndim: int) -> Bools:
+    flags = _array(values, name, ndim)
+    if flags.dtype != np.bool_ and flags.size:
+        raise ValueError(f"{name}: expected true and false, not {flags.dtype}")
+    return np.ascontiguousarray(flags, dtype=np.bool_)
+
+
+def _array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except Exception as error:
+        raise ValueError(f"{name}: not an array: {error}") from error
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: expected {ndim} axes, not {array.ndim} (shape {array.shape})")
+    return array
