@@ -1,4 +1,4 @@
-"""`substitution`: how much of one text was replaced in the other; `strict` lowers scores by it (section 15)."""
+"""`substitution`: how much was replaced between two texts; `strict` caps scores by it (section 15)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.jit.threads import for_each
+from vcs_numba.kernels.counterparts import CLASS_COUNT, SIMILARITY, WEIGHT, Ids
 from vcs_numba.kernels.matching import Floats
-from vcs_numba.kernels.replaced import CLASS_COUNT, SIMILARITY, WEIGHT, Ids, replace
+from vcs_numba.kernels.replaced import replace
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.words import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
 
@@ -267,7 +268,7 @@ def _substitution(
     for name, words, matches, others in sides:
         _check_words(words, len(matches), vocabulary, f"{prefix}{name}")
         if matches.min() < 0 or matches.max() >= len(others):
-            raise ValueError(f"{prefix}{name}_match: a match is no chunk of the {len(others)} on the other side")
+            raise ValueError(f"{prefix}{name}_match: a match is no chunk of the {len(others)} others")
     gen_numbers, ref_numbers = (np.zeros((3, len(words))) for words in (gen, ref))
     gen_ids, ref_ids = (np.full((2, len(words)), -1, dtype=np.int32) for words in (gen, ref))
     out = np.empty(1 + CLASS_COUNT)
@@ -287,7 +288,8 @@ def _substitution(
         ref_ids,
         out,
     )
-    return Substitution(*out.tolist(), _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers))
+    replaced = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
+    return Substitution(*out.tolist(), *replaced)
 
 
 def _replacements(ids: Ids, numbers: Floats) -> Replacements:

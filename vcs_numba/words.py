@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import FLOAT32, as_float_array, check_number
+from vcs_numba.kernels.counterparts import NAME, Bools, Ids, Vectors
 from vcs_numba.kernels.matching import Floats
-from vcs_numba.kernels.replaced import NAME, Bools, Ids, Vectors
 
 #: The classes of words, by code.
 WORD_CLASSES: Final = ("thing", "action", "quality", "name")

@@ -262,7 +262,9 @@ def test_bad_vocabularies_are_named() -> None:
         with pytest.raises(ValueError, match=match):
             Vocabulary(vectors, excluding)
     nothing = words([])
-    assert substitution(nothing, nothing, [0], [0], Vocabulary(np.zeros((0, 4)), PLAIN.excluding)).thing == 0.0
+    assert (
+        substitution(nothing, nothing, [0], [0], Vocabulary(np.zeros((0, 4)), PLAIN.excluding)).thing == 0.0
+    )
 
 
 @pytest.mark.parametrize(
