@@ -100,6 +100,8 @@ def test_a_replaced_word_is_named_with_its_partner() -> None:
     assert result.action == result.substitution == 1 / 8
     everything = check(WordPair(words(list(range(16))), words(list(range(16, 32))), [0], [0]), PLAIN)
     assert everything.substitution > 0.25
+    heavy = replace(DEFAULT, action_weight=9.0)
+    assert check(WordPair(words([1, 2]), words([3, 4]), [0], [0]), PLAIN, heavy).substitution == 1.0
     assert np.isnan(result.gen.similarity[0])
 
 
@@ -115,6 +117,18 @@ def test_words_that_exclude_each_other_are_another_word_whatever_their_vectors()
     result = check(WordPair(left, right, [0], [0]), vocabulary)
     assert result.gen.similarity.tolist() == [-1.0]
     assert result.substitution == 1 / 8
+    every = PLAIN.excluding.copy()
+    every[1, 1] = True  # one code for many words, of which equal ones exclude nothing
+    equal = words([0, 1], exclusion=[1, 1])
+    assert (
+        check(WordPair(equal, equal, [0], [0]), Vocabulary(vocabulary.vectors, every)).gen.weight.max() == 0.0
+    )
+
+
+def test_words_that_exclude_each_other_need_neither_a_class_nor_a_place_in_common() -> None:
+    gen = words([3, 1, 5], exclusion=[0, 1, 0])
+    ref = replace(words([6, 2, 7], exclusion=[0, 2, 0]), log_class=[[0, -9, -9]] * 3)
+    assert check(WordPair(gen, ref, [0], [0]), PLAIN).gen.partner.tolist() == [-1, 1, -1]
 
 
 def test_a_negated_word_replaces_the_same_word() -> None:
@@ -304,3 +318,14 @@ def test_long_runs_of_words_keep_their_order_across_blocks() -> None:
     draw = np.random.default_rng(2)
     long = drawn_words(draw, 200, 2)
     check(WordPair(drawn_words(draw, 12, 2), long, [0, 1], [0, 1]), drawn_vocabulary(draw))
+
+
+@pytest.mark.parametrize("place", [62, 63, 64, 65])
+def test_neighbours_count_across_blocks_of_a_long_chunk(place: int) -> None:
+    ref = list(range(70))
+    gen = ref.copy()
+    gen[place] = 70
+    vocabulary = Vocabulary(np.eye(71), PLAIN.excluding)
+    result = substitution(words(gen), words(ref), [0], [0], vocabulary)
+    assert result.gen.partner[place] == place
+    assert result.gen.weight.sum() == 1.0

@@ -148,7 +148,7 @@ def drawn_words(draw: np.random.Generator, count: int, chunks: int, types: int =
         log_class=np.log(draw.integers(1, 4, (count, 3)) / 8),
         name=draw.random(count) < 0.15,
         negated=draw.random(count) < 0.15,
-        exclusion=np.where(stem % 3 == 0, stem % 6, 0),
+        exclusion=np.where(stem % 4 == 0, 5, np.where(stem % 2 == 0, 1 + stem // 4 % 4, 0)),
     )
 
 
