@@ -288,8 +288,9 @@ def _substitution(
         ref_ids,
         out,
     )
-    replaced = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
-    return Substitution(*out.tolist(), *replaced)
+    top, thing, action, quality, name_share = out.tolist()
+    gen_pairs, ref_pairs = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
+    return Substitution(top, thing, action, quality, name_share, gen_pairs, ref_pairs)
 
 
 def _replacements(ids: Ids, numbers: Floats) -> Replacements:

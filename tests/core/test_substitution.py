@@ -30,6 +30,16 @@ from vcs_numba.jit.kernel import numba_config
 DEFAULT = SubstitutionParams()
 
 
+def changed(given: Words, **changes: Any) -> Words:
+    """Words with other values of some fields, of any type."""
+    return replace(given, **changes)
+
+
+def vocabulary_of(vectors: Any, excluding: Any) -> Vocabulary:
+    """A vocabulary of arrays of any type."""
+    return Vocabulary(vectors, excluding)
+
+
 def numbers(result: Substitution) -> list[float]:
     """All numbers of a result, for comparing bits."""
     values = [getattr(result, field.name) for field in fields(result) if field.name not in ("gen", "ref")]
@@ -64,9 +74,8 @@ def test_numbers_are_those_of_the_definition(seed: int) -> None:
 def drawn_params(draw: np.random.Generator) -> SubstitutionParams:
     low, high = np.sort(draw.uniform(-0.5, 1, 2))
     reaches = np.sort(draw.integers(0, 3, 2))[::-1]
-    return SubstitutionParams(
-        low, high, *reaches, *draw.random(2), draw.uniform(1, 20), *draw.uniform(0, 2, 4)
-    )
+    values = (low, high, *reaches, *draw.random(2), draw.uniform(1, 20), *draw.uniform(0, 2, 4))
+    return SubstitutionParams(*values)
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (0, 7), (7, 0), (1, 1), (90, 80), (70, 3)])
@@ -89,7 +98,7 @@ def words(vectors: list[int], chunk: list[int] | None = None, group: int = 1, **
 
 
 #: Every type is another direction: words are the same, or have no similarity.
-PLAIN = Vocabulary(np.eye(40), np.pad(~np.eye(2, dtype=bool), (1, 0)))
+PLAIN = vocabulary_of(np.eye(40), np.pad(~np.eye(2, dtype=bool), (1, 0)))
 
 
 def test_a_replaced_word_is_named_with_its_partner() -> None:
@@ -111,7 +120,7 @@ def test_added_and_left_out_words_do_not_count(gen: list[int], ref: list[int]) -
 
 
 def test_words_that_exclude_each_other_are_another_word_whatever_their_vectors() -> None:
-    vocabulary = Vocabulary(np.ones((2, 1)), PLAIN.excluding)
+    vocabulary = vocabulary_of(np.ones((2, 1)), PLAIN.excluding)
     left, right = words([0], exclusion=[1]), words([1], exclusion=[2])
     assert check(WordPair(left, words([1]), [0], [0]), vocabulary).substitution == 0.0
     result = check(WordPair(left, right, [0], [0]), vocabulary)
@@ -121,13 +130,14 @@ def test_words_that_exclude_each_other_are_another_word_whatever_their_vectors()
     every[1, 1] = True  # one code for many words, of which equal ones exclude nothing
     equal = words([0, 1], exclusion=[1, 1])
     assert (
-        check(WordPair(equal, equal, [0], [0]), Vocabulary(vocabulary.vectors, every)).gen.weight.max() == 0.0
+        check(WordPair(equal, equal, [0], [0]), vocabulary_of(vocabulary.vectors, every)).gen.weight.max()
+        == 0.0
     )
 
 
 def test_words_that_exclude_each_other_need_neither_a_class_nor_a_place_in_common() -> None:
     gen = words([3, 1, 5], exclusion=[0, 1, 0])
-    ref = replace(words([6, 2, 7], exclusion=[0, 2, 0]), log_class=[[0, -9, -9]] * 3)
+    ref = changed(words([6, 2, 7], exclusion=[0, 2, 0]), log_class=[[0, -9, -9]] * 3)
     assert check(WordPair(gen, ref, [0], [0]), PLAIN).gen.partner.tolist() == [-1, 1, -1]
 
 
@@ -141,7 +151,7 @@ def test_a_word_of_a_list_must_be_found_in_the_matched_chunk_itself() -> None:
     ref = words([1, 2, 3, 9], [0, 0, 1, 1])
     gen = words([1, 9, 3, 4], [0, 0, 1, 1])
     assert check(WordPair(gen, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, -1, -1, -1]
-    listed = replace(gen, exclusion=[0, 1, 0, 0])
+    listed = changed(gen, exclusion=[0, 1, 0, 0])
     assert check(WordPair(listed, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, 1, -1, 3]
 
 
@@ -158,8 +168,8 @@ def test_a_name_stays_a_name_and_a_class_is_that_of_both_words() -> None:
     assert other.substitution == 0.0  # an action in the place of a name
     result = check(WordPair(words([1, 4, 3], name=[False, True, False]), names, [0], [0]), PLAIN)
     assert (result.name, result.action) == (1 / 8, 0.0)
-    sure = replace(words([1, 4, 3]), log_class=[[0, -9, -9]] * 3)  # things, which outvote unsure actions
-    unsure = replace(words([1, 5, 3]), log_class=[[-1, -0.5, -9]] * 3)
+    sure = changed(words([1, 4, 3]), log_class=[[0, -9, -9]] * 3)  # things, which outvote unsure actions
+    unsure = changed(words([1, 5, 3]), log_class=[[-1, -0.5, -9]] * 3)
     result = check(WordPair(sure, unsure, [0], [0]), PLAIN)
     assert result.thing == 1 / 8
     assert result.substitution == pytest.approx(4 / 3 / 8, abs=1e-15)
@@ -183,11 +193,12 @@ def test_a_result_depends_neither_on_the_table_of_vectors_nor_on_forms_of_arrays
     vocabulary = drawn_vocabulary(draw)
     pair = drawn_pair(draw, (30, 30))
     order = draw.permutation(len(vocabulary.vectors))
-    moved = Vocabulary(np.asfortranarray(vocabulary.vectors[order]), vocabulary.excluding.astype(bool).T)
+    moved = vocabulary_of(np.asfortranarray(vocabulary.vectors[order]), vocabulary.excluding.astype(bool).T)
     places = np.argsort(order)
-    gen, ref = (replace(side, vector=places[side.vector].astype(np.int64)) for side in pair[:2])
-    gen = replace(gen, log_class=gen.log_class + 7.0, stem=np.repeat(gen.stem, 2)[::2])
-    again = substitution(gen, ref, list(pair.gen_match), pair.ref_match[::-1][::-1], moved)  # type: ignore[call-overload, index]
+    gen, ref = (changed(side, vector=places[side.vector].astype(np.int64)) for side in pair[:2])
+    gen = changed(gen, log_class=gen.log_class + 7.0, stem=np.repeat(gen.stem, 2)[::2])
+    strided = np.repeat(np.asarray(pair.ref_match), 2)[::2]
+    again = substitution(gen, ref, np.asarray(pair.gen_match).tolist(), strided, moved)
     assert numbers(again) == numbers(substitution(*pair, vocabulary))
 
 
@@ -260,7 +271,7 @@ def test_constants_are_checked_and_survive_pickling() -> None:
 )
 def test_bad_words_are_named(change: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        replace(words([1, 2]), **change)
+        changed(words([1, 2]), **change)
 
 
 def test_bad_vocabularies_are_named() -> None:
@@ -274,10 +285,11 @@ def test_bad_vocabularies_are_named() -> None:
         (np.eye(3), np.eye(3), "^excluding: expected true and false"),
     ]:
         with pytest.raises(ValueError, match=match):
-            Vocabulary(vectors, excluding)
+            vocabulary_of(vectors, excluding)
     nothing = words([])
     assert (
-        substitution(nothing, nothing, [0], [0], Vocabulary(np.zeros((0, 4)), PLAIN.excluding)).thing == 0.0
+        substitution(nothing, nothing, [0], [0], vocabulary_of(np.zeros((0, 4)), PLAIN.excluding)).thing
+        == 0.0
     )
 
 
@@ -325,7 +337,7 @@ def test_neighbours_count_across_blocks_of_a_long_chunk(place: int) -> None:
     ref = list(range(70))
     gen = ref.copy()
     gen[place] = 70
-    vocabulary = Vocabulary(np.eye(71), PLAIN.excluding)
+    vocabulary = vocabulary_of(np.eye(71), PLAIN.excluding)
     result = substitution(words(gen), words(ref), [0], [0], vocabulary)
     assert result.gen.partner[place] == place
     assert result.gen.weight.sum() == 1.0

@@ -50,19 +50,20 @@ def fill_chunk_starts(words: Ids, starts: Ints) -> None:
 @helper
 def within_reach(c: int, d: int, gen_match: Ints, ref_match: Ints, reach: float) -> bool:
     """Return whether one of two chunks lies at most `reach` chunks from the match of the other."""
-    return abs(gen_match[c] - d) <= reach or abs(ref_match[d] - c) <= reach
+    return bool(abs(gen_match[c] - d) <= reach) or bool(abs(ref_match[d] - c) <= reach)
 
 
 @helper
 def ramp(similarity: float, params: Floats) -> float:
     """Return how far a similarity is on the way from "another word" (0) to "a counterpart" (1)."""
-    return min(max((similarity - params[LOW]) / (params[HIGH] - params[LOW]), 0.0), 1.0)
+    part: float = (similarity - params[LOW]) / (params[HIGH] - params[LOW])
+    return min(max(part, 0.0), 1.0)
 
 
 @helper
 def exclude_each_other(gen: Ids, i: int, ref: Ids, j: int, excluding: Bools) -> bool:
     """Return whether two words of different stems cannot both be true, as "left" and "right"."""
-    return gen[STEM, i] != ref[STEM, j] and excluding[gen[EXCLUSION, i], ref[EXCLUSION, j]]
+    return bool(gen[STEM, i] != ref[STEM, j]) and bool(excluding[gen[EXCLUSION, i], ref[EXCLUSION, j]])
 
 
 @rare

@@ -52,7 +52,7 @@ def agreement(
     if steps_i == 0 or steps_j == 0:
         return -1.0
     near = (i + step) % ROWS
-    best = lines[near, column + step]
+    best: float = lines[near, column + step]
     if steps_j > 1:
         best = max(best, lines[near, column + 2 * step])
     if steps_i > 1:
@@ -65,7 +65,7 @@ def may_replace(gen: Ids, i: int, ref: Ids, j: int, excluding: Bools, context: f
     """Return whether one word can stand for the other: by class, by a list, or by its place alone."""
     if gen[CLASS, i] == ref[CLASS, j] or exclude_each_other(gen, i, ref, j, excluding):
         return True
-    return context >= params[CONTEXT_CERTAINTY] and gen[CLASS, i] != NAME and ref[CLASS, j] != NAME
+    return bool(context >= params[CONTEXT_CERTAINTY]) and gen[CLASS, i] != NAME and ref[CLASS, j] != NAME
 
 
 @helper
@@ -187,7 +187,7 @@ def class_of_pair(words: Ids, logs: Floats, i: int, others: Ids, other_logs: Flo
     A name stays a name.
     """
     if words[CLASS, i] == NAME or others[CLASS, j] == NAME:
-        return words[CLASS, i]
+        return np.int64(words[CLASS, i])  # type: ignore[return-value]
     best = 0
     for k in range(1, NAME):
         if logs[i, k] + other_logs[j, k] > logs[i, best] + other_logs[j, best]:

@@ -139,7 +139,7 @@ def drawn_vocabulary(draw: np.random.Generator, types: int = 30, size: int = 21)
 
 def drawn_words(draw: np.random.Generator, count: int, chunks: int, types: int = 30) -> Words:
     """Words of which some types share a stem, with log probabilities that often tie."""
-    vector = draw.integers(0, types, count)
+    vector = draw.integers(0, types, count, dtype=np.int32)
     stem = vector // 2 + 100
     return Words(
         stem=stem,
