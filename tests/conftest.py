@@ -75,6 +75,7 @@ NEEDS = {
     "visil/test_golden.py": "scipy",
     "visil/test_parts.py": "scipy",
     "visil/test_steps.py": "av onnxruntime_genai scipy",
+    "words/test_vectors.py": BUILD,
 }
 #: What all tests need that ask for a fixture.
 FIXTURE_NEEDS = {

@@ -1,0 +1,142 @@
+"""The content words of a text, chunk by chunk, with their places, classes, names and negations."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.words.classes import (
+    FEATURES,
+    NO_NEIGHBOUR,
+    class_scores,
+    ending_feature,
+    neighbour_features,
+)
+from vcs_runtime.words.lexemes import Lexeme, lexeme
+
+# Latin letters and digits, with a part after an apostrophe ("Sam's", "don't", "o’clock").
+_WORD: Final = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’][A-Za-z]+)?")
+# A negator reaches the first content word among so many words after it.
+_REACH: Final = 3
+
+IntArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TextWords:
+    """The n content words of a text, in order.
+
+    Attributes
+    ----------
+    lexemes
+        What is known of each word by its letters.
+    chunk
+        Number of the chunk that it is in, int32 `(n,)`; it never falls.
+    start
+        Where it begins in the chunk, in characters, int32 `(n,)`.
+    stop
+        Where it ends in the chunk, int32 `(n,)`: `chunks[chunk][start:stop]` is the word.
+    features
+        Features for its class, as rows of the table of classes, uint16 `(n, FEATURES)`.
+    is_name
+        Whether it is a name, bool `(n,)`.
+    is_negated
+        Whether it is negated, bool `(n,)`.
+    """
+
+    lexemes: list[Lexeme]
+    chunk: IntArray
+    start: IntArray
+    stop: IntArray
+    features: npt.NDArray[np.uint16]
+    is_name: BoolArray
+    is_negated: BoolArray
+
+    def class_scores(self) -> npt.NDArray[np.float64]:
+        """Return logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
+
+        They are so up to a constant of each word. The largest is the word's class, unless it is a name.
+        """
+        return class_scores(self.features)
+
+    def __len__(self) -> int:
+        return len(self.lexemes)
+
+
+def read_words(chunks: Sequence[str]) -> TextWords:
+    """Find the content words of a text.
+
+    A word is a name if it begins with a capital letter, does so somewhere inside a chunk, and stands nowhere
+    in the text in small letters. A text without words in small letters has no names.
+
+    Parameters
+    ----------
+    chunks
+        The chunks of the text.
+
+    Returns
+    -------
+    TextWords
+        Its content words. A text without Latin letters and digits has none.
+    """
+    found = _Found()
+    for number, chunk in enumerate(chunks):
+        found.add(number, chunk)
+    names = found.capital_inside - found.small if found.small else frozenset()
+    return TextWords(
+        lexemes=found.lexemes,
+        chunk=np.array(found.chunk, np.int32),
+        start=np.array(found.start, np.int32),
+        stop=np.array(found.stop, np.int32),
+        features=np.frombuffer(found.features, np.uint16).reshape(-1, FEATURES),
+        is_name=np.array([word.is_capital and word.form in names for word in found.lexemes], np.bool_),
+        is_negated=np.array(found.negated, np.bool_),
+    )
+
+
+@dataclass
+class _Found:
+    """What was found in the chunks so far."""
+
+    lexemes: list[Lexeme] = field(default_factory=list)
+    chunk: array[int] = field(default_factory=lambda: array("i"))
+    start: array[int] = field(default_factory=lambda: array("i"))
+    stop: array[int] = field(default_factory=lambda: array("i"))
+    negated: bytearray = field(default_factory=bytearray)
+    features: array[int] = field(default_factory=lambda: array("H"))
+    capital_inside: set[str] = field(default_factory=set)
+    small: set[str] = field(default_factory=set)
+
+    def add(self, number: int, chunk: str) -> None:
+        """Add the content words of a chunk."""
+        places = [match.span() for match in _WORD.finditer(chunk)]
+        words = [lexeme(chunk[start:stop]) for start, stop in places]
+        before, reach, last = NO_NEIGHBOUR, 0, len(words) - 1
+        for at, word in enumerate(words):
+            if not word.is_capital:
+                self.small.add(word.form)
+            elif at:
+                self.capital_inside.add(word.form)
+            if word.is_content:
+                after = words[at + 1].seen_as if at < last else NO_NEIGHBOUR
+                self.lexemes.append(word)
+                self.chunk.append(number)
+                self.start.append(places[at][0])
+                self.stop.append(places[at][1])
+                self.negated.append(reach > 0)
+                self.features.extend(word.features)
+                self.features.extend(neighbour_features(before, after))
+                self.features.append(ending_feature(before, word.ending))
+                reach = 0
+            else:
+                reach -= 1
+            if word.negates:
+                reach = _REACH
+            before = word.seen_as

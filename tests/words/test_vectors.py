@@ -1,0 +1,210 @@
+"""Static vectors of words from a bundle, and the words of a pair side by side."""
+
+from __future__ import annotations
+
+import shutil
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from support.changed_bundles import relist
+from support.tiny_bert import VOCABULARY
+from support.tiny_layouts import build_layout_bundle
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.errors import BundleError
+from vcs_runtime.words.pairs import PairWords, pair_words, words_hash
+from vcs_runtime.words.reading import read_words
+from vcs_runtime.words.vectors import WordVectors
+
+TABLE = "embeddings.word_embeddings.weight"
+Change = Callable[[ir.Model], object]
+
+
+def table_of(bundle: Path) -> np.ndarray:
+    """The rows as another library reads them."""
+    return ir.load(bundle / "embedder/model.onnx").graph.initializers[TABLE].const_value.numpy()
+
+
+def changed(bundle: Path, target: Path, change: Change) -> Path:
+    """A copy of a bundle whose graph was changed, with its weights inside the graph's file."""
+    shutil.copytree(bundle, target)
+    path = target / "embedder/model.onnx"
+    model = ir.load(path)
+    for value in model.graph.initializers.values():
+        value.const_value = ir.tensor(np.array(value.const_value.numpy()), name=value.name)
+    change(model)
+    ir.save(model, path)
+    relist(target)
+    return target
+
+
+def stored_as(array: np.ndarray, kind: ir.DataType) -> Change:
+    def change(model: ir.Model) -> None:
+        value = model.graph.initializers[TABLE]
+        value.const_value = ir.Tensor(array, dtype=kind, shape=ir.Shape(array.shape), name=TABLE)
+        value.dtype = kind
+
+    return change
+
+
+def expected(table: np.ndarray, pieces: list[str]) -> np.ndarray:
+    rows = table.astype(np.float64)
+    vector = rows[[VOCABULARY[piece] for piece in pieces]].mean(axis=0) - rows.mean(axis=0)
+    return vector / np.linalg.norm(vector)
+
+
+def pieces(word: str) -> list[str]:
+    """How the tiny tokenizer cuts a word that it does not know."""
+    return [word] if word in VOCABULARY else [word[0], *(f"##{letter}" for letter in word[1:])]
+
+
+def test_vectors_are_means_of_rows_less_the_mean_row_at_unit_length(tiny_bundle: Path) -> None:
+    vectors = WordVectors(open_bundle(tiny_bundle))
+    forms = ["zxqy", "wq", "q", "zxqy"]
+    found = vectors.of(forms)
+    assert found.dtype == np.float32
+    assert found.shape == (4, vectors.width)
+    table = table_of(tiny_bundle)
+    for row, form in zip(found, forms, strict=True):
+        assert len(pieces(form)) == len(form)
+        np.testing.assert_allclose(row, expected(table, pieces(form)), rtol=0, atol=1e-7)
+    assert np.array_equal(found[0], found[3])
+
+
+def test_vectors_have_the_same_bits_however_they_are_asked_for(tiny_bundle: Path) -> None:
+    bundle = open_bundle(tiny_bundle)
+    forms = [a + b for a in "abcdefgh" for b in "qrstuvwxyz"]
+    together = WordVectors(bundle).of(forms)
+    forgetful = WordVectors(bundle, memory_bytes=1000)
+    backwards = np.stack([forgetful.of([form])[0] for form in reversed(forms)])[::-1]
+    assert np.array_equal(together, backwards)
+    assert np.array_equal(together, forgetful.of(forms))
+
+
+@pytest.mark.parametrize("kind", [ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16])
+def test_tables_of_each_float_type_inside_a_graph_are_read(
+    tiny_bundle: Path, tmp_path: Path, kind: ir.DataType
+) -> None:
+    table = table_of(tiny_bundle).astype(kind.numpy())
+    bundle = open_bundle(changed(tiny_bundle, tmp_path / "bundle", stored_as(table, kind)))
+    found = WordVectors(bundle).of(["zxqy"])[0]
+    np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int4"])
+def test_exported_decoders_have_word_vectors_as_only_their_matrices_are_quantised(
+    tmp_path: Path, precision: str
+) -> None:
+    bundle = open_bundle(build_tiny_nv_embed_bundle(tmp_path, precision=precision))
+    vectors = WordVectors(bundle).of(["door", "window"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert not np.array_equal(*vectors)
+
+
+@pytest.mark.parametrize("layout", ["padded", "masked", "packed"])
+def test_every_input_layout_shows_its_table(tmp_path: Path, layout: str) -> None:
+    vectors = WordVectors(open_bundle(build_layout_bundle(tmp_path / "bundle", layout)))
+    np.testing.assert_allclose(np.linalg.norm(vectors.of(["door"]), axis=1), 1, atol=1e-6)
+
+
+def test_the_table_is_not_copied_into_memory(tiny_bundle: Path, tmp_path: Path) -> None:
+    table = np.random.default_rng(0).standard_normal((200_000, 32), np.float32)
+    bundle = open_bundle(changed(tiny_bundle, tmp_path / "large", stored_as(table, ir.DataType.FLOAT)))
+    tracemalloc.start()
+    vectors = WordVectors(bundle)
+    found = vectors.of(["zxqy"])[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < table.nbytes / 3
+    np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)  # of many blocks
+
+
+def rename_the_input(model: ir.Model) -> None:
+    model.graph.inputs[0].name = "tokens"
+
+
+def rotate(model: ir.Model) -> None:
+    for node in model.graph:
+        if node.op_type == "Gather" and node.inputs[1].name == "input_ids":
+            node.attributes["axis"] = ir.AttrInt64("axis", 1)
+
+
+def test_a_graph_that_does_not_show_its_table_is_refused_by_name(tiny_bundle: Path, tmp_path: Path) -> None:
+    levels = np.ones(table_of(tiny_bundle).shape, np.int8)
+    rows = np.zeros((3, 32), np.float32)
+    holes = np.full(table_of(tiny_bundle).shape, np.nan, np.float32)
+    cases: list[tuple[str, Change, str]] = [
+        ("renamed", rename_the_input, "in 0 tables"),
+        ("rotated", rotate, "in 0 tables"),
+        ("levels", stored_as(levels, ir.DataType.INT8), "of ONNX's type 3, and only fp32, fp16 and bf16"),
+        ("short", stored_as(rows, ir.DataType.FLOAT), "and the embedder vectors of 3"),
+        ("nan", stored_as(holes, ir.DataType.FLOAT), "NaN or infinity"),
+        ("flat", stored_as(rows.ravel(), ir.DataType.FLOAT), r"of the shape \(96,\), not of rows"),
+    ]
+    for name, change, message in cases:
+        bundle = open_bundle(changed(tiny_bundle, tmp_path / name, change))
+        with pytest.raises(BundleError, match=message) as error:
+            WordVectors(bundle)
+        assert str(tmp_path / name) in str(error.value)
+
+
+def test_a_bundle_without_an_embedder_is_refused(sat_bundle: Path) -> None:
+    with pytest.raises(BundleError, match="need an embedder, and the bundle has none"):
+        WordVectors(open_bundle(sat_bundle))
+
+
+def paired(reference: list[str], generated: list[str], bundle: Path) -> PairWords:
+    return pair_words(read_words(reference), read_words(generated), WordVectors(open_bundle(bundle)))
+
+
+def excluding(word: str, other: str, bundle: Path) -> bool:
+    pair = paired([word], [other], bundle)
+    mine, its = pair.reference.stem[0], pair.generated.stem[0]
+    same_group = (pair.groups[mine][:, None] == pair.groups[its][None]) & (pair.groups[mine][:, None] >= 0)
+    return bool((same_group & (pair.places[mine][:, None] != pair.places[its][None])).any())
+
+
+def test_words_of_both_texts_have_one_numbering(tiny_bundle: Path) -> None:
+    pair = paired(["A man opened the door"], ["Men", "open red doors"], tiny_bundle)
+    man, opened, door = pair.reference.stem
+    assert pair.generated.stem.tolist() == [man, opened, 3, door]
+    assert len(set(pair.reference.form) & set(pair.generated.form)) == 0  # other forms, other vectors
+    assert pair.vectors.shape == (7, 32)
+    assert np.array_equal(
+        pair.vectors[pair.generated.form],
+        WordVectors(open_bundle(tiny_bundle)).of(["men", "open", "red", "doors"]),
+    )
+    assert pair.groups.shape == pair.places.shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    "words", ["red blue", "seven nine", "7 8", "left right", "Monday friday", "opens closed", "fast slowly",
+              "entered leaves", "dark bright", "opens shut", "12 100"],
+)  # fmt: skip
+def test_listed_words_exclude_each_other_in_all_forms(words: str, tiny_bundle: Path) -> None:
+    assert excluding(*words.split(), tiny_bundle)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["gray grey", "closes shut", "7 7", "red north", "door window", "big large", "seven 7", "open opened"],
+)
+def test_other_words_and_spellings_do_not(words: str, tiny_bundle: Path) -> None:
+    assert not excluding(*words.split(), tiny_bundle)
+
+
+def test_texts_without_words_make_an_empty_pair(tiny_bundle: Path) -> None:
+    pair = paired(["门"], [], tiny_bundle)
+    assert pair.vectors.shape == (0, 32)
+    assert pair.groups.shape == (0, 4)
+    assert not len(pair.reference.words)
+
+
+def test_the_hash_of_the_rules_is_stable() -> None:
+    assert words_hash() == words_hash()
+    assert len(words_hash()) == 64
