@@ -10,6 +10,7 @@ import numpy as np
 from support.core_cases import drawn_case, matrix
 from vcs_numba import HmCf, Scores, score_similarity
 from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.scoring.result import StrictScores
 from vcs_runtime.scoring.score_table import (
     ALL,
     DETAIL,
@@ -20,6 +21,8 @@ from vcs_runtime.scoring.score_table import (
     NAMES,
     PART,
     SCORES,
+    SUBSTITUTION,
+    names_with,
     up_to,
 )
 
@@ -30,9 +33,12 @@ def test_it_declares_every_score_once() -> None:
     assert set(SCORES) == set(Scores._fields) == set(NAMES)
     assert Scores._fields == NAMES
     assert tuple(HM_CF) == HM_CF_NAMES == HmCf._fields
-    assert tuple(ALL) == (*SCORES, *HM_CF) == tuple(LABELS)
-    assert len(ALL) == len(SCORES) + len(HM_CF)
-    assert up_to(HEADLINE, hm_cf=True) == (*up_to(HEADLINE), "hm_cf")
+    assert tuple(SUBSTITUTION) == StrictScores._fields
+    assert tuple(ALL) == (*SCORES, *HM_CF, *SUBSTITUTION) == tuple(LABELS)
+    assert len(ALL) == len(SCORES) + len(HM_CF) + len(SUBSTITUTION)
+    assert up_to(HEADLINE, ["hm-cf"]) == (*up_to(HEADLINE), "hm_cf")
+    assert up_to(HEADLINE, ["substitution"]) == (*up_to(HEADLINE), "substitution", "vcs_strict")
+    assert names_with(["substitution", "hm-cf"]) == (*NAMES, *HM_CF, *SUBSTITUTION)
     assert up_to(DETAIL) == tuple(SCORES)
     assert up_to(HEADLINE) == ("vcs", "margin", "gas", "las", "nas")
     assert set(up_to(HEADLINE)) < set(up_to(PART)) < set(SCORES)

@@ -28,7 +28,7 @@ def shown(words: TextWords, chunks: list[str]) -> list[str]:
 
 def classes(chunk: str) -> dict[str, str]:
     words = read_words([chunk])
-    numbers = words.class_scores().argmax(axis=1)
+    numbers = words.class_scores.argmax(axis=1)
     return {word.form: CLASSES[number] for word, number in zip(words.lexemes, numbers, strict=True)}
 
 
@@ -111,8 +111,8 @@ def test_classes_follow_the_word_and_its_place() -> None:
 
 def test_class_scores_are_exact_sums_that_no_block_of_words_changes() -> None:
     words = read_words(CHUNKS * 1000)  # more than one block
-    once = read_words(CHUNKS).class_scores()
-    assert np.array_equal(words.class_scores(), np.tile(once, (1000, 1)))
+    once = read_words(CHUNKS).class_scores
+    assert np.array_equal(words.class_scores, np.tile(once, (1000, 1)))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_class_scores_are_exact_sums_that_no_block_of_words_changes() -> None:
 def test_texts_without_latin_letters_have_no_words(chunk: str) -> None:
     words = read_words([chunk, chunk])
     assert len(words) == 0
-    assert words.class_scores().shape == (0, 3)
+    assert words.class_scores.shape == (0, 3)
     assert not len(read_words([]))
 
 
@@ -164,7 +164,7 @@ def test_every_process_reads_alike() -> None:
     """Python's own hashes differ from process to process."""
     program = (
         "import sys, hashlib; from vcs_runtime.words.reading import read_words as r; "
-        "w = r(sys.argv[1:]); print(hashlib.sha256(w.class_scores().tobytes() + w.features.tobytes()).hexdigest())"
+        "w = r(sys.argv[1:]); print(hashlib.sha256(w.class_scores.tobytes() + w.features.tobytes()).hexdigest())"
     )
     outputs = {
         subprocess.run(

@@ -15,9 +15,11 @@ from support.changed_bundles import relist
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from vcs_numba import Words
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.words.pairs import PairWords, pair_words, words_hash
+from vcs_runtime.words.exclusions import excluding_table
+from vcs_runtime.words.numbering import Numbering, words_hash
 from vcs_runtime.words.reading import read_words
 from vcs_runtime.words.vectors import WordVectors
 
@@ -158,51 +160,52 @@ def test_a_bundle_without_an_embedder_is_refused(sat_bundle: Path) -> None:
         WordVectors(open_bundle(sat_bundle))
 
 
-def paired(reference: list[str], generated: list[str], bundle: Path) -> PairWords:
-    return pair_words(read_words(reference), read_words(generated), WordVectors(open_bundle(bundle)))
+def numbered(*texts: list[str]) -> tuple[list[Words], Numbering]:
+    numbering = Numbering()
+    return [numbering.words(read_words(text)) for text in texts], numbering
 
 
-def excluding(word: str, other: str, bundle: Path) -> bool:
-    pair = paired([word], [other], bundle)
-    mine, its = pair.reference.stem[0], pair.generated.stem[0]
-    same_group = (pair.groups[mine][:, None] == pair.groups[its][None]) & (pair.groups[mine][:, None] >= 0)
-    return bool((same_group & (pair.places[mine][:, None] != pair.places[its][None])).any())
+def excluding(word: str, other: str) -> bool:
+    (mine, its), _ = numbered([word], [other])
+    table = excluding_table()
+    assert np.array_equal(table, table.T)
+    equal = mine.stem[0] == its.stem[0]
+    return bool(table[mine.exclusion[0], its.exclusion[0]]) and not equal
 
 
-def test_words_of_both_texts_have_one_numbering(tiny_bundle: Path) -> None:
-    pair = paired(["A man opened the door"], ["Men", "open red doors"], tiny_bundle)
-    man, opened, door = pair.reference.stem
-    assert pair.generated.stem.tolist() == [man, opened, 3, door]
-    assert len(set(pair.reference.form) & set(pair.generated.form)) == 0  # other forms, other vectors
-    assert pair.vectors.shape == (7, 32)
-    assert np.array_equal(
-        pair.vectors[pair.generated.form],
-        WordVectors(open_bundle(tiny_bundle)).of(["men", "open", "red", "doors"]),
-    )
-    assert pair.groups.shape == pair.places.shape == (4, 4)
+def test_words_of_all_texts_have_one_numbering(tiny_bundle: Path) -> None:
+    (reference, generated), numbering = numbered(["A man opened the door"], ["Men", "open red doors"])
+    man, opened, door = reference.stem
+    assert generated.stem.tolist() == [man, opened, 3, door]
+    assert generated.chunk.tolist() == [0, 1, 1, 1]
+    assert len(set(reference.vector) & set(generated.vector)) == 0  # other forms, other vectors
+    vectors = WordVectors(open_bundle(tiny_bundle))
+    vocabulary = numbering.vocabulary(vectors)
+    assert vocabulary.vectors.shape == (7, 32)
+    own = vocabulary.vectors[generated.vector]
+    assert np.array_equal(own, vectors.of(["men", "open", "red", "doors"]))
 
 
 @pytest.mark.parametrize(
     "words", ["red blue", "seven nine", "7 8", "left right", "Monday friday", "opens closed", "fast slowly",
               "entered leaves", "dark bright", "opens shut", "12 100"],
 )  # fmt: skip
-def test_listed_words_exclude_each_other_in_all_forms(words: str, tiny_bundle: Path) -> None:
-    assert excluding(*words.split(), tiny_bundle)
+def test_listed_words_exclude_each_other_in_all_forms(words: str) -> None:
+    assert excluding(*words.split())
 
 
 @pytest.mark.parametrize(
     "words",
     ["gray grey", "closes shut", "7 7", "red north", "door window", "big large", "seven 7", "open opened"],
 )
-def test_other_words_and_spellings_do_not(words: str, tiny_bundle: Path) -> None:
-    assert not excluding(*words.split(), tiny_bundle)
+def test_other_words_and_spellings_do_not(words: str) -> None:
+    assert not excluding(*words.split())
 
 
-def test_texts_without_words_make_an_empty_pair(tiny_bundle: Path) -> None:
-    pair = paired(["门"], [], tiny_bundle)
-    assert pair.vectors.shape == (0, 32)
-    assert pair.groups.shape == (0, 4)
-    assert not len(pair.reference.words)
+def test_texts_without_words_have_no_numbers(tiny_bundle: Path) -> None:
+    (reference, generated), numbering = numbered(["门"], [])
+    assert (len(reference), len(generated)) == (0, 0)
+    assert numbering.vocabulary(WordVectors(open_bundle(tiny_bundle))).vectors.shape == (0, 32)
 
 
 def test_the_hash_of_the_rules_is_stable() -> None:

@@ -251,22 +251,32 @@ def replace(
 
     Parameters
     ----------
-    gen, ref
-        `Words.packed` of the generated text and of the reference.
-    gen_logs, ref_logs
+    gen
+        `Words.packed` of the generated text.
+    ref
+        `Words.packed` of the reference.
+    gen_logs
         float64 (n, 3), log probabilities of the first three classes.
-    gen_match, ref_match
-        int64: the match of each generated chunk, and of each chunk of the reference.
+    ref_logs
+        As `gen_logs`.
+    gen_match
+        int64: the match of each generated chunk.
+    ref_match
+        int64: the match of each chunk of the reference.
     vectors
         float32 (types, d).
     excluding
         bool (codes, codes).
     params
         `SubstitutionParams.packed`.
-    gen_numbers, ref_numbers
+    gen_numbers
         float64 (3, n), written: LACK, WEIGHT, SIMILARITY.
-    gen_ids, ref_ids
+    ref_numbers
+        As `gen_numbers`.
+    gen_ids
         int32 (2, n), written: each word's partner, or -1; its class.
+    ref_ids
+        As `gen_ids`.
     out
         float64 (5,), written.
     """

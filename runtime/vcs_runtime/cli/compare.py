@@ -37,8 +37,8 @@ enough_resamples = click.option(
 @click.option("--name", "names", multiple=True, metavar="NAME",
               help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
 @click.option("--score", "scores", type=click.Choice(tuple(ALL), case_sensitive=False), multiple=True,
-              metavar="NAME", help="Score to compare: vcs, margin, gas, las, nas, hm_cf, or another column; "
-              "may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
+              metavar="NAME", help="Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
+              "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
 @correction
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")

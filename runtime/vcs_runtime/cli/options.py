@@ -189,10 +189,11 @@ def _scorer_config(
     gpu_mem_gb: float | None,
     batch_invariant: bool,
     pair_mem_gb: float,
+    words: str,
 ) -> ScorerConfig:
     return ScorerConfig(
         bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb,
-        batch_invariant=batch_invariant, pair_mem_gb=pair_mem_gb,
+        batch_invariant=batch_invariant, pair_mem_gb=pair_mem_gb, words=words,
     )  # fmt: skip
 
 
@@ -226,6 +227,8 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
                  "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "
                  "that holds anyway."),
+    click.option("--words", default=ScorerConfig.words, show_default=True, metavar="BUNDLE",
+                 help="Folder of the bundle whose token vectors compare words, for --with substitution."),
     click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
                  help="Report which device runs the models, and why."),
     section="Models",
@@ -252,8 +255,9 @@ def _options(
 
 _PARAMS = Params()
 further = click.option("--with", "also", type=click.Choice(FURTHER), multiple=True, metavar="METRIC",
-                       help="Metric to compute beside VCS: hm-cf, the harmonic mean of coarse and fine "
-                       "similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
+                       help="Metric to compute beside VCS; may be repeated: substitution, which words others "
+                       "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
+                       "fine similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
 #: Options of the metric; the command receives `options`, an `Options`.
 scoring_options = combined("options", _options, together(
     click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,

@@ -36,7 +36,7 @@ from vcs_runtime.cli.options import (
 from vcs_runtime.errors import InputError
 from vcs_runtime.experiments.compare import compare
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
-from vcs_runtime.jobs.score_files import has_hm_cf, is_scores
+from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
 from vcs_runtime.report.pdf_overview import write_overview
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
@@ -224,7 +224,7 @@ def _compared(
         with usage_errors():
             return [
                 compare(files, names=names, baseline=baseline, scores=[score], force=force).to_dict()
-                for score in up_to(HEADLINE, hm_cf=all(map(has_hm_cf, files)))
+                for score in up_to(HEADLINE, set.intersection(*(set(metrics_of(file)) for file in files)))
             ], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)

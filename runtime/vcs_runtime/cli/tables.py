@@ -48,7 +48,7 @@ def print_result(result: Result) -> None:
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for name in up_to(PART, hm_cf=result.further is not None):
+    for name in up_to(PART, result.also):
         table.add_row(name, f"{getattr(result, name):.4f}", ALL[name].meaning)
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):

@@ -33,9 +33,10 @@ def is_scores(path: Path) -> bool:
     return isinstance(row, dict) and {"id", "signature"} <= row.keys() and bool({"vcs", "error"} & row.keys())
 
 
-def has_hm_cf(path: Path) -> bool:
-    """Whether a score file was scored with HM-CF. Raises InputError as `read_scores` does."""
-    return any("hm_cf" in row for _, row in read_scores(path) if "error" not in row)
+def metrics_of(path: Path) -> tuple[str, ...]:
+    """Return the metrics beside VCS of a score file. Raises InputError as `read_scores` does."""
+    scored = (row for _, row in read_scores(path) if "error" not in row)
+    return next((score_table.metrics_in(row) for row in scored), ())
 
 
 def read_scores(

@@ -21,8 +21,8 @@ SKIP, ZERO, ERROR = "skip", "zero", "error"
 #: nothing, or ends the job.
 FAILED = (SKIP, ZERO, ERROR)
 # The scores of a text that says nothing: no content, no order, and so the lowest margin.
-_SAYS_NOTHING = dict.fromkeys(score_table.ALL, 0.0) | {"margin": -1.0}
-_EVERY = (*score_table.NAMES, *score_table.HM_CF_NAMES)
+_SAYS_NOTHING = dict.fromkeys(score_table.ALL, 0.0) | {"margin": -1.0, "margin_strict": -1.0}
+_EVERY = score_table.names_with(score_table.FURTHER)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Summary:
     counts: FlagCounts = field(default_factory=FlagCounts)
     _columns: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _EVERY})
     _judged: bytearray = field(default_factory=bytearray)
-    _with_hm_cf: int = 0
+    _with: Counter[str] = field(default_factory=Counter)
 
     @property
     def scored(self) -> int:
@@ -94,9 +94,9 @@ class Summary:
         return self.scored + self.failed
 
     @property
-    def has_hm_cf(self) -> bool:
-        """Whether all scored pairs have HM-CF and its parts."""
-        return 0 < self.scored == self._with_hm_cf
+    def also(self) -> tuple[str, ...]:
+        """The metrics beside VCS that all scored pairs have."""
+        return tuple(metric for metric in score_table.FURTHER if 0 < self.scored == self._with[metric])
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one line of the output."""
@@ -107,7 +107,7 @@ class Summary:
             return
         if name := record.get("segmenter"):
             self.segmenters[name] += 1
-        self._with_hm_cf += "hm_cf" in record
+        self._with.update(score_table.metrics_in(record))
         self._count(record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
 
     def _count(self, scores: Mapping[str, Any], *, judged: bool) -> None:
@@ -126,9 +126,9 @@ class Summary:
         Returns
         -------
         dict
-            The statistics, in the order of files; with HM-CF and its parts if every scored pair has them.
+            The statistics, in the order of files; with those of metrics beside VCS that every pair has.
         """
-        names = _EVERY if self.has_hm_cf else score_table.NAMES
+        names = score_table.names_with(self.also)
         values = np.array([np.frombuffer(self._columns[name]) for name in names])
         if judged:
             values = values[:, np.frombuffer(self._judged, bool)]

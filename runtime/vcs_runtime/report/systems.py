@@ -19,11 +19,11 @@ from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
 from vcs_runtime.report.words import NAMED, counted, enumerated, settings_of, title_of
 from vcs_runtime.scoring import flags
-from vcs_runtime.scoring.score_table import ALL, HEADLINE, PART, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, FURTHER, HEADLINE, PART, SCORES, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS
 
 #: The scores that tables may show.
-_COLUMNS: Final = up_to(PART, hm_cf=True)
+_COLUMNS: Final = up_to(PART, FURTHER)
 #: The scores that rank pairs, the worst first: each decides where those before it are equal.
 RANKING: Final = ("margin", "vcs", "gas")
 #: The mark that a pair with a flag has in tables.
@@ -127,19 +127,20 @@ class Systems:
             column.append(float(record[name] if name in SCORES else record.get(name, math.nan)))
 
     @property
-    def has_hm_cf(self) -> bool:
-        """Whether all systems were scored with HM-CF."""
-        return bool(self.summaries) and all(own.has_hm_cf for own in self.summaries if own.scored)
+    def also(self) -> tuple[str, ...]:
+        """The metrics beside VCS of all systems."""
+        scored = [own.also for own in self.summaries if own.scored]
+        return tuple(metric for metric in FURTHER if scored and all(metric in own for own in scored))
 
     @property
     def shown(self) -> tuple[str, ...]:
         """The scores of the tables."""
-        return up_to(PART, hm_cf=self.has_hm_cf)
+        return up_to(PART, self.also)
 
     @property
     def headline(self) -> tuple[str, ...]:
         """The scores that are always shown."""
-        return up_to(HEADLINE, hm_cf=self.has_hm_cf)
+        return up_to(HEADLINE, self.also)
 
     @property
     def scored(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,9 +12,10 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.inference.vector_cache import Vector
 from vcs_runtime.scoring.cosines import cosines
 from vcs_runtime.scoring.hm_cf import hm_cf_of
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
+from vcs_runtime.scoring.substitution import WordComparison
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ def score_in_groups(
     refused: dict[str, TextError],
     options: Options,
     signature: str,
+    words: WordComparison,
 ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
     """Score the pairs of a block, in groups whose similarities fit into memory together.
 
@@ -43,6 +45,8 @@ def score_in_groups(
         How pairs are scored.
     signature
         The signature of the scores.
+    words
+        Compares words, for substitution.
 
     Yields
     ------
@@ -55,11 +59,11 @@ def score_in_groups(
     for item, pair in block:
         size = 0 if isinstance(pair, TextError) else similarities_of(pair.chunks)
         if group and total + size > GROUP:
-            yield _score_group(group, vectors, refused, options, signature)
+            yield _score_group(group, vectors, refused, options, signature, words)
             group, total = [], 0
         group.append((item, pair))
         total += size
-    yield _score_group(group, vectors, refused, options, signature)
+    yield _score_group(group, vectors, refused, options, signature, words)
 
 
 def _score_group(
@@ -68,6 +72,7 @@ def _score_group(
     refused: dict[str, TextError],
     options: Options,
     signature: str,
+    words: WordComparison,
 ) -> list[tuple[T, Result, Evidence | None]]:
     checked = [(item, _refused(pair, refused) or pair) for item, pair in block]
     compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
@@ -90,7 +95,34 @@ def _score_group(
         evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
         scored.append((item, result, evidence))
         first += len(candidates)
+    if SUBSTITUTION in options.also:
+        return _with_substitution(scored, [candidates for _, _, candidates in compared], options, words)
     return scored
+
+
+def _with_substitution(
+    scored: list[tuple[T, Result, Evidence | None]],
+    candidates: list[list[Evidence]],
+    options: Options,
+    words: WordComparison,
+) -> list[tuple[T, Result, Evidence | None]]:
+    """Compare the words of each pair with those of its best reference, or for a mean with those of all."""
+    chosen: list[tuple[Sequence[Evidence], Sequence[Scores]]] = []
+    for (_, result, evidence), own in zip(scored, candidates, strict=True):
+        if evidence is not None:
+            best = slice(result.reference_index, result.reference_index + 1)
+            part = slice(None) if options.aggregate == "mean" else best
+            chosen.append((own[part], evidence.by_reference[part]))
+    found = iter(words.compare(chosen, options.params))
+    finished: list[tuple[T, Result, Evidence | None]] = []
+    for item, result, evidence in scored:
+        if evidence is not None:
+            strict, replaced = next(found)
+            result = replace(result, strict=strict)
+            own_words = replaced[result.reference_index if options.aggregate == "mean" else 0]
+            evidence = evidence._replace(words=own_words)
+        finished.append((item, result, evidence))
+    return finished
 
 
 def _refused(pair: PreparedPair | TextError, errors: dict[str, TextError]) -> TextError | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.options import HM_CF, Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -26,7 +26,7 @@ def names_of(options: Options) -> tuple[str, ...]:
 
 def scores_of(options: Options) -> tuple[str, ...]:
     """Return the names of the scores of results with these options."""
-    return (*score_table.NAMES, *(score_table.HM_CF_NAMES if HM_CF in options.also else ()))
+    return score_table.names_with(options.also)
 
 
 def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pair]:

@@ -13,6 +13,7 @@ from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import FAST
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
+from vcs_runtime.scoring import score_table
 from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES, CONSISTENT
@@ -21,9 +22,9 @@ from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.util.process import threads_or_cores
 
 AGGREGATES = ("max", "mean")
-HM_CF = "hm-cf"
+HM_CF, SUBSTITUTION = "hm-cf", "substitution"
 #: Metrics that can be computed beside VCS.
-FURTHER = (HM_CF,)
+FURTHER = tuple(score_table.FURTHER)
 # Chunk size and LCT: docs/reference/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
 
@@ -47,7 +48,7 @@ class Options:
         order (docs/reference/vcs.md, section 1).
     also
         Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which embeds the
-        sentences of all texts once more, as they stand.
+        sentences of all texts once more, as they stand, and "substitution" (section 15), for English.
 
     Raises
     ------
@@ -77,7 +78,7 @@ class Options:
                     raise unknown_choice(field, name, choices)
             object.__setattr__(self, field, tuple(name for name in choices if name in names))
         if self.short and self.also:
-            raise ValueError("also: HM-CF compares sentences, so it does not go with short texts")
+            raise ValueError(f"also: short texts have no sentences for {' and '.join(self.also)}")
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,9 @@ class ScorerConfig:
     pair_mem_gb
         GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and generated
         chunk. A pair that needs more has an error in place of scores, on every machine alike.
+    words
+        Bundle whose token vectors compare words, for `Options.also` "substitution": the default, for which
+        its constants were chosen, or another folder. It is opened when the first pair needs it.
 
     Raises
     ------
@@ -141,6 +145,7 @@ class ScorerConfig:
     embedder: TextEmbedder | None = None
     batch_invariant: bool = False
     pair_mem_gb: float = 1.0
+    words: str | os.PathLike[str] | Bundle = "default"
 
     def __post_init__(self) -> None:
         checked_number("pair_mem_gb", self.pair_mem_gb, "a number of GB above 0", lambda size: size > 0)
@@ -173,6 +178,7 @@ class ScorerConfig:
             bundle=_absolute(self.bundle, "default", FAST),
             cache=None if self.cache is None else _absolute(self.cache),
             segmenter=_absolute(self.segmenter, *CHOICES, CONSISTENT, PUNKT),
+            words=_absolute(self.words, "default", FAST),
         )
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import HmCf, Scores
+from vcs_numba import HmCf, Scores, Substitution
 from vcs_runtime.scoring.flags import flags_of
-from vcs_runtime.scoring.score_table import ALL, HM_CF
+from vcs_runtime.scoring.score_table import ALL, FURTHER, HM_CF, SUBSTITUTION
+from vcs_runtime.words.reading import TextWords
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
@@ -22,10 +23,10 @@ def _score(name: str) -> float:
     """Make the property of a score: its value, or NaN where a pair could not be scored."""
 
     def value(self: Result) -> float:
-        scores = self.further if name in HM_CF else self.scores
+        scores = self.further if name in HM_CF else self.strict if name in SUBSTITUTION else self.scores
         return math.nan if scores is None else float(getattr(scores, name))
 
-    when = "without `also`, or " if name in HM_CF else ""
+    when = "without `also`, or " if name in HM_CF or name in SUBSTITUTION else ""
     return property(value, doc=f"{ALL[name].meaning}; NaN {when}if the pair could not be scored.")  # type: ignore[return-value]
 
 
@@ -55,6 +56,35 @@ class _ScoresByName:
     fine_recall = _score("fine_recall")
     fine_f1 = _score("fine_f1")
     hm_cf = _score("hm_cf")
+    substitution = _score("substitution")
+    replaced_things = _score("replaced_things")
+    replaced_actions = _score("replaced_actions")
+    replaced_qualities = _score("replaced_qualities")
+    replaced_names = _score("replaced_names")
+    vcs_strict = _score("vcs_strict")
+    margin_strict = _score("margin_strict")
+
+
+class StrictScores(NamedTuple):
+    """Substitution of a pair, and what it lowers (docs/reference/vcs.md, section 15).
+
+    Attributes
+    ----------
+    substitution
+        The largest weighted share of replaced words, in [0, 1]. Smaller is better.
+    replaced_things, replaced_actions, replaced_qualities, replaced_names
+        Replaced share of each class of words, in [0, 1].
+    vcs_strict, margin_strict
+        VCS and the margin under the cap that substitution sets.
+    """
+
+    substitution: float
+    replaced_things: float
+    replaced_actions: float
+    replaced_qualities: float
+    replaced_names: float
+    vcs_strict: float
+    margin_strict: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,9 @@ class Result(_ScoresByName):
     further
         HM-CF and its parts; None if `Options.also` does not ask for it. With several references, those of the
         one with the highest HM-CF.
+    strict
+        Substitution and what it lowers; None if `Options.also` does not ask for it. With several references,
+        those of the best one, or the means.
     """
 
     scores: Scores | None
@@ -97,6 +130,12 @@ class Result(_ScoresByName):
     error: str | None = None
     segmenter: str | None = None
     further: HmCf | None = None
+    strict: StrictScores | None = None
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The metrics beside VCS that the result has."""
+        return tuple(metric for metric, own in zip(FURTHER, (self.further, self.strict), strict=True) if own)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -107,13 +146,30 @@ class Result(_ScoresByName):
         """Return a flat dictionary for JSON: scores, counts and flags, or `error`; always the signature."""
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
-        further = self.further._asdict() if self.further else {}
-        result: dict[str, Any] = {**self.scores._asdict(), **further}
+        result: dict[str, Any] = self.scores._asdict()
+        result |= self.further._asdict() if self.further else {}
+        result |= self.strict._asdict() if self.strict else {}
         result |= {"n_ref": self.n_ref, "n_gen": self.n_gen}
         result |= {"flags": list(self.flags), "segmenter": self.segmenter}
         if self.n_references > 1:
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}
         return {**result, "signature": self.signature}
+
+
+class ReplacedWords(NamedTuple):
+    """The words of a pair, and which of them another word replaced.
+
+    Attributes
+    ----------
+    reference, generated
+        The content words of both texts.
+    pairs
+        Which words stand for each other.
+    """
+
+    reference: TextWords
+    generated: TextWords
+    pairs: Substitution
 
 
 class Evidence(NamedTuple):
@@ -132,6 +188,8 @@ class Evidence(NamedTuple):
     vectors
         The unit vectors of the chunks, float32 (d,) each, of the reference and of the generated text; None if
         only their cosines are known.
+    words
+        The words of both texts; None if `Options.also` does not ask for substitution.
     """
 
     chunks: tuple[list[str], list[str]]
@@ -139,6 +197,7 @@ class Evidence(NamedTuple):
     gas: float
     by_reference: tuple[Scores, ...] = ()
     vectors: tuple[list[npt.NDArray[np.float32]], list[npt.NDArray[np.float32]]] | None = None
+    words: ReplacedWords | None = None
 
 
 def merit(scores: Scores) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ here, and documented in docs/reference/vcs.md, section 12.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Final, NamedTuple
 
 from vcs_numba import HmCf, Scores
@@ -77,12 +78,32 @@ HM_CF: Final[dict[str, ScoreInfo]] = {
     "hm_cf": ScoreInfo("HM-CF", 0, 1, HEADLINE, "harmonic mean of coarse and fine F1 (CLIP-CC-Bench)"),
 }
 
+#: Substitution and what it lowers, by name, in the order of files and tables; as for HM-CF.
+SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
+    "substitution": ScoreInfo(
+        "substitution", 0, 1, HEADLINE, "how much another word replaced; the smaller, the better"
+    ),
+    "replaced_things": ScoreInfo("replaced things", 0, 1, PART, "share of things that others replaced"),
+    "replaced_actions": ScoreInfo("replaced actions", 0, 1, PART, "share of actions that others replaced"),
+    "replaced_qualities": ScoreInfo(
+        "replaced qualities", 0, 1, PART, "share of qualities, numbers and colours that others replaced"
+    ),
+    "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names that others replaced"),
+    "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered where much was replaced"),
+    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "the margin, lowered where much was replaced"),
+}
+
+#: What can be computed beside VCS: the scores of each metric.
+FURTHER: Final = {"hm-cf": HM_CF, "substitution": SUBSTITUTION}
+#: The scores of which the smaller is the better.
+SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"}
+
 #: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
 NAMES: Final = Scores._fields
 #: The names of HM-CF and its parts.
 HM_CF_NAMES: Final = HmCf._fields
 #: Every score that a file may have.
-ALL: Final = SCORES | HM_CF
+ALL: Final = SCORES | HM_CF | SUBSTITUTION
 
 #: The name of each score in texts and figures.
 LABELS: Final = {name: info.label for name, info in ALL.items()}
@@ -99,19 +120,30 @@ FULL_NAMES: Final = {
 }
 
 
-def up_to(level: int, *, hm_cf: bool = False) -> tuple[str, ...]:
+def names_with(also: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of all scores of a result with these metrics beside VCS, in the order of files."""
+    return (*NAMES, *(name for metric in FURTHER if metric in also for name in FURTHER[metric]))
+
+
+def metrics_in(record: Container[str]) -> tuple[str, ...]:
+    """Return the metrics beside VCS of which a line of a score file has all scores."""
+    return tuple(metric for metric, scores in FURTHER.items() if all(name in record for name in scores))
+
+
+def up_to(level: int, also: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of the scores of this level and the more prominent ones, in the order of tables.
 
     Parameters
     ----------
     level
         HEADLINE, PART or DETAIL.
-    hm_cf
-        Whether HM-CF and its parts are among them.
+    also
+        Metrics beside VCS whose scores are among them, of `FURTHER`.
 
     Returns
     -------
     tuple of str
         The names.
     """
-    return tuple(name for name, info in (ALL if hm_cf else SCORES).items() if info.level <= level)
+    own = set(names_with(also))
+    return tuple(name for name, info in ALL.items() if name in own and info.level <= level)

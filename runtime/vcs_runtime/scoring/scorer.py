@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
@@ -17,24 +17,18 @@ from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig, undecided
-from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
+from vcs_runtime.scoring.preparation import GPU_BLOCKS, Preparation, PreparedPair
+from vcs_runtime.scoring.requested import Requested, embed
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
+from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.segmentation.segmenter import CONSISTENT, Segmenter
 from vcs_runtime.text.scripts import ScriptCounts
-from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
+from vcs_runtime.util.progress import finished_units, progress_bar
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
-
-
-class _Requested(NamedTuple, Generic[T]):
-    """A block on its way to the vectors of its texts, and the units of a progress bar before it."""
-
-    block: Block[T]
-    request: VectorRequest
-    first: float
 
 
 class Scorer:
@@ -51,6 +45,7 @@ class Scorer:
         memory_mb: int,
         pair_mem_gb: float,
         decides: bool = False,
+        words: WordComparison | None = None,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
@@ -60,6 +55,7 @@ class Scorer:
             segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, pair_mem_gb
         )
         self._memory = memory_mb, pair_mem_gb
+        self._words = words or WordComparison()
         self.scripts = ScriptCounts() if decides else self._preparation.scripts
         """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
         self._decides = decides and None not in (segmenter.rules_name, segmenter.model_name)
@@ -79,14 +75,12 @@ class Scorer:
         embedder: TextEmbedder | None = None,
         batch_invariant: bool = False,
         pair_mem_gb: float = 1.0,
+        words: str | os.PathLike[str] | Bundle = "default",
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
-        `embedder` and `segmenter` may be objects of the caller: a `TextEmbedder` has `embed(texts)` and
-        `identity`, a `TextSegmenter` has `split(texts)` and `identity`. The bundle's model takes the place of
-        one that is not given; with both, no bundle is opened. `close` leaves them open.
-
-        `ScorerConfig`, which has the same fields, says more about each.
+        `embedder` and `segmenter` may be objects of the caller (`TextEmbedder`, `TextSegmenter`), which
+        `close` leaves open. With both, no bundle is opened. `ScorerConfig`, with the same fields, says more.
 
         Parameters
         ----------
@@ -110,6 +104,8 @@ class Scorer:
             Whether a pair has the same score on a GPU whatever else is scored with it.
         pair_mem_gb
             GB (10^9 bytes) for the similarities of one pair. A pair that needs more is refused.
+        words
+            Bundle whose token vectors compare words, for substitution.
 
         Returns
         -------
@@ -128,7 +124,7 @@ class Scorer:
         return cls.from_config(
             ScorerConfig(
                 bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder, batch_invariant,
-                pair_mem_gb,
+                pair_mem_gb, words,
             )
         )  # fmt: skip
 
@@ -138,7 +134,8 @@ class Scorer:
         embedder, segmenter = open_models(config)
         store = VectorStore.open(embedder, config.cache, config.memory_mb << 20)
         decides = config.segmenter == CONSISTENT
-        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, decides)
+        words = WordComparison(config.words)
+        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, decides, words)
 
     @property
     def signature(self) -> str:
@@ -149,7 +146,7 @@ class Scorer:
         """Return the signature of a score; ValueError if each job decides on it (segmenter "consistent")."""
         if self._decides and not options.short:
             raise undecided("pairs come one by one here, unlike those of score_many")
-        return signature(options, self.embedder, self.segmenter)
+        return signature(options, self.embedder, self.segmenter, self._words)
 
     def score(
         self,
@@ -176,7 +173,8 @@ class Scorer:
         aggregate
             With several references: "max" for the scores with the best one, "mean" for the mean of all.
         also
-            Metrics beside VCS: "hm-cf" for `result.hm_cf` and its parts.
+            Metrics beside VCS: "hm-cf" for `result.hm_cf` and its parts, "substitution" for
+            `result.substitution`, its parts, and `result.vcs_strict`.
 
         Returns
         -------
@@ -266,13 +264,14 @@ class Scorer:
         chunk_size: int = 1,
         params: Params = Params(),
         short: bool = False,
+        also: Sequence[str] = (),
     ) -> Explanation:
         """Explain the score of a pair (docs/guide/explain.md), with several references against the best.
 
-        Arguments and errors are those of `score` and `score_short`. For many pairs, or with other thresholds,
-        pass what `stream` yields to `scoring.explanation.explain`.
+        Arguments and errors are those of `score`. For many pairs, or with other thresholds, pass what
+        `stream` yields to `scoring.explanation.explain`.
         """
-        options = Options(chunk_size, params, short=short)
+        options = Options(chunk_size, params, short=short, also=also)
         return explain(*self._score_one(reference, generated, options), params)
 
     def stream(
@@ -306,11 +305,11 @@ class Scorer:
         if self.embedder.device.is_gpu:
             # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
             # GPU embeds each, and the caller's thread aligns and writes the one before.
-            with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
+            with closing(in_order(embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
                     yield from self._scored(one, options)
         else:
-            for one in map(_embed, requested):
+            for one in map(embed, requested):
                 yield from self._scored(one, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
@@ -348,7 +347,7 @@ class Scorer:
         pair = (reference, generated)
         job = self._for_job([pair], options)
         [requested] = job._requested([pair], _itself, options)
-        [[(_, result, evidence)]] = job._scored(_embed(requested), options)
+        [[(_, result, evidence)]] = job._scored(embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
@@ -361,13 +360,14 @@ class Scorer:
         found = self._preparation.first_beyond_rules(pairs, _itself, options)
         use = "rules" if found is None else "learned"
         if use not in self._jobs:
-            self._jobs[use] = Scorer(self.embedder, self.segmenter.only(use), self._store, *self._memory)
+            only = self.segmenter.only(use)
+            self._jobs[use] = Scorer(self.embedder, only, self._store, *self._memory, words=self._words)
             self._jobs[use]._preparation.scripts = self.scripts
         return self._jobs[use]
 
     def _requested(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options
-    ) -> Iterator[_Requested[T]]:
+    ) -> Iterator[Requested[T]]:
         """Yield the blocks of a stream, each with a request for the vectors of its texts."""
         first = finished_units()
         earlier: list[VectorRequest] = []
@@ -376,21 +376,16 @@ class Scorer:
             earlier = [request for request in earlier if not request.finished]
             request = self._store.request((text for pair in pairs for text in pair.all_texts()), earlier)
             earlier.append(request)
-            yield _Requested(block, request, first)
+            yield Requested(block, request, first)
             first += len(block)
 
     def _scored(
-        self, embedded: _Requested[T], options: Options
+        self, embedded: Requested[T], options: Options
     ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
         vectors, errors = embedded.request.vectors(), embedded.request.errors
-        return score_in_groups(embedded.block, vectors, errors, options, self.signature_for(options))
+        line = self.signature_for(options)
+        return score_in_groups(embedded.block, vectors, errors, options, line, self._words)
 
 
 def _itself(pair: Pair) -> Pair:
     return pair
-
-
-def _embed(requested: _Requested[T]) -> _Requested[T]:
-    with units_in_work(len(requested.block), requested.first):
-        requested.request.run()
-    return requested

@@ -11,22 +11,26 @@ import numpy as np
 from vcs_runtime._version import __version__
 from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.inference.device import import_onnxruntime
-from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.options import SUBSTITUTION, Options
+from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 
 # Version of the formulas: that of the reference package.
 DEFINITION = "1.0.0"
 
 
-def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSegmenter) -> str:
+def signature(
+    options: Options, embedder: ScoringEmbedder, segmenter: ScoringSegmenter, words: WordComparison
+) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
     A model is named with the first four hex digits of the hash of all that computes with it
     (`Bundle.model_hash`), and its device with those of what it alone runs (`Bundle.device_hash`). Penalty,
     regulariser, small_text, aggregate and clean have fields of their own if they are not at their defaults.
     So have metrics beside VCS (`also`), and an instruction before the texts: `instr`, four digits of its
-    hash. With a learned segmenter, `cut` holds its threshold, stride, precision and device. Models of the
-    caller are named by their `identity` alone.
+    hash. With substitution, `words` names what tells and compares words. With a learned segmenter, `cut`
+    holds its threshold, stride, precision and device. Models of the caller are named by their `identity`
+    alone.
 
     Parameters
     ----------
@@ -36,6 +40,8 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         Computes the vectors.
     segmenter
         Splits the texts.
+    words
+        Compares words.
 
     Returns
     -------
@@ -43,7 +49,10 @@ def signature(options: Options, embedder: ScoringEmbedder, segmenter: ScoringSeg
         For example
         "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:...|emb:...|long:...|prec:fp32|engine:ort-cpu|v:0.1.0".
     """
-    return signature_of(options, segmenter.signature_fields, embedder.signature_fields)
+    fields = embedder.signature_fields
+    if SUBSTITUTION in options.also:
+        fields = (f"words:{words.name}", *fields)
+    return signature_of(options, segmenter.signature_fields, fields)
 
 
 def long_form(line: str) -> str:

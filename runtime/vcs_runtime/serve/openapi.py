@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vcs_runtime.scoring.score_table import HM_CF_NAMES, NAMES
+from vcs_runtime.scoring.score_table import ALL
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.messages import ManyRequest, OneRequest
 
@@ -23,7 +23,7 @@ EXAMPLE: Final = {
         "He throws a ball for the dog. The dog brings it back."
     ),
 }
-_SCORES = {name: {"type": "number"} for name in (*NAMES, *HM_CF_NAMES)}
+_SCORES = {name: {"type": "number"} for name in ALL}
 _TEXT = {"type": "string"}
 _LINE = {
     "type": "object",

@@ -8,13 +8,13 @@ other, too.
 from __future__ import annotations
 
 import functools
-from typing import Final
+import itertools
+
+import numpy as np
+import numpy.typing as npt
 
 from vcs_runtime.words.lists import FUNCTION_WORDS
 from vcs_runtime.words.stems import stem
-
-GROUPS_OF_A_WORD: Final = 4
-"""Largest number of groups that a word is in."""
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -96,38 +96,46 @@ borrow lend
 """
 
 
+#: The code of words of no list, and that of all words that begin with a digit.
+_NONE, _DIGITS = 0, 1
+
+
 @functools.cache
-def members() -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return the groups of each stem, each with the stem's place in it."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for group, line in enumerate(filter(None, _GROUPS.splitlines()), 1):
-        for place, words in enumerate(line.split()):
-            for word in words.split("/"):
-                if word not in FUNCTION_WORDS:
-                    found.setdefault(stem(word), []).append((group, place))
-    return {word: tuple(groups) for word, groups in found.items()}
+def exclusion_codes() -> dict[str, int]:
+    """Return the code of each stem that a list holds: its row of `excluding_table`."""
+    stems = sorted({word for group in _groups() for place in group for word in place})
+    return {word: code for code, word in enumerate(stems, _DIGITS + 1)}
 
 
-_DIGITS: Final = 0  # the group of words that begin with a digit
+def exclusion_code(word_stem: str) -> int:
+    """Return the row of a stem in `excluding_table`; 0 for a stem that excludes nothing."""
+    return _DIGITS if word_stem[:1].isdigit() else exclusion_codes().get(word_stem, _NONE)
 
 
-def groups_of(word_stem: str, number: int) -> tuple[tuple[int, int], ...]:
-    """Return the groups of a stem, with its place in each.
+@functools.cache
+def excluding_table() -> npt.NDArray[np.bool_]:
+    """Return which codes exclude each other, bool `(codes, codes)`: those in one line at different places.
 
-    Two stems exclude each other if they are in one group at different places.
-
-    Parameters
-    ----------
-    word_stem
-        The stem.
-    number
-        A number that only this stem has: its place among those that begin with a digit.
-
-    Returns
-    -------
-    tuple
-        At most GROUPS_OF_A_WORD groups, each with a place.
+    All words that begin with a digit have one code, which excludes itself. Equal stems exclude nothing.
     """
-    if word_stem[:1].isdigit():
-        return ((_DIGITS, number),)
-    return members().get(word_stem, ())
+    codes = exclusion_codes()
+    table = np.zeros((len(codes) + 2, len(codes) + 2), np.bool_)
+    table[_DIGITS, _DIGITS] = True
+    for group in _groups():
+        for place, other in itertools.permutations(group, 2):
+            for first, second in itertools.product(place, other):
+                table[codes[first], codes[second]] = first != second
+    table.flags.writeable = False
+    return table
+
+
+@functools.cache
+def _groups() -> tuple[tuple[frozenset[str], ...], ...]:
+    """Return the lines of the lists: the stems at each place."""
+    return tuple(
+        tuple(
+            frozenset(stem(word) for word in words.split("/") if word not in FUNCTION_WORDS)
+            for words in line.split()
+        )
+        for line in filter(None, _GROUPS.splitlines())
+    )

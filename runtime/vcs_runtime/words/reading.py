@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -59,8 +60,9 @@ class TextWords:
     is_name: BoolArray
     is_negated: BoolArray
 
+    @cached_property
     def class_scores(self) -> npt.NDArray[np.float64]:
-        """Return logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
+        """Logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
 
         They are so up to a constant of each word. The largest is the word's class, unless it is a name.
         """

@@ -21,7 +21,7 @@ from vcs_runtime.experiments.metrics.lexical import (
     identity,
     lexical_scores,
 )
-from vcs_runtime.scoring.options import HM_CF, Options
+from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
@@ -29,6 +29,9 @@ from vcs_runtime.util.extras import require
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+
+# The columns of each metric beside VCS; of each the largest counts, so substitution itself is not among them.
+_BESIDE = {"hm-cf": ("hm_cf", "fine_f1"), "substitution": ("vcs_strict", "margin_strict")}
 
 Scored = dict[str, float] | TextError
 """The scores of a text by column, or why it has none."""
@@ -223,7 +226,8 @@ class LongMetrics:
         own = [f"VCS_{name}" for name in self._params]
         margins = [f"margin_{name}" for name in self._params]
         parts = [f"NAS_{name}" for name in self._params]
-        further = (LABELS["hm_cf"], LABELS["fine_f1"]) if HM_CF in also else ()
+        self._beside = [name for metric in self._options.also for name in _BESIDE[metric]]
+        further = [LABELS[name] for name in self._beside]
         # VCS first: a terminal has room for a few columns.
         self.columns = (*own, *margins, "Cosine", "LAS", *parts, *further, *known.columns)
         self.signature = f"{scorer.signature_for(self._options)}|{tolerances(lcts)}|{known.signature}"
@@ -250,6 +254,5 @@ class LongMetrics:
         scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
         scores |= {f"margin_{name}": float(record["margin"]) for name, record in records.items()}
         scores |= {"Cosine": float(first["gas"]), "LAS": float(first["las"])}
-        if result.further:
-            scores |= {LABELS[name]: getattr(result, name) for name in ("hm_cf", "fine_f1")}
+        scores |= {LABELS[name]: getattr(result, name) for name in self._beside}
         return scores | {f"NAS_{name}": float(record["nas"]) for name, record in records.items()}

@@ -1,0 +1,117 @@
+"""Substitution, beside VCS: which words another word replaced (docs/reference/vcs.md, section 15)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Final, NamedTuple
+
+from vcs_numba import Params, Scores, Substitution, WordPair, align, strict, substitution_batch
+from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
+from vcs_runtime.errors import BundleError
+from vcs_runtime.scoring.result import Evidence, ReplacedWords, StrictScores
+from vcs_runtime.util.lru import LRUCache
+from vcs_runtime.words.numbering import Numbering, words_hash
+from vcs_runtime.words.reading import TextWords, read_words
+from vcs_runtime.words.vectors import WordVectors
+
+#: Bytes of the words of texts that are remembered: those of some 500 texts of 450 words.
+_MEMORY_BYTES: Final = 16 << 20
+# Bytes of a word that is remembered: its place, class, features and flags.
+_WORD_BYTES: Final = 80
+
+
+class _Opened(NamedTuple):
+    name: str
+    vectors: WordVectors
+
+
+class WordComparison:
+    """Compares the words of pairs by the token vectors of a bundle, which is opened when first needed.
+
+    Parameters
+    ----------
+    bundle
+        Folder of the bundle, or "default", for which the constants of substitution were chosen.
+    """
+
+    def __init__(self, bundle: str | os.PathLike[str] | Bundle = "default") -> None:
+        self._bundle = bundle
+        self._texts: LRUCache[TextWords] = LRUCache(_MEMORY_BYTES, lambda words: len(words) * _WORD_BYTES)
+
+    @cached_property
+    def _opened(self) -> _Opened:
+        try:
+            bundle = self._bundle if isinstance(self._bundle, Bundle) else open_bundle(self._bundle)
+            vectors = WordVectors(bundle)
+        except BundleError as error:
+            raise BundleError(f"substitution compares words by the vectors of a bundle: {error}") from None
+        embedder = bundle.manifest.embedder
+        assert embedder is not None  # WordVectors would have refused it
+        identity = words_hash() + bundle.model_hash(embedder)
+        digits = hashlib.sha256(identity.encode()).hexdigest()[:DIGITS]
+        return _Opened(f"{embedder.name}@{digits}", vectors)
+
+    @property
+    def name(self) -> str:
+        """Name of the bundle's embedder, with the hash of all that tells and compares words."""
+        return self._opened.name
+
+    def compare(
+        self, pairs: Sequence[tuple[Sequence[Evidence], Sequence[Scores]]], params: Params
+    ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
+        """Compare the words of pairs.
+
+        Parameters
+        ----------
+        pairs
+            For each pair, the evidence against one or several references, and the scores with each.
+        params
+            The parameters with which the pairs were scored.
+
+        Returns
+        -------
+        list of (StrictScores, list of ReplacedWords)
+            For each pair the mean of the numbers over its references, and the words of each.
+        """
+        numbering = Numbering()
+        every = [evidence for candidates, _ in pairs for evidence in candidates]
+        read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]
+        compared = []
+        for evidence, (reference, generated) in zip(every, read, strict=True):
+            alignment = align(evidence.similarity, params)
+            words = numbering.words(generated), numbering.words(reference)
+            compared.append(WordPair(*words, alignment.precision.match, alignment.recall.match))
+        found = substitution_batch(compared, numbering.vocabulary(self._opened.vectors))
+        replaced = [ReplacedWords(*words, own) for words, own in zip(read, found, strict=True)]
+        scores = [_scores(own, of) for own, of in zip(found, chain(*(s for _, s in pairs)), strict=True)]
+        results = []
+        first = 0
+        for candidates, _ in pairs:
+            own = slice(first, first + len(candidates))
+            results.append((_mean(scores[own]), replaced[own]))
+            first += len(candidates)
+        return results
+
+    def _read(self, chunks: Sequence[str]) -> TextWords:
+        key = f"{list(map(len, chunks))}{''.join(chunks)}"
+        if (words := self._texts.get(key)) is None:
+            words = read_words(chunks)
+            self._texts.put(key, words)
+        return words
+
+
+def _scores(found: Substitution, scores: Scores) -> StrictScores:
+    lowered = strict(scores.vcs, scores.margin, found.substitution)
+    return StrictScores(found.substitution, found.thing, found.action, found.quality, found.name, *lowered)
+
+
+def _mean(scores: Sequence[StrictScores]) -> StrictScores:
+    if len(scores) == 1:
+        return scores[0]
+    # Exactly rounded sums do not depend on the order of the references.
+    return StrictScores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
