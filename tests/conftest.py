@@ -81,8 +81,9 @@ NEEDS = {
 FIXTURE_NEEDS = {
     "tiny_bundle": BUILD,
     "sat_bundle": BUILD,
-    "text_model": "onnx_ir",
-    "vision_model": "onnx_ir",
+    "text_model": "onnx_ir onnxruntime_genai",
+    "vision_model": "onnx_ir onnxruntime_genai",
+    "tiny_writer": "onnx_ir onnxruntime_genai",
 }
 
 

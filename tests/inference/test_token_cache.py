@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_no_flipped_bit_of_tokens_is_accepted(tmp_path: Path) -> None:
     cache.store_tokens({"text": some(2)}, LAYER)
     request = TokenRequest(LAYER, ["text"])
     assert same(cache.load_tokens(request)["text"], some(2))
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db:
         for bit in each_flipped_bit(db):
             assert cache.load_tokens(request) == {}, bit
 

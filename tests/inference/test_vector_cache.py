@@ -6,6 +6,7 @@ import multiprocessing
 import sqlite3
 import threading
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from itertools import count, takewhile
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_another_model_finds_nothing(tmp_path: Path) -> None:
 def test_no_flipped_bit_of_a_vector_is_accepted(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
     cache.store({"text": unit(0)})
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db:
         for bit in each_flipped_bit(db):
             assert cache.load(["text"]) == {}, bit
     assert np.array_equal(cache.load(["text"])["text"], unit(0))
@@ -56,7 +57,7 @@ def test_no_flipped_bit_of_a_vector_is_accepted(tmp_path: Path) -> None:
 def test_a_vector_under_another_key_or_of_another_type_is_not_used(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "model", 8)
     cache.store({"a": unit(0), "b": unit(1), "c": unit(2)})
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db:
         rows = dict(db.execute("SELECT key, vector FROM vectors"))
         # Of another length, as of another model with this identity.
         VectorCache(tmp_path, "model", 16).store({"d": unit(3, 16)})
@@ -137,7 +138,7 @@ def test_a_child_forked_while_vectors_are_written_writes_its_own(tmp_path: Path)
         ended.set()
         writing.join()
     assert len(cache.load([f"text {i}" for i in range(71)])) == 71
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 

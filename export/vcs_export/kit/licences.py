@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from email import message_from_string
+from email.message import Message
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from vcs_export.errors import KitError
 
@@ -14,16 +14,44 @@ _LARGEST = 8 << 20
 _LONGEST_NAME = 80
 
 
-def licence_of(metadata: Mapping[str, Any]) -> str:
-    """Return the licence that a package's metadata name: an SPDX expression if there is one, or "unknown"."""
-    if expression := metadata.get("license_expression"):
+def licence_of(wheel: Path) -> str:
+    """Return the licence that a wheel's metadata name: an SPDX expression if there is one, or "unknown".
+
+    Parameters
+    ----------
+    wheel
+        The wheel. What pip reports about it is not enough: an older pip leaves the expression out.
+
+    Returns
+    -------
+    licence
+        The licence, in one line.
+
+    Raises
+    ------
+    KitError
+        The wheel is damaged.
+    """
+    metadata = _metadata(wheel)
+    if expression := metadata["License-Expression"]:
         return str(expression)
     # Some packages have the whole text here.
-    text = str(metadata.get("license") or "").strip()
+    text = str(metadata["License"] or "").strip()
     if text and len(text) <= _LONGEST_NAME and "\n" not in text:
         return text
-    names = [str(name) for name in metadata.get("classifier", []) if str(name).startswith("License ::")]
+    names = [str(name) for name in metadata.get_all("Classifier", []) if str(name).startswith("License ::")]
     return "; ".join(name.rpartition(" :: ")[2] for name in names) or "unknown"
+
+
+def _metadata(wheel: Path) -> Message:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if name.count("/") == 1 and name.endswith(".dist-info/METADATA"):
+                    return message_from_string(archive.read(name).decode("utf-8", "replace"))
+    except zipfile.BadZipFile as error:
+        raise KitError(f"{wheel.name}: it is damaged: {error}") from None
+    raise KitError(f"{wheel.name}: it is damaged: it has no metadata")
 
 
 def copy_texts(wheel: Path, folder: Path) -> int:

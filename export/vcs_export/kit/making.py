@@ -179,7 +179,7 @@ def _describe(
     for package in packages:
         texts = copy_texts(package.wheel, folder / "licences" / f"{package.name}-{package.version}")
         lines.append(
-            f"{package.name} {package.version}: {licence_of(package.metadata)}; licence texts: {texts}\n"
+            f"{package.name} {package.version}: {licence_of(package.wheel)}; licence texts: {texts}\n"
         )
     lines.append(f"bundle {manifest.name}: {manifest.licence}; see the folder bundle\n")
     _write(folder / "licences" / "licences.txt", "".join(lines))

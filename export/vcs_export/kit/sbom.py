@@ -67,7 +67,7 @@ def _component(package: Package) -> Component:
         purl=purl,
         description=package.metadata.get("summary"),
         hashes=[_sha256(package.sha256)],
-        licenses=[LicenseFactory().make_from_string(licence_of(package.metadata))],
+        licenses=[LicenseFactory().make_from_string(licence_of(package.wheel))],
     )
 
 

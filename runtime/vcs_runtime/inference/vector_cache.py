@@ -113,6 +113,9 @@ class VectorCache:
         with self._lock:
             self._disconnect()
 
+    def __del__(self) -> None:
+        self._disconnect()  # nobody else has it any more
+
     def _connection(self) -> sqlite3.Connection:
         """Return the connection, which is opened if need be. The caller has the lock."""
         if self._db is None:

@@ -6,11 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
 def write_video(path: Path, rate: Fraction, count: int) -> Path:
-    """Frame i is white in its first i + 1 columns, with a keyframe every ten."""
-    import av
+    """Frame i is white in its first i + 1 columns, with a keyframe every ten. Skips the test without PyAV."""
+    av = pytest.importorskip("av")
 
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=rate, options={"g": "10", "qscale": "2"})
