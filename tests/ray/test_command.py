@@ -110,6 +110,26 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     assert not (tmp_path / "o.jsonl").exists()
 
 
+def test_ray_that_does_not_start_in_time_is_named_with_what_to_do(
+    tiny_bundle: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In the place of Ray, which raises this after half a minute on a machine that is busy.
+    timed_out = (
+        "The current node timed out during startup. This could happen because some of the raylet failed."
+    )
+    (tmp_path / "ray.py").write_text(f"def init(**settings): raise Exception({timed_out!r})")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    engine = ("--bundle", tiny_bundle, "--device", "cpu", "--runner", "ray")
+    done = vcs(source, "-o", tmp_path / "o.jsonl", *engine)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith(
+        f"vcs-runtime: Ray did not start on this machine: {timed_out[:-1]}: try again"
+    )
+    assert "`ray start --head`" in done.stderr
+    assert not (tmp_path / "o.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -76,6 +76,28 @@ def test_a_malformed_request_gets_one_sentence_that_names_the_field(
         assert names in answer.error
 
 
+NO_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 400, "-1", "true", '"1"', "[1]", "{}"]
+
+
+@pytest.mark.parametrize("field", ["lct", "chunk_size"])
+@pytest.mark.parametrize("wrong", NO_NUMBERS)
+def test_an_option_that_is_no_finite_number_in_its_range_is_refused(
+    server: Running, field: str, wrong: str
+) -> None:
+    for body in (PAIR, {"pairs": [PAIR]}):
+        sent = json.dumps({**body, "options": {field: "HERE"}}).replace('"HERE"', wrong).encode()
+        answer = server.ask("/score", sent)
+        # JSON itself has no word for the first three.
+        named = wrong if wrong.endswith(("NaN", "Infinity")) else f"options.{field}"
+        assert (answer.status, named in answer.error) == (400, True), answer
+
+
+@pytest.mark.parametrize("wrong", ["NaN", "-Infinity", "1e999", "1.5"])
+def test_an_id_is_a_text_or_a_whole_number(server: Running, wrong: str) -> None:
+    answer = server.ask("/score", json.dumps({**PAIR, "id": 0}).replace(": 0}", f": {wrong}}}").encode())
+    assert (answer.status, (wrong if wrong[-1].isalpha() else "id") in answer.error) == (400, True), answer
+
+
 def test_random_bodies_never_break_the_server(server: Running) -> None:
     rng = random.Random(1)
     whole = json.dumps({"pairs": [PAIR, PAIR], "options": {"lct": 0.5}}).encode()

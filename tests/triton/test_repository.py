@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import runpy
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.triton.backend import SCORES, TEXTS
 from vcs_runtime.triton.repository import Deployment, write_repository
 
+COUNTS = {"max_batch_size": 2**31 - 1, "queue_delay_us": 2**64 - 1, "instances": 2**31 - 1}
 CALLERS: Any = SimpleNamespace(identity="mine", embed=lambda texts: texts)
 
 
@@ -255,15 +258,43 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
         ({"name": ""}, "name: ''"),
         ({"config": ScorerConfig(device="gpu")}, "device must be"),
         ({"config": ScorerConfig(embedder=CALLERS)}, "config: Triton serves bundles"),
-        ({"max_batch_size": 0}, "max_batch_size must be a whole number of at least 1, not 0"),
-        ({"queue_delay_us": -1}, "queue_delay_us must be a whole number of at least 0"),
-        ({"instances": 0}, "instances must be a whole number of at least 1"),
+        ({"max_batch_size": 0}, "max_batch_size must be a whole number from 1 to 2147483647, not 0"),
+        ({"queue_delay_us": -1}, "queue_delay_us must be a whole number from 0"),
+        ({"instances": 0}, "instances must be a whole number from 1"),
+        *(({name: math.nan}, f"{name} must be a whole number") for name in COUNTS),
+        *(({name: math.inf}, f"{name} must be a whole number") for name in COUNTS),
+        *(({name: True}, f"{name} must be a whole number") for name in COUNTS),
+        # More than the fields of Triton's configuration hold.
+        *(({name: most + 1}, f"{name} must be a whole number from") for name, most in COUNTS.items()),
         ({"address": "a b"}, "address: 'a b'"),
     ],
 )
 def test_wrong_arguments_are_named(wrong: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         Deployment(**wrong)
+
+
+def test_the_largest_numbers_of_a_configuration_are_written(tiny_bundle: Path, tmp_path: Path) -> None:
+    write_repository(tmp_path, Deployment(config=ScorerConfig(tiny_bundle), **COUNTS))
+    written = (tmp_path / "vcs/config.pbtxt").read_text()
+    assert all(re.search(rf": {number}\b", written) for number in COUNTS.values())
+
+
+@pytest.mark.parametrize(
+    ("parameter", "number"),
+    [("scoring", "lct"), ("scoring", "chunk_size"), ("opening", "pair_mem_gb"), ("opening", "memory_mb")],
+)
+@pytest.mark.parametrize("wrong", ["NaN", "-Infinity", "1e999"])
+def test_a_model_whose_configuration_was_edited_to_no_number_is_not_loaded(
+    repository: Path, tmp_path: Path, pb_utils: ModuleType, parameter: str, number: str, wrong: str
+) -> None:
+    shutil.copytree(repository, tmp_path / "models")
+    config = tmp_path / "models/vcs/config.pbtxt"
+    edited, count = re.subn(rf'(\\"{number}\\": )[^,}}]+', rf"\g<1>{wrong}", config.read_text())
+    assert count == 1
+    config.write_text(edited)
+    with pytest.raises(ValueError, match=f"^{number} must be "):
+        loaded(tmp_path / "models/vcs")
 
 
 def test_the_command_writes_all_options_with_absolute_paths(
@@ -284,7 +315,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
     opening = json.loads(written["opening"])
     assert opening == {
         "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256, "batch_invariant": False,
-        "pair_mem_gb": 1.0,
+        "pair_mem_gb": 1.0, "words": "default",
         "cache": str(tiny_bundle.parent / "vectors"),
     }  # fmt: skip
     scoring = json.loads(written["scoring"])
@@ -298,7 +329,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
 def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     for arguments, why in (
-        (["--max-batch-size", "0"], "max_batch_size must be a whole number of at least 1, not 0"),
+        (["--max-batch-size", "0"], "max_batch_size must be a whole number from 1 to 2147483647, not 0"),
         (["--device", "gpu"], "device must be"),
     ):
         done = CliRunner().invoke(

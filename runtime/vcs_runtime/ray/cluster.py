@@ -149,7 +149,8 @@ def connected(address: str | None = None) -> Iterator[None]:
     Raises
     ------
     DeviceError
-        There is no cluster at this address, or Ray was imported before a new one could be set up.
+        There is no cluster at this address, a new one does not start, or Ray was imported before a new one
+        could be set up.
     MissingExtraError
         Ray is not installed.
     """
@@ -175,8 +176,14 @@ def connected(address: str | None = None) -> Iterator[None]:
             address=address, log_to_driver=False, logging_level="ERROR",
             **({"include_dashboard": False} if address == "local" else {}),
         )  # fmt: skip
-    except (OSError, RuntimeError, ValueError) as error:
-        raise DeviceError(f"no Ray cluster at {address!r}: {' '.join(str(error).split())}") from None
+    except Exception as error:  # some of Ray's are of no class of their own
+        reason = " ".join(str(error).split())
+        if address == "local":
+            raise DeviceError(
+                f"Ray did not start on this machine: {reason.removesuffix('.')}: try again when the machine "
+                "has less to do, or start Ray yourself (`ray start --head`) and give the address 'auto'"
+            ) from None
+        raise DeviceError(f"no Ray cluster at {address!r}: {reason}") from None
     try:
         yield
     finally:

@@ -73,6 +73,8 @@ say for instance why a VCS is 0; and in double precision, NaN where there is an 
       {{"name": "generated", "datatype": "BYTES", "shape": [1, 1],
        "data": ["{generated}"]}}]}}'
 """
+# What the fields of Triton's ModelConfig hold: 32 bits, but 64 for microseconds.
+_COUNTS = {"max_batch_size": (1, 2**31 - 1), "queue_delay_us": (0, 2**64 - 1), "instances": (1, 2**31 - 1)}
 _COPY = "bundle"  # in the folder of the model's version
 
 
@@ -117,8 +119,8 @@ class Deployment:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
             raise ValueError(f"name: {self.name!r} is not a model name: use letters, digits, '_', '-', '.'")
-        for argument, least in (("max_batch_size", 1), ("queue_delay_us", 0), ("instances", 1)):
-            checked_count(argument, getattr(self, argument), least)
+        for argument, (least, most) in _COUNTS.items():
+            checked_count(argument, getattr(self, argument), least, most)
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
         self.config.refuse_consistent("a server does not know the requests to come")

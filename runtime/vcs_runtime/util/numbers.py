@@ -47,8 +47,10 @@ def checked_number(name: str, value: Any, allowed: str, inside: Callable[[float]
     return float(value)
 
 
-def checked_count(name: str, value: Any, least: int) -> int:
-    """Return a whole number of at least `least`. Raises ValueError, which names the argument, for another."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+def checked_count(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return a whole number from `least` on, up to `most`. Raises ValueError, which names the argument."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        span = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {span}, not {value!r}")
     return int(value)
