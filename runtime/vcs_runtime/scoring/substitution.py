@@ -56,6 +56,10 @@ class WordComparison:
         digits = hashlib.sha256(identity.encode()).hexdigest()[:DIGITS]
         return _Opened(f"{embedder.name}@{digits}", vectors)
 
+    def open(self) -> None:
+        """Open the bundle now; BundleError if it cannot be used."""
+        _ = self._opened
+
     @property
     def name(self) -> str:
         """Name of the bundle's embedder, with the hash of all that tells and compares words."""

@@ -9,11 +9,10 @@ from math import isfinite
 from operator import ne
 from typing import Any, NamedTuple
 
-from vcs_numba import Scores
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.score_table import NAMES, SCORES
+from vcs_runtime.scoring.score_table import ALL, FURTHER
 
 Score = str | Mapping[str, float] | Iterable[tuple[str, float]]
 """The name of a score, or weights by name."""
@@ -44,27 +43,33 @@ class Reward(NamedTuple):
         if not weights:
             raise ValueError("score: there are no weights")
         for name, weight in weights:
-            if name not in NAMES:
-                raise unknown_choice("score", name, NAMES)
+            if name not in ALL:
+                raise unknown_choice("score", name, tuple(ALL))
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
                 raise ValueError(f"score: the weight of {name} must be a finite number, not {weight!r}")
         return cls(tuple((name, float(weight)) for name, weight in weights))
 
-    def value(self, scores: Scores) -> float:
-        """Return the reward of a pair with these scores."""
-        return sum(weight * float(getattr(scores, name)) for name, weight in self.weights)
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The metrics beside VCS that the reward needs."""
+        names = {name for name, _ in self.weights}
+        return tuple(metric for metric, scores in FURTHER.items() if names & scores.keys())
+
+    def value(self, result: Result) -> float:
+        """Return the reward of a pair that could be scored with the metrics of `also`."""
+        return sum(weight * float(getattr(result, name)) for name, weight in self.weights)
 
     @property
     def lowest(self) -> float:
         """The smallest value that the reward can have: that of a text which says nothing."""
         return sum(
-            weight * (SCORES[name].low if weight > 0 else SCORES[name].high) for name, weight in self.weights
+            weight * (ALL[name].low if weight > 0 else ALL[name].high) for name, weight in self.weights
         )
 
     @property
     def is_vcs(self) -> bool:
         """Whether the reward is 0 wherever VCS is."""
-        return all(name == "vcs" for name, _ in self.weights)
+        return all(name in ("vcs", "vcs_strict") for name, _ in self.weights)
 
 
 class Warnings:

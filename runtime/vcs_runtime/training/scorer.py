@@ -12,8 +12,9 @@ from vcs_numba import Params
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.columns import plain
 from vcs_runtime.scoring.opening import open_bundles
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.options import SUBSTITUTION, Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
+from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.training import service
 from vcs_runtime.training.rewards import Reward, Score, Warnings
 from vcs_runtime.util.numbers import checked_number
@@ -42,8 +43,9 @@ class TrainingScorer:
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
     score
-        The reward: the name of a score (docs/reference/vcs.md, section 12), or weights by name, such as
-        `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak model's VCS is mostly 0.
+        The reward: the name of a score (docs/reference/vcs.md, sections 12, 14 and 15), or weights by name,
+        such as `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak model's VCS is mostly 0.
+        "margin_strict" is the margin, lowered where another word replaced much.
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
@@ -72,9 +74,9 @@ class TrainingScorer:
         reference_column: str = "reference",
         unscorable: float | None = None,
     ) -> None:
-        self._options = Options(chunk_size, params, aggregate, short)
-        self._deadline_s = _positive(deadline_s)
         self._reward = Reward.of(score)
+        self._options = Options(chunk_size, params, aggregate, short, also=self._reward.also)
+        self._deadline_s = _positive(deadline_s)
         self._warnings = Warnings()
         self._reference_column = reference_column
         if unscorable is not None:
@@ -83,6 +85,8 @@ class TrainingScorer:
         self._config = ScorerConfig.of(config).absolute()
         self._config.refuse_consistent("a training shows its texts one after the other")
         open_bundles(self._config)
+        if SUBSTITUTION in self._options.also:
+            WordComparison(self._config.words).open()
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             check_device(self._config.device, self._config.gpu_mem_gb)
 
@@ -227,13 +231,13 @@ class TrainingScorer:
         """
         results = self.score_many([(plain(ground_truth), solution_str)])
         self._warn(results)
-        if (scores := results[0].scores) is not None:
-            return self._reward.value(scores)
+        if results[0].scores is not None:
+            return self._reward.value(results[0])
         return self._reward.lowest if self._unscorable is None else self._unscorable
 
     def _reward_of(self, result: Result) -> float | None:
         if result.scores is not None:
-            return self._reward.value(result.scores)
+            return self._reward.value(result)
         return self._unscorable if (result.error or "").startswith("generated:") else None
 
     def _warn(self, results: Sequence[Result]) -> int:

@@ -1,0 +1,260 @@
+"""Substitution beside VCS: replaced words, several references, files, comparisons and rewards."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from support.command_line import Finished, vcs
+from support.stories import read_lines, story, write_pairs
+from vcs_numba import Params
+from vcs_runtime import BundleError, Options, Scorer, ScorerConfig, TextError
+from vcs_runtime.scoring.columns import names_of, to_columns
+from vcs_runtime.scoring.result import StrictScores
+from vcs_runtime.training.scorer import TrainingScorer
+
+ALSO = ["substitution"]
+RED = "a red car|the green door|one white cup|his black cat"
+BLUE = "a blue car|the yellow door|one brown cup|his orange cat"
+
+
+class Letters:
+    """An embedder that counts characters: chunks with nearly the same letters are near. It refuses "no"."""
+
+    identity = "letters@1"
+
+    def embed(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        if "no" in texts:
+            raise TextError("no text")
+        return np.array([[text.count(chr(code)) for code in range(97, 123)] for text in texts]) + 1e-3
+
+
+class Bars:
+    """A segmenter that cuts at bars."""
+
+    identity = "bars@1"
+
+    def split(self, texts: list[str]) -> list[list[str]]:
+        return [text.split("|") for text in texts]
+
+
+@pytest.fixture(scope="module")
+def letters(tiny_bundle: Path) -> Iterator[Scorer]:
+    with Scorer.open(embedder=Letters(), segmenter=Bars(), words=tiny_bundle) as scorer:
+        yield scorer
+
+
+@pytest.fixture(scope="module")
+def worded(tiny_bundle: Path) -> Iterator[Scorer]:
+    with Scorer.open(tiny_bundle, "cpu", words=tiny_bundle) as scorer:
+        yield scorer
+
+
+def strict(scorer: Scorer, reference: str | list[str], generated: str, **how: str) -> StrictScores:
+    found = scorer.score(reference, generated, also=ALSO, **how).strict  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_replaced_words_of_a_class_count_and_cap_vcs(letters: Scorer) -> None:
+    result = letters.score(RED, BLUE, also=ALSO)
+    assert result.strict is not None
+    _, things, actions, qualities, names, *_ = result.strict
+    # Four words, each replaced where it stood. Fewer than eight words of a class count as eight.
+    assert things + actions + qualities + names == 4 / 8
+    assert result.substitution == max(things * 4 / 3, actions, qualities, names) > 0.25
+    cap = 1 - 1.5 * (result.substitution - 0.25)
+    assert result.vcs > cap == result.vcs_strict
+    assert result.margin_strict == min(result.margin, cap)
+    one = letters.score(RED, RED.replace("red", "blue"), also=ALSO)
+    assert one.substitution == 1 / 8
+    assert one.vcs_strict == one.vcs
+
+
+@pytest.mark.parametrize("longer", [RED.replace("car", "fast old car"), RED.replace("cat", "cat sleeps")])
+def test_words_that_were_only_added_or_left_out_do_not_count(longer: str, letters: Scorer) -> None:
+    assert strict(letters, RED, longer).substitution == strict(letters, longer, RED).substitution == 0.0
+
+
+def test_it_changes_no_other_score_and_is_absent_unless_asked_for(worded: Scorer) -> None:
+    pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
+    plain, also = worded.score_many(pairs), worded.score_many(pairs, also=ALSO)
+    assert [a.scores for a in also] == [p.scores for p in plain]
+    assert all(math.isnan(p.substitution) and p.strict is None and p.also == () for p in plain)
+    assert not set(StrictScores._fields) & plain[0].to_dict().keys()
+    values = also[0].to_dict()
+    assert [values[name] for name in StrictScores._fields] == list(also[0].strict or ())
+    both = worded.score_many(pairs, also=["hm-cf", *ALSO])
+    assert [b.strict for b in both] == [a.strict for a in also]
+    assert both[0].also == ("hm-cf", "substitution")
+    assert "|also:substitution|" in also[0].signature
+    [words] = [field for field in also[0].signature.split("|") if field.startswith("words:")]
+    expected = also[0].signature.replace("|also:substitution", "").replace(f"|{words}", "")
+    assert expected == plain[0].signature
+
+
+def test_a_pair_has_the_same_numbers_alone_in_any_order_and_beside_failures(worded: Scorer) -> None:
+    pairs = [(story(i, 3 + i), story(40 + i, 2 + i)) for i in range(8)]
+    together = worded.score_many(pairs, also=ALSO)
+    assert any(result.substitution > 0 for result in together)
+    assert [worded.score(*pair, also=ALSO) for pair in pairs] == together
+    assert worded.score_many(pairs[::-1], also=ALSO) == together[::-1]
+    mixed = worded.score_many([("", "x"), pairs[2], ("...", "x"), pairs[5]], also=ALSO)
+    assert [mixed[1], mixed[3]] == [together[2], together[5]]
+    assert math.isnan(mixed[0].vcs_strict)
+    assert mixed[2].strict is None
+
+
+def test_of_several_references_that_of_vcs_counts_or_the_mean_of_all(letters: Scorer) -> None:
+    references = ["a red bus|dogs bark", RED, "the blue sea|a red cup"]
+    single = [strict(letters, reference, BLUE) for reference in references]
+    assert len({own.substitution for own in single}) == 3
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        texts = [references[i] for i in order]
+        result = letters.score(texts, BLUE, also=ALSO)
+        assert references.index(texts[result.reference_index]) == 1
+        assert result.strict == single[1]
+        mean = strict(letters, texts, BLUE, aggregate="mean")
+        assert mean == tuple(math.fsum(values) / 3 for values in zip(*single, strict=True))
+
+
+def test_the_evidence_has_the_words_and_what_replaced_them(letters: Scorer) -> None:
+    [(_, evidence)] = letters.iter_evidence([(["dogs bark", RED], BLUE)], Options(also=ALSO))
+    assert evidence is not None
+    words = evidence.words
+    assert words is not None
+    partners = words.pairs.gen.partner
+    shown = [
+        (words.reference.lexemes[partner].form, words.generated.lexemes[i].form)
+        for i, partner in enumerate(partners)
+        if partner >= 0
+    ]
+    assert shown == [("red", "blue"), ("green", "yellow"), ("white", "brown"), ("black", "orange")]
+    [(_, without)] = letters.iter_evidence([(RED, BLUE)])
+    assert without is not None
+    assert without.words is None
+
+
+def test_the_matches_are_those_of_the_parameters(letters: Scorer) -> None:
+    options = Options(params=Params(lct=1.0), also=ALSO)
+    [lenient] = letters.iter_scores([(RED, BLUE)], options)
+    assert lenient.strict == strict(letters, RED, BLUE)
+    assert "lct:1" in lenient.signature
+
+
+def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
+        assert scorer.score(story(1), story(2)).vcs >= 0
+        read: list[int] = []
+        stream = scorer.stream((read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO))
+        with pytest.raises(BundleError, match="substitution compares words by .*vcs-runtime fetch default"):
+            next(stream)
+        assert not read
+    with pytest.raises(BundleError, match="substitution compares words"):
+        TrainingScorer(ScorerConfig(tiny_bundle, "cpu"), score="vcs_strict")
+
+
+def test_short_texts_are_refused() -> None:
+    with pytest.raises(ValueError, match="also: short texts have no sentences for substitution"):
+        Options(short=True, also=ALSO)
+
+
+def test_rewards_may_be_strict(tiny_bundle: Path, worded: Scorer) -> None:
+    config = ScorerConfig(tiny_bundle, "cpu", words=tiny_bundle)
+    pairs = [(story(i, 4), story(i + 1, 4)) for i in range(4)]
+    expected = worded.score_many(pairs, also=ALSO)
+    references, completions = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    for score, values in (
+        ("margin_strict", [result.margin_strict for result in expected]),
+        ({"las": 1.0, "substitution": -2.0}, [r.las - 2 * r.substitution for r in expected]),
+    ):
+        rewards = TrainingScorer(config, score=score)
+        assert rewards.reward_fn(["p"] * 4, completions, reference=references) == values
+    assert TrainingScorer(config, score={"margin": 1, "substitution": -1}).compute_score("d", "", TEXT) == -2
+
+
+TEXT = story(7)
+
+
+def test_columns_hold_it(worded: Scorer) -> None:
+    options = Options(also=ALSO)
+    results = worded.score_many([(story(1), story(2)), ("", "x")], also=ALSO)
+    columns = to_columns(results, options)
+    assert tuple(columns) == names_of(options)
+    assert columns["vcs_strict"].tolist()[0] == results[0].vcs_strict
+    assert np.isnan(columns["substitution"]).tolist() == [False, True]
+
+
+@pytest.fixture
+def score(tiny_bundle: Path) -> Callable[..., Finished]:
+    options = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
+    return lambda *arguments: vcs("score", *arguments, *options)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_files_summaries_and_comparisons_have_it(
+    suffix: str, score: Callable[..., Finished], pairs_file: Path, worded: Scorer, tmp_path: Path
+) -> None:
+    out = tmp_path / f"o{suffix}"
+    done = score(pairs_file, "--with", "substitution", "-o", out, "--json")
+    assert done.code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
+    results = worded.score_many(pairs, also=ALSO)
+    if suffix == ".parquet":
+        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
+    elif suffix == ".csv":
+        with out.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    else:
+        rows = read_lines(out)
+    for name in StrictScores._fields:
+        expected = [getattr(result, name) for result in results]
+        assert [float(row[name]) for row in rows] == expected
+        assert summary["scores"][name]["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
+        compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name, "--json")
+        assert json.loads(compared.stdout)["mean_a"] == summary["scores"][name]["mean"]
+
+
+def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
+    score: Callable[..., Finished], pairs_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o.jsonl"
+    done = score(pairs_file, "-o", out)
+    assert "substitution" not in done.stdout + out.read_text()
+    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "vcs_strict")
+    assert (compared.code, "line 1: 'vcs_strict' is None" in compared.stderr) == (2, True)
+    continued = score(pairs_file, "--with", "substitution", "-o", out, "--resume")
+    assert (continued.code, "also:substitution" in continued.stderr) == (2, True)
+
+
+def test_pairs_that_count_as_nothing_have_the_lowest_margin(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    rows = [{"id": i, "reference": story(1), "generated": story(1) if i else ""} for i in range(2)]
+    write_pairs(tmp_path / "p.jsonl", rows)
+    means = {}
+    for failed in ("skip", "zero"):
+        done = score(tmp_path / "p.jsonl", "--with", "substitution", "--failed", failed, "--json")
+        scores = json.loads(done.stdout)["scores"]
+        means[failed] = [scores[name]["mean"] for name in ("vcs_strict", "margin_strict", "substitution")]
+    assert means["skip"] == pytest.approx([1, 1, 0], abs=1e-6)
+    assert means["zero"] == pytest.approx([0.5, 0, 0], abs=1e-6)
+
+
+def test_one_pair_is_printed_with_it(score: Callable[..., Finished], tmp_path: Path) -> None:
+    for name in ("r", "g"):
+        (tmp_path / name).write_text(story(1 if name == "r" else 2))
+    done = score("--reference", tmp_path / "r", "--generated", tmp_path / "g", "--with", "substitution")
+    shown = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    assert set(StrictScores._fields) <= shown
