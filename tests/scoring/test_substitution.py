@@ -14,7 +14,6 @@ import pytest
 
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
-from vcs_numba import Params
 from vcs_runtime import BundleError, Options, Scorer, ScorerConfig, TextError
 from vcs_runtime.scoring.columns import names_of, to_columns
 from vcs_runtime.scoring.result import StrictScores
@@ -125,8 +124,10 @@ def test_of_several_references_that_of_vcs_counts_or_the_mean_of_all(letters: Sc
         assert mean == tuple(math.fsum(values) / 3 for values in zip(*single, strict=True))
 
 
-def test_the_evidence_has_the_words_and_what_replaced_them(letters: Scorer) -> None:
-    [(_, evidence)] = letters.iter_evidence([(["dogs bark", RED], BLUE)], Options(also=ALSO))
+@pytest.mark.parametrize("aggregate", ["max", "mean"])
+def test_the_evidence_has_the_words_and_what_replaced_them(aggregate: str, letters: Scorer) -> None:
+    options = Options(aggregate=aggregate, also=ALSO)
+    [(_, evidence)] = letters.iter_evidence([(["dogs bark", RED], BLUE)], options)
     assert evidence is not None
     words = evidence.words
     assert words is not None
@@ -142,11 +143,13 @@ def test_the_evidence_has_the_words_and_what_replaced_them(letters: Scorer) -> N
     assert without.words is None
 
 
-def test_the_matches_are_those_of_the_parameters(letters: Scorer) -> None:
-    options = Options(params=Params(lct=1.0), also=ALSO)
-    [lenient] = letters.iter_scores([(RED, BLUE)], options)
-    assert lenient.strict == strict(letters, RED, BLUE)
-    assert "lct:1" in lenient.signature
+def test_texts_of_the_same_letters_have_words_of_their_own(letters: Scorer) -> None:
+    for text in ("the red|carpet", "the redcar|pet"):
+        [(_, evidence)] = letters.iter_evidence([(text, text)], Options(also=ALSO))
+        assert evidence is not None
+        assert evidence.words is not None
+        found = [word.form for word in evidence.words.generated.lexemes]
+        assert found == text.replace("|", " ").split()[1:]
 
 
 def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
