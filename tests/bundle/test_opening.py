@@ -215,6 +215,12 @@ def test_a_bundle_that_was_changed_is_refused(
         Scorer.open(copy, device="cpu")
 
 
+def test_a_name_that_no_file_system_takes_is_a_bundle_error() -> None:
+    for bundle in ("a" * 5000, f"{'a' * 300}/b"):
+        with pytest.raises(BundleError, match="bundle a+.*: File name too long"):
+            Scorer.open(bundle, device="cpu")
+
+
 def test_a_bundle_without_an_embedder_has_none_to_open(copy: Path) -> None:
     edit(copy, lambda data: data.update(embedder=None))
     with pytest.raises(BundleError, match="it holds no embedder"):

@@ -80,7 +80,11 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
             raise BundleError(f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`")
     else:
         root = Path(bundle)
-        if not root.is_dir():
+        try:
+            is_folder = root.is_dir()
+        except OSError as error:  # such as a name that no file system takes
+            raise BundleError(f"bundle {root}: {error.strerror}") from None
+        if not is_folder:
             raise BundleError(f"bundle {root}: no such folder")
         if not (root / MANIFEST).is_file() or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")

@@ -76,7 +76,7 @@ def _api_calls(scorer: Scorer, rng: random.Random) -> Callable[[], Any]:
         if rng.random() < 0.2:
             drawn["aggregate"] = rng.choice(("max", "mean")) if rng.random() < 0.6 else _anything(rng)
         if rng.random() < 0.15:
-            drawn["also"] = ("hm-cf",) if rng.random() < 0.6 else _anything(rng)
+            drawn["also"] = rng.choice(_METRICS) if rng.random() < 0.7 else _anything(rng)
         return drawn
 
     def many() -> list[Result]:
@@ -96,7 +96,7 @@ def _api_calls(scorer: Scorer, rng: random.Random) -> Callable[[], Any]:
 
     def explain() -> Any:
         drawn = options()
-        drawn.pop("aggregate", 0), drawn.pop("also", 0)
+        drawn.pop("aggregate", 0)
         return scorer.explain(_texts(rng), _texts(rng), **drawn).to_dict()
 
     def configured() -> Any:
@@ -109,13 +109,15 @@ def _api_calls(scorer: Scorer, rng: random.Random) -> Callable[[], Any]:
             "pair_mem_gb",
             "batch_invariant",
             "bundle",
+            "words",
         )
         changes = {name: _anything(rng) for name in rng.sample(names, rng.choice((1, 1, 2)))}
         changes.pop("memory_mb" if rng.random() < 0.5 else "", None)
         if isinstance(changes.get("threads"), int) and changes["threads"] > 64:
             del changes["threads"]  # they would be started
-        with Scorer.from_config(ScorerConfig(**{"bundle": _BUNDLE, "device": "cpu", **changes})) as own:
-            return own.score(*_PROBE)
+        usual = {"bundle": _BUNDLE, "device": "cpu", "words": _BUNDLE}
+        with Scorer.from_config(ScorerConfig(**usual | changes)) as own:
+            return own.score(*_PROBE, also=_METRICS[1])
 
     calls: tuple[tuple[int, Callable[[], Any]], ...] = (
         (30, lambda: scorer.score(_texts(rng), _texts(rng), **options())),
@@ -131,13 +133,14 @@ def _api_calls(scorer: Scorer, rng: random.Random) -> Callable[[], Any]:
 
 
 _BUNDLE: Any = None
+_METRICS = ("hm-cf",), ("substitution",), ["substitution", "hm-cf"]
 
 
 @contextmanager
 def _open(ground: Ground) -> Iterator[Attack]:
     global _BUNDLE
     _BUNDLE = ground.bundle
-    with Scorer.open(ground.bundle, device="cpu") as scorer:
+    with Scorer.open(ground.bundle, device="cpu", words=ground.bundle) as scorer:
         right = scorer.score(*_PROBE)
 
         def attack(rng: random.Random, folder: Path) -> list[str]:
@@ -240,7 +243,7 @@ def _copy(matrix: Any) -> Any:
 
 def _core_call(rng: random.Random, arrays: list[Any], found: list[str]) -> None:
     first, params = arrays[0], _params(rng)
-    match rng.randrange(5):
+    match rng.randrange(6):
         case 0:
             gas = _gas(rng)
             scores = vcs_numba.score_similarity(first, gas, params)
@@ -271,6 +274,41 @@ def _core_call(rng: random.Random, arrays: list[Any], found: list[str]) -> None:
                 for _ in range(rng.randrange(3))
             }
             vcs_numba.recombine(scores, **parts)
+        case 5:
+            _compare_words(rng, first, found)
+
+
+def _compare_words(rng: random.Random, anything: Any, found: list[str]) -> None:
+    """Call `substitution` with drawn words, of which one array may be anything."""
+    numbers = np.random.default_rng(rng.randrange(1 << 32))
+    chunks = rng.randint(1, 5), rng.randint(1, 5)
+    types = rng.randint(1, 9)
+    vectors = numbers.normal(size=(types, 4))
+    drawn: dict[str, Any] = {"vectors": vectors / np.linalg.norm(vectors, axis=1, keepdims=True)}
+    drawn["excluding"] = np.pad(~np.eye(3, dtype=bool), (1, 0))
+    for k, side in enumerate(("gen", "ref")):
+        count = rng.randrange(30)
+        drawn |= {f"{side}_{name}": numbers.integers(high, size=count) for name, high in
+                  (("stem", 12), ("vector", types), ("exclusion", 4))}  # fmt: skip
+        drawn[f"{side}_chunk"] = np.sort(numbers.integers(chunks[k], size=count))
+        drawn[f"{side}_log_class"] = numbers.normal(size=(count, 3))
+        drawn |= {f"{side}_{name}": numbers.random(count) < 0.2 for name in ("name", "negated")}
+        drawn[f"{side}_match"] = numbers.integers(chunks[1 - k], size=chunks[k])
+    if rng.random() < 0.6:
+        drawn[rng.choice(list(drawn))] = anything
+    texts = [vcs_numba.Words(**{name: drawn[f"{side}_{name}"] for name in _WORDS}) for side in ("gen", "ref")]
+    matches = drawn["gen_match"], drawn["ref_match"]
+    vocabulary = vcs_numba.Vocabulary(drawn["vectors"], drawn["excluding"])
+    result = vcs_numba.substitution(*texts, *matches, vocabulary)
+    shares = (result.substitution, result.thing, result.action, result.quality, result.name)
+    if not all(0 <= share <= 1 for share in shares):
+        found.append(f"not between 0 and 1: {shares}")
+    [again] = vcs_numba.substitution_batch([vcs_numba.WordPair(*texts, *matches)], vocabulary)
+    if (again.substitution, again.thing, again.action, again.quality, again.name) != shares:
+        found.append(f"a batch has {again.substitution}, one alone {result.substitution}")
+
+
+_WORDS = ("stem", "vector", "chunk", "log_class", "name", "negated", "exclusion")
 
 
 def _check(scores: Any, found: list[str]) -> None:

@@ -23,6 +23,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Options], ...] = (
     (("--chunk-size", "2"), Options(chunk_size=2)),
     (("--short",), Options(short=True)),
     (("--aggregate", "mean", "--with", "hm-cf"), Options(aggregate="mean", also=("hm-cf",))),
+    (("--with", "substitution"), Options(also=("substitution",))),
     (("--clean", "markdown,think"), Options(clean=("markdown", "think"))),
 )  # fmt: skip
 _OUTPUTS = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet", "")
@@ -32,7 +33,7 @@ _OTHER_FORMAT = " says "
 
 @contextmanager
 def _open(ground: Ground) -> Iterator[Attack]:
-    with Scorer.open(ground.bundle, device="cpu") as scorer:
+    with Scorer.open(ground.bundle, device="cpu", words=ground.bundle) as scorer:
 
         def attack(rng: random.Random, folder: Path) -> list[str]:
             kind = rng.random()
@@ -61,7 +62,7 @@ def _pairs(rng: random.Random, folder: Path, ground: Ground, scorer: Scorer) -> 
     source.write_bytes(content)
     given, options = rng.choice(_OPTIONS)
     output = rng.choice(_OUTPUTS)
-    arguments: list[Any] = ["score", source, *ground.engine, *given, "--json"]
+    arguments: list[Any] = ["score", source, *ground.engine, "--words", ground.bundle, *given, "--json"]
     arguments += ["-o", folder / output] if output else []
     if piped := rng.random() < 0.1 and suffix == ".jsonl":
         arguments[1] = "-"

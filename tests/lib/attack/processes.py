@@ -52,6 +52,9 @@ def compile_kernels() -> None:
         vcs_numba.hm_cf(matrix, 0.5)
         vectors = rows.astype(kind)
         vcs_numba.recombine(vcs_numba.score_embeddings(vectors, vectors, vectors[0], vectors[0]), gas=0.5)
+    ids, none = np.zeros(1, np.int32), np.zeros(1, bool)
+    words = vcs_numba.Words(ids, ids, ids, np.zeros((1, 3)), none, none, ids)
+    vcs_numba.substitution(words, words, ids, ids, vcs_numba.Vocabulary(np.eye(1, 4), none[None]))
 
 
 def slow_down(seconds: float) -> None:
