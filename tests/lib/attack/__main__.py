@@ -12,20 +12,23 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from attack.cases import Door, Finding, Ground, UnavailableError, run_cases
 from attack.doors import DOORS
+from attack.patience import Patience, said_last
 from attack.processes import compile_kernels
 
-# Longer than any honest case takes on a busy machine.
-_HANGS_AFTER_S = 240
+# Longer than any honest case takes; a part of it is waited for at a time.
+_HANGS_AFTER_S, _LOOK_S = 240, 2.0
 # The cases that every run begins with.
 _FIXED_SEED = 0
 _FIXED_CASES = 20
@@ -168,15 +171,23 @@ def _process(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, pass_fds=(write,)
         )
     os.close(write)
-    rest = b""
+    rest, patience = b"", Patience(process.pid, _HANGS_AFTER_S)
     with os.fdopen(read, "rb", buffering=0) as reports:
         while True:
-            # Making ready counts as a case: it may have to compile. A machine that was suspended is no hang.
-            if not any(select.select([reports], [], [], _HANGS_AFTER_S / 2)[0] for _ in range(2)):
+            # Making ready counts as a case: it may have to compile.
+            if not select.select([reports], [], [], _LOOK_S)[0]:
+                if not patience.is_over(_LOOK_S):
+                    continue
+                process.send_signal(signal.SIGABRT)  # it says where it is
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
                 process.kill()
-                complaint = f"it hangs: nothing happened for {_HANGS_AFTER_S} s"
+                complaint = (
+                    f"it hangs: nothing was reported, and it {patience.why}: {said_last(own / 'said')}"
+                )
                 outcome.findings.append(Finding(door.name, seed, case, complaint))
                 break
+            patience.begin()
             if not (part := reports.read(1 << 16)):
                 break
             *lines, rest = (rest + part).split(b"\n")
@@ -195,11 +206,9 @@ def _process(
     if done:
         shutil.rmtree(own, ignore_errors=cases != 1)
         return -1
-    if code != -9:
-        shown = (own / "said").read_text("utf-8", "replace")[-3000:]
-        outcome.findings.append(
-            Finding(door.name, seed, case, f"it took its process down (exit code {code}): {shown}")
-        )
+    if not patience.why:
+        complaint = f"it took its process down (exit code {code}): {said_last(own / 'said')}"
+        outcome.findings.append(Finding(door.name, seed, case, complaint))
     return case + 1
 
 

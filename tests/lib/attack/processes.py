@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import itertools
 import os
@@ -10,18 +11,21 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import vcs_numba
+from attack.patience import Patience, said_last
 from support.command_line import Finished
 from vcs_runtime.cli import main
 from vcs_runtime.jobs.output import OutputFile
 
 _NUMBERS = itertools.count()
-_PATIENCE_S, _LOOK_S = 120, 0.002
+_LOOK_S = 0.002
 
 
 def warm_up() -> None:
@@ -69,9 +73,20 @@ def slow_down(seconds: float) -> None:
 
 
 class Command:
-    """A command in a process of its own; `forked` saves what starting Python takes."""
+    """A command in a process of its own; `forked` saves what starting Python takes.
 
-    def __init__(self, folder: Path, arguments: list[object], *, forked: bool, pause_s: float = 0.0) -> None:
+    A fork may do other `work` than the command's, with the same arguments; its exit code is what that returns.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        arguments: list[object],
+        *,
+        forked: bool,
+        pause_s: float = 0.0,
+        work: Callable[[list[str]], int | None] = main,
+    ) -> None:
         number = next(_NUMBERS)  # not `id`, which another process may have had before
         self._said = [folder / f"said-{os.getpid()}-{number}-{name}" for name in ("stdout", "stderr")]
         self._arguments = [str(argument) for argument in arguments]
@@ -90,9 +105,9 @@ class Command:
             path.touch()  # it may be killed before it opens them
         self.pid = os.fork()
         if not self.pid:
-            self._be_the_command(pause_s)
+            self._be_the_command(pause_s, work)
 
-    def _be_the_command(self, pause_s: float) -> None:
+    def _be_the_command(self, pause_s: float, work: Callable[[list[str]], int | None]) -> None:
         code = 70
         try:
             for signum in (signal.SIGINT, signal.SIGTERM):
@@ -103,11 +118,14 @@ class Command:
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(file, number)
             sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+            faulthandler.enable(sys.stderr)  # one that hangs shows where
             if pause_s:
                 slow_down(pause_s)
-            main(self._arguments)
+            code = work(self._arguments) or 0
         except SystemExit as stop:
             code = int(stop.code or 0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -129,21 +147,23 @@ class Command:
         return self.code is not None
 
     def wait(self) -> Finished:
-        """Wait for the end. Raises TimeoutError if it does not come."""
-        # Looks are counted, not seconds: a machine that was suspended is no hang.
-        looks = 0
+        """Wait for the end. Raises TimeoutError, with the place where it hangs, if it does not come."""
+        patience = Patience(self.pid)
         while not self.ended():
-            looks += 1
-            if looks * _LOOK_S > _PATIENCE_S:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                raise TimeoutError(f"{self._arguments} did not end within {_PATIENCE_S} s")
-            time.sleep(_LOOK_S)
+            self.rest(patience, _LOOK_S)
         assert self.code is not None
         stdout, stderr = (path.read_text("utf-8", "backslashreplace") for path in self._said)
         for path in self._said:
             path.unlink()
         return Finished(self.code, stdout, stderr)
+
+    def rest(self, patience: Patience, seconds: float) -> None:
+        """Give the process some time. Raises TimeoutError, and ends the process, if it hangs."""
+        if patience.is_over(seconds):
+            os.kill(self.pid, signal.SIGABRT)
+            os.waitpid(self.pid, 0)
+            raise TimeoutError(f"{self._arguments} hangs: it {patience.why}: {said_last(self._said[1])}")
+        time.sleep(seconds)
 
     def stop(self) -> bool:
         """Stop the process where it is, to go on by SIGCONT; returns whether it was still there."""
@@ -170,6 +190,6 @@ def lines_in(path: Path) -> int:
 
 def wait_for_lines(command: Command, path: Path, rng: random.Random, most: int) -> None:
     """Wait until the output has some lines, or the command has ended."""
-    wanted = rng.randint(1, most)
+    wanted, patience = rng.randint(1, most), Patience(command.pid)
     while not command.ended() and lines_in(path) < wanted:
-        time.sleep(0.0005)
+        command.rest(patience, 0.0005)
