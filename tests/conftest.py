@@ -181,10 +181,10 @@ def whole_bundle(tiny_bundle: Path, mixed_bundle: Path, tmp_path_factory: pytest
 
 @pytest.fixture(scope="session")
 def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
-    """A scorer of `tiny_bundle` on the CPU."""
+    """A scorer of `tiny_bundle` on the CPU, which compares words by it, too."""
     from vcs_runtime import Scorer
 
-    with Scorer.open(tiny_bundle, device="cpu") as opened:
+    with Scorer.open(tiny_bundle, device="cpu", words=tiny_bundle) as opened:
         yield opened
 
 

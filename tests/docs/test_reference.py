@@ -101,7 +101,7 @@ def test_every_environment_variable_is_in_the_reference() -> None:
 
 def test_every_field_of_signatures_is_in_the_reference(scorer: Scorer) -> None:
     params = Params(lct_penalty="excess", regularizer="length", small_text="reference")
-    options = Options(params=params, aggregate="mean", clean=("think",), also=("hm-cf",))
+    options = Options(params=params, aggregate="mean", clean=("think",), also=("hm-cf", "substitution"))
     signature, visil = long_form(scorer.signature_for(options)), VisilOptions().signature("model", 1)
     text, _, visil_text = page("signature.md").partition("## ViSIL")
     rows = re.findall(r"^\| `(\w+)` \|", text, re.M)

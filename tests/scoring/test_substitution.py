@@ -17,6 +17,7 @@ from support.stories import read_lines, story, write_pairs
 from vcs_runtime import BundleError, Options, Scorer, ScorerConfig, TextError
 from vcs_runtime.scoring.columns import names_of, to_columns
 from vcs_runtime.scoring.result import StrictScores
+from vcs_runtime.training.metric import TextMetric
 from vcs_runtime.training.scorer import TrainingScorer
 
 ALSO = ["substitution"]
@@ -50,12 +51,6 @@ def letters(tiny_bundle: Path) -> Iterator[Scorer]:
         yield scorer
 
 
-@pytest.fixture(scope="module")
-def worded(tiny_bundle: Path) -> Iterator[Scorer]:
-    with Scorer.open(tiny_bundle, "cpu", words=tiny_bundle) as scorer:
-        yield scorer
-
-
 def strict(scorer: Scorer, reference: str | list[str], generated: str, **how: str) -> StrictScores:
     found = scorer.score(reference, generated, also=ALSO, **how).strict  # type: ignore[arg-type]
     assert found is not None
@@ -82,15 +77,15 @@ def test_words_that_were_only_added_or_left_out_do_not_count(longer: str, letter
     assert strict(letters, RED, longer).substitution == strict(letters, longer, RED).substitution == 0.0
 
 
-def test_it_changes_no_other_score_and_is_absent_unless_asked_for(worded: Scorer) -> None:
+def test_it_changes_no_other_score_and_is_absent_unless_asked_for(scorer: Scorer) -> None:
     pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
-    plain, also = worded.score_many(pairs), worded.score_many(pairs, also=ALSO)
+    plain, also = scorer.score_many(pairs), scorer.score_many(pairs, also=ALSO)
     assert [a.scores for a in also] == [p.scores for p in plain]
     assert all(math.isnan(p.substitution) and p.strict is None and p.also == () for p in plain)
     assert not set(StrictScores._fields) & plain[0].to_dict().keys()
     values = also[0].to_dict()
     assert [values[name] for name in StrictScores._fields] == list(also[0].strict or ())
-    both = worded.score_many(pairs, also=["hm-cf", *ALSO])
+    both = scorer.score_many(pairs, also=["hm-cf", *ALSO])
     assert [b.strict for b in both] == [a.strict for a in also]
     assert both[0].also == ("hm-cf", "substitution")
     assert "|also:substitution|" in also[0].signature
@@ -99,13 +94,13 @@ def test_it_changes_no_other_score_and_is_absent_unless_asked_for(worded: Scorer
     assert expected == plain[0].signature
 
 
-def test_a_pair_has_the_same_numbers_alone_in_any_order_and_beside_failures(worded: Scorer) -> None:
+def test_a_pair_has_the_same_numbers_alone_in_any_order_and_beside_failures(scorer: Scorer) -> None:
     pairs = [(story(i, 3 + i), story(40 + i, 2 + i)) for i in range(8)]
-    together = worded.score_many(pairs, also=ALSO)
+    together = scorer.score_many(pairs, also=ALSO)
     assert any(result.substitution > 0 for result in together)
-    assert [worded.score(*pair, also=ALSO) for pair in pairs] == together
-    assert worded.score_many(pairs[::-1], also=ALSO) == together[::-1]
-    mixed = worded.score_many([("", "x"), pairs[2], ("...", "x"), pairs[5]], also=ALSO)
+    assert [scorer.score(*pair, also=ALSO) for pair in pairs] == together
+    assert scorer.score_many(pairs[::-1], also=ALSO) == together[::-1]
+    mixed = scorer.score_many([("", "x"), pairs[2], ("...", "x"), pairs[5]], also=ALSO)
     assert [mixed[1], mixed[3]] == [together[2], together[5]]
     assert math.isnan(mixed[0].vcs_strict)
     assert mixed[2].strict is None
@@ -156,10 +151,10 @@ def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
     tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path))
-    with Scorer.open(tiny_bundle, "cpu") as scorer:
-        assert scorer.score(story(1), story(2)).vcs >= 0
+    with Scorer.open(tiny_bundle, "cpu") as own:
+        assert own.score(story(1), story(2)).vcs >= 0
         read: list[int] = []
-        stream = scorer.stream((read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO))
+        stream = own.stream((read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO))
         with pytest.raises(BundleError, match="substitution compares words by .*vcs-runtime fetch default"):
             next(stream)
         assert not read
@@ -172,10 +167,10 @@ def test_short_texts_are_refused() -> None:
         Options(short=True, also=ALSO)
 
 
-def test_rewards_may_be_strict(tiny_bundle: Path, worded: Scorer) -> None:
+def test_rewards_may_be_strict(tiny_bundle: Path, scorer: Scorer) -> None:
     config = ScorerConfig(tiny_bundle, "cpu", words=tiny_bundle)
     pairs = [(story(i, 4), story(i + 1, 4)) for i in range(4)]
-    expected = worded.score_many(pairs, also=ALSO)
+    expected = scorer.score_many(pairs, also=ALSO)
     references, completions = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     for score, values in (
         ("margin_strict", [result.margin_strict for result in expected]),
@@ -189,9 +184,24 @@ def test_rewards_may_be_strict(tiny_bundle: Path, worded: Scorer) -> None:
 TEXT = story(7)
 
 
-def test_columns_hold_it(worded: Scorer) -> None:
+def test_means_of_an_evaluation_have_it(tiny_bundle: Path, scorer: Scorer) -> None:
+    pairs = [(story(i, 4), story(i + 1, 4)) for i in range(3)]
+    results = scorer.score_many(pairs, also=ALSO)
+    metric = TextMetric(ScorerConfig(tiny_bundle, "cpu", words=tiny_bundle), also=ALSO)
+    metric.update([*(pair[1] for pair in pairs), ""], [*(pair[0] for pair in pairs), "x"])
+    other = TextMetric(ScorerConfig(tiny_bundle, "cpu", words=tiny_bundle), score="margin_strict")
+    other.update(*reversed(pairs[0]))
+    means = metric.merge_state(other).compute()
+    for name in StrictScores._fields:
+        expected = [getattr(result, name) for result in (*results, results[0])]
+        assert means[name] == pytest.approx(np.mean(expected), abs=1e-15)
+    assert means["unscorable"] == 1
+    assert "substitution" not in TextMetric(ScorerConfig(tiny_bundle, "cpu")).compute()
+
+
+def test_columns_hold_it(scorer: Scorer) -> None:
     options = Options(also=ALSO)
-    results = worded.score_many([(story(1), story(2)), ("", "x")], also=ALSO)
+    results = scorer.score_many([(story(1), story(2)), ("", "x")], also=ALSO)
     columns = to_columns(results, options)
     assert tuple(columns) == names_of(options)
     assert columns["vcs_strict"].tolist()[0] == results[0].vcs_strict
@@ -206,14 +216,14 @@ def score(tiny_bundle: Path) -> Callable[..., Finished]:
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_files_summaries_and_comparisons_have_it(
-    suffix: str, score: Callable[..., Finished], pairs_file: Path, worded: Scorer, tmp_path: Path
+    suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
 ) -> None:
     out = tmp_path / f"o{suffix}"
     done = score(pairs_file, "--with", "substitution", "-o", out, "--json")
     assert done.code == 0, done.stderr
     summary = json.loads(done.stdout)
     pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
-    results = worded.score_many(pairs, also=ALSO)
+    results = scorer.score_many(pairs, also=ALSO)
     if suffix == ".parquet":
         rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
     elif suffix == ".csv":

@@ -81,16 +81,16 @@ HM_CF: Final[dict[str, ScoreInfo]] = {
 #: Substitution and what it lowers, by name, in the order of files and tables; as for HM-CF.
 SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     "substitution": ScoreInfo(
-        "substitution", 0, 1, HEADLINE, "how much another word replaced; the smaller, the better"
+        "substitution", 0, 1, HEADLINE, "content words replaced by other words; smaller is better"
     ),
-    "replaced_things": ScoreInfo("replaced things", 0, 1, PART, "share of things that others replaced"),
-    "replaced_actions": ScoreInfo("replaced actions", 0, 1, PART, "share of actions that others replaced"),
+    "replaced_things": ScoreInfo("replaced things", 0, 1, PART, "share of things replaced by others"),
+    "replaced_actions": ScoreInfo("replaced actions", 0, 1, PART, "share of actions replaced by others"),
     "replaced_qualities": ScoreInfo(
-        "replaced qualities", 0, 1, PART, "share of qualities, numbers and colours that others replaced"
+        "replaced qualities", 0, 1, PART, "share of qualities, numbers and colours replaced by others"
     ),
-    "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names that others replaced"),
-    "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered where much was replaced"),
-    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "the margin, lowered where much was replaced"),
+    "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names replaced by others"),
+    "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered if many words were replaced"),
+    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "the margin, lowered if many words were replaced"),
 }
 
 #: What can be computed beside VCS: the scores of each metric.

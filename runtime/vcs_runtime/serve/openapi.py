@@ -28,7 +28,7 @@ _TEXT = {"type": "string"}
 _LINE = {
     "type": "object",
     "description": "Scores of a pair, or an error; with the id of the pair if it has one. "
-    "HM-CF and its parts are there if the server was started with it.",
+    "Scores beside VCS, such as HM-CF, are there if the server was started with them.",
     "properties": {
         "id": {"type": ["string", "integer"]}, **_SCORES, "n_ref": {"type": "integer"},
         "n_gen": {"type": "integer"}, "flags": {"type": "array", "items": _TEXT},

@@ -90,7 +90,7 @@ class TextMetric:
     def reset(self) -> None:
         """Forget all scores. Pairs that are still being scored will not count."""
         self._pending: list[Future[list[Result]]] = []
-        self._state = _empty()
+        self._state = _empty(score_table.names_with(self.scorer.also))
 
     def update(self, preds: str | Sequence[str], target: Reference | Sequence[Reference]) -> None:
         """Add generated texts and their references, in torchmetrics' order: generated texts first.
@@ -183,15 +183,15 @@ class TextMetric:
             del self._pending[0]
 
 
-def _empty() -> State:
-    sums = dict.fromkeys(score_table.NAMES, Fraction())
+def _empty(names: Iterable[str] = ()) -> State:
+    sums = dict.fromkeys(names, Fraction())
     return {"sums": sums, "count": 0, "zeros": 0, "not_judged": 0, "unscorable": 0, "signature": ""}
 
 
 def _state_of(result: Result) -> State:
     if result.scores is None:
         return {**_empty(), "unscorable": 1}
-    sums = {name: Fraction(value) for name, value in result.scores._asdict().items()}
+    sums = {name: Fraction(getattr(result, name)) for name in score_table.names_with(result.also)}
     return {
         "sums": sums, "count": 1, "zeros": int(result.vcs == 0), "not_judged": int(not judged(result.flags)),
         "unscorable": 0, "signature": result.signature,

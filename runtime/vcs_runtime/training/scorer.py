@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from vcs_numba import Params
@@ -40,6 +41,8 @@ class TrainingScorer:
         "max" or "mean" over several references.
     short
         Compare words instead of sentences, as `Scorer.score_short` does.
+    also
+        Metrics beside VCS, as for `Scorer.score`. Those that the reward needs are computed in any case.
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
     score
@@ -69,13 +72,15 @@ class TrainingScorer:
         params: Params = Params(),
         aggregate: str = "max",
         short: bool = False,
+        also: Sequence[str] = (),
         deadline_s: float | None = None,
         score: Score = "margin",
         reference_column: str = "reference",
         unscorable: float | None = None,
     ) -> None:
         self._reward = Reward.of(score)
-        self._options = Options(chunk_size, params, aggregate, short, also=self._reward.also)
+        options = Options(chunk_size, params, aggregate, short, also=also)
+        self._options = replace(options, also=(*options.also, *self._reward.also))
         self._deadline_s = _positive(deadline_s)
         self._warnings = Warnings()
         self._reference_column = reference_column
@@ -89,6 +94,11 @@ class TrainingScorer:
             WordComparison(self._config.words).open()
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             check_device(self._config.device, self._config.gpu_mem_gb)
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The metrics beside VCS that results have."""
+        return tuple(self._options.also)
 
     def submit(
         self, reference: Reference, generated: str, *, deadline_s: float | None = None
