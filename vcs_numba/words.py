@@ -64,7 +64,7 @@ class SubstitutionParams:
     quality_weight: float = 1.0
     name_weight: float = 1.0
     allowance: float = 0.25
-    slope: float = 1.5
+    slope: float = 10.0 / 7.0
 
     def __post_init__(self) -> None:
         check_number(self, "low", low=-1.0, high=1.0)

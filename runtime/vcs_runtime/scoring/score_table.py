@@ -90,7 +90,7 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     ),
     "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names replaced by others"),
     "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered if many words were replaced"),
-    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "the margin, lowered if many words were replaced"),
+    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "margin, lowered if many words were replaced"),
 }
 
 #: What can be computed beside VCS: the scores of each metric.
