@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vcs_runtime.words.classes import word_features
+from vcs_runtime.words.exclusions import exclusion_code
 from vcs_runtime.words.lists import FUNCTION_WORDS, NEGATORS
 from vcs_runtime.words.stems import stem
 
@@ -24,6 +25,8 @@ class Lexeme:
         In small letters, with a plain apostrophe and without a possessive ending: what has a vector.
     stem
         What all forms of the word have in common.
+    exclusion
+        Its row of `excluding_table`; 0 for a word that excludes nothing.
     is_content
         Whether it is no function word.
     negates
@@ -40,6 +43,7 @@ class Lexeme:
 
     form: str
     stem: str
+    exclusion: int
     is_content: bool
     negates: bool
     is_capital: bool
@@ -70,6 +74,7 @@ def lexeme(word: str) -> Lexeme:
     return Lexeme(
         form=form,
         stem=word_stem,
+        exclusion=exclusion_code(word_stem),
         is_content=is_content,
         negates=negated_verb or small in NEGATORS,
         is_capital=word[0].isupper(),

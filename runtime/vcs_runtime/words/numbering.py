@@ -13,7 +13,7 @@ from vcs_numba import Vocabulary, Words
 from vcs_numba.words import DEFAULT_SUBSTITUTION
 from vcs_runtime.words import lists
 from vcs_runtime.words.classes import class_table
-from vcs_runtime.words.exclusions import excluding_table, exclusion_code, exclusion_codes
+from vcs_runtime.words.exclusions import excluding_table, exclusion_codes
 from vcs_runtime.words.reading import TextWords
 from vcs_runtime.words.vectors import WordVectors
 
@@ -39,7 +39,7 @@ class Numbering:
             log_class=text.class_scores,
             name=text.is_name,
             negated=text.is_negated,
-            exclusion=np.array([exclusion_code(word.stem) for word in lexemes], np.int32),
+            exclusion=np.array([word.exclusion for word in lexemes], np.int32),
         )
 
     def vocabulary(self, vectors: WordVectors) -> Vocabulary:
