@@ -9,40 +9,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from support.command_line import Finished, vcs
+from support.letters import BLUE, RED, Bars, Letters
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime import BundleError, Options, Scorer, ScorerConfig, TextError
+from vcs_runtime import BundleError, Options, Scorer, ScorerConfig
 from vcs_runtime.scoring.columns import names_of, to_columns
 from vcs_runtime.scoring.result import StrictScores
 from vcs_runtime.training.metric import TextMetric
 from vcs_runtime.training.scorer import TrainingScorer
 
 ALSO = ["substitution"]
-RED = "a red car|the green door|one white cup|his black cat"
-BLUE = "a blue car|the yellow door|one brown cup|his orange cat"
-
-
-class Letters:
-    """An embedder that counts characters: chunks with nearly the same letters are near. It refuses "no"."""
-
-    identity = "letters@1"
-
-    def embed(self, texts: list[str]) -> npt.NDArray[np.float64]:
-        if "no" in texts:
-            raise TextError("no text")
-        return np.array([[text.count(chr(code)) for code in range(97, 123)] for text in texts]) + 1e-3
-
-
-class Bars:
-    """A segmenter that cuts at bars."""
-
-    identity = "bars@1"
-
-    def split(self, texts: list[str]) -> list[list[str]]:
-        return [text.split("|") for text in texts]
 
 
 @pytest.fixture(scope="module")

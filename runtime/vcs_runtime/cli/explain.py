@@ -36,6 +36,7 @@ from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.replaced import ReplacedWord, left_out, surest
 from vcs_runtime.scoring.verdicts import (
     COVERED,
     IN_PLACE,
@@ -134,6 +135,9 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
         out.print(_table(title, chunks))
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
         prose(out, f"{len(chunks)} chunks: {counts}\n")
+    if explanation.replaced:
+        out.print(_replaced(explanation.replaced))
+        prose(out, f"{left_out(explanation.replaced)}\n".lstrip("\n"))
     for sentence in explanation.sentences.values():
         prose(out, sentence)
     shown = {chunk.verdict for chunk in (*explanation.generated, *explanation.reference)}
@@ -156,5 +160,17 @@ def _table(title: str, chunks: tuple[Chunk, ...]) -> Table:
         table.add_row(
             str(number), Text(printable(chunk.text)), Text(chunk.verdict, _COLOURS[chunk.verdict]),
             f"{chunk.similarity:.3f}", position(chunk),
+        )  # fmt: skip
+    return table
+
+
+def _replaced(words: tuple[ReplacedWord, ...]) -> Table:
+    """Return a table of the replaced words; chunks count from 1, that of the reference first."""
+    table = Table("replaced", "became", "kind", "similarity", "chunks", box=None, pad_edge=False)
+    table.columns[0].overflow = table.columns[1].overflow = "fold"
+    for word in surest(words):
+        table.add_row(
+            Text(printable(word.reference)), Text(printable(word.generated)), word.word_class, word.likeness,
+            f"{word.reference_chunk + 1} > {word.generated_chunk + 1}",
         )  # fmt: skip
     return table

@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 from vcs_numba import Alignment, Params, Scores, align, recombine
 from vcs_runtime.scoring.flags import describe, flags_of
-from vcs_runtime.scoring.result import Evidence, Result
+from vcs_runtime.scoring.replaced import ReplacedWord, describe_substitution, replaced_words
+from vcs_runtime.scoring.result import Evidence, ReplacedWords, Result, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.scoring.substitution import strict_scores
 from vcs_runtime.scoring.verdicts import (
     MISSING,
     REPEATED,
@@ -63,6 +65,8 @@ class Explanation:
         Thresholds of the verdicts.
     by_reference
         The scores with each reference, in their order; empty if they are not known.
+    words
+        The words of both texts; None if the pair was scored without substitution.
     """
 
     result: Result
@@ -74,11 +78,25 @@ class Explanation:
     params: Params
     thresholds: Thresholds
     by_reference: tuple[Scores, ...] = ()
+    words: ReplacedWords | None = None
 
     @cached_property
     def costs(self) -> dict[str, float]:
         """The part of the loss `1 - vcs` that is due to each part of the score; see `shares`."""
         return shares(self.scores)
+
+    @cached_property
+    def strict(self) -> StrictScores | None:
+        """Substitution of the explained reference, and what it lowers; None without substitution."""
+        return None if self.words is None else strict_scores(self.words.pairs, self.scores)
+
+    @cached_property
+    def replaced(self) -> tuple[ReplacedWord, ...]:
+        """The words that others replaced, in the order of the generated text; () without substitution."""
+        if self.words is None:
+            return ()
+        reference, generated = ([chunk.text for chunk in side] for side in (self.reference, self.generated))
+        return replaced_words(self.words, reference, generated)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -91,19 +109,27 @@ class Explanation:
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """Sentences about repeated chunks if there are any, about VCS, and about the loss of each part."""
+        """Sentences about repeated chunks if there are any, about VCS, about the loss of each part.
+
+        If the pair was scored with substitution, one says what was replaced.
+        """
         return _sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the matrix and the alignment as plain values for JSON; positions count from 0."""
+        """Return all but the matrix and the alignment as plain values for JSON; positions count from 0.
+
+        The replaced words, and the scores of substitution, are there only if they were asked for.
+        """
+        replaced = {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
         return {
-            "scores": self.scores.to_dict(),
+            "scores": {**self.scores.to_dict(), **(self.strict._asdict() if self.strict else {})},
             "flags": list(self.flags),
             "costs": self.costs,
             "sentences": self.sentences,
             "thresholds": asdict(self.thresholds),
             "generated": [asdict(chunk) for chunk in self.generated],
             "reference": [asdict(chunk) for chunk in self.reference],
+            **replaced,
             "segmenter": self.result.segmenter,
             "reference_index": self.result.reference_index,
             "n_references": self.result.n_references,
@@ -143,6 +169,7 @@ def explain(
         params=params,
         thresholds=thresholds,
         by_reference=evidence.by_reference,
+        words=evidence.words,
     )
 
 
@@ -194,7 +221,14 @@ def _sentences(e: Explanation) -> dict[str, str]:
             f"The regulariser cost {cost['window_regularizer']:.3f}: the windows cover {a.window_area:,} of "
             f"{a.grid_area:,} cells, so text in any order would earn {s.window_regularizer:.3f} of NAS."
         ),
+        **_substitution(e),
     }
+
+
+def _substitution(e: Explanation) -> dict[str, str]:
+    if e.words is None or e.strict is None:
+        return {}
+    return {"substitution": describe_substitution(e.words, e.scores, e.strict)}
 
 
 def _repetition(e: Explanation) -> dict[str, str]:

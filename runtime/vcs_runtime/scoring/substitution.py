@@ -92,7 +92,8 @@ class WordComparison:
             compared.append(WordPair(*words, alignment.precision.match, alignment.recall.match))
         found = substitution_batch(compared, numbering.vocabulary(self._opened.vectors))
         replaced = [ReplacedWords(*words, own) for words, own in zip(read, found, strict=True)]
-        scores = [_scores(own, of) for own, of in zip(found, chain(*(s for _, s in pairs)), strict=True)]
+        of_all = chain(*(scores for _, scores in pairs))
+        scores = [strict_scores(own, of) for own, of in zip(found, of_all, strict=True)]
         results = []
         first = 0
         for candidates, _ in pairs:
@@ -109,7 +110,8 @@ class WordComparison:
         return words
 
 
-def _scores(found: Substitution, scores: Scores) -> StrictScores:
+def strict_scores(found: Substitution, scores: Scores) -> StrictScores:
+    """Return the substitution of a pair, and its scores under the cap that substitution sets."""
     lowered = strict(scores.vcs, scores.margin, found.substitution)
     return StrictScores(found.substitution, found.thing, found.action, found.quality, found.name, *lowered)
 
