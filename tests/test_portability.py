@@ -59,6 +59,7 @@ USES = {
     "runtime/vcs_runtime/inference/openvino.py": {"/proc": "tests/cli/test_doctor.py::"},
     "vcs_numba/jit/cache.py": {"os.getuid": BARE},
     "runtime/vcs_runtime/inference/vector_cache.py": {"os.register_at_fork": BARE},
+    "runtime/vcs_runtime/util/forks.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/kernel.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/threads.py": {"os.register_at_fork": BARE},
     "export/vcs_export/checks/tensorrt_needs.py": {

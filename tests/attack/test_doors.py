@@ -13,7 +13,7 @@ SEED = 20
 #: How many cases of each door `make test` performs, some seconds in all.
 CASES = {"files": 25, "arguments": 40, "results": 20, "api": 150, "core": 300, "server": 80, "bundles": 25}
 #: What `make test-all` adds: doors that start processes, compile C, or open a browser.
-SLOW = {"kills": 3, "disturbances": 4, "writers": 2, "specials": 6, "pages": 4, "capi": 150}
+SLOW = {"kills": 3, "disturbances": 4, "writers": 2, "specials": 6, "fork": 3, "pages": 4, "capi": 150}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 import vcs_numba
 from attack.cases import Door, Ground, UnavailableError, run_cases
 from attack.doors import DOORS
+from attack.patience import Patience
 from vcs_runtime.errors import InputError
+from vcs_runtime.inference import vector_cache
 from vcs_runtime.jobs.output import OutputFile
 
 Plant = Callable[[pytest.MonkeyPatch], object]
@@ -85,6 +88,16 @@ def swallows_errors(write: Any) -> Any:
     return quiet
 
 
+class Forgetful(set[Any]):
+    def add(self, _: object) -> None:
+        pass
+
+
+def leaves_caches_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_cache._forks, "caches", Forgetful())
+    monkeypatch.setattr("attack.processes.Patience", partial(Patience, asleep_s=10))
+
+
 def draws_texts_as_markup(script: Any) -> Any:
     as_text = "node.append(...children.filter((child) => child !== null));"
     as_markup = (
@@ -111,6 +124,7 @@ SLOW: dict[str, tuple[str, Plant, str]] = {
     "a killed job loses a line": ("kills", replace("OutputFile.append", without_the_last), "differs from that of an undisturbed run"),
     "a change of the output goes unnoticed": ("disturbances", replace("OutputFile.check", nothing), "lines are lost|changed the file of another"),
     "two jobs may write one file": ("writers", replace("vcs_runtime.jobs.output._lock", nothing), "refused only after"),
+    "a cache stays open through a fork": ("fork", leaves_caches_open, "hangs|exit code"),
     "a failed write is taken for a success": ("specials", replace("OutputFile._write", swallows_errors), "wrong exit code"),
     "texts become markup": ("pages", replace("vcs_runtime.report.page._script", draws_texts_as_markup), "elements of a payload|console|request"),
     "an internal error": ("capi", replace("vcs_runtime.capi.memory.matrix_at", raises(KeyError("x"))), "status 7"),

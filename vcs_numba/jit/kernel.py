@@ -148,6 +148,7 @@ class Kernel:
 
     def _compiled(self, missing: Callable[[], None]) -> Callable[..., Any]:
         import numba
+        import numpy.ma  # noqa: F401 Numba does at the first call, when no fork waits for it (see _LOADING)
 
         dispatcher = numba.njit(**_OPTIONS)(self._function)
         try:

@@ -20,6 +20,7 @@ from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
 from vcs_runtime.inference.releases import old_release
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
+from vcs_runtime.util.forks import OPENING
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -128,9 +129,10 @@ def open_session(
     source = shown_graph(model, shown) if shown else os.fspath(model)
     name = device.provider_name
     try:
-        session = ort.InferenceSession(
-            source, options, providers=provider_options(device), enable_fallback=False
-        )
+        with OPENING:
+            session = ort.InferenceSession(
+                source, options, providers=provider_options(device), enable_fallback=False
+            )
     except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.

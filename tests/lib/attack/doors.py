@@ -7,6 +7,7 @@ from attack.arguments import ARGUMENTS
 from attack.bundles import BUNDLES
 from attack.capi import CAPI
 from attack.files import FILES
+from attack.forks import FORK
 from attack.jobs import DISK, DISTURBANCES, KILLS, SPECIALS, WRITERS
 from attack.pages import PAGES
 from attack.results import RESULTS
@@ -26,5 +27,6 @@ DOORS = (
     WRITERS,
     SPECIALS,
     DISK,
+    FORK,
     PAGES,
 )
