@@ -12,6 +12,7 @@ import pytest
 from support.command_line import Finished, vcs
 from support.letters import BLUE, RED, Bars, Letters
 from support.stories import write_pairs
+from vcs_numba import strict_cap
 from vcs_runtime import Options, Scorer
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
@@ -143,8 +144,8 @@ def test_the_sentence_says_how_far_vcs_strict_is_down(explain: Callable[..., Exp
     low = explain(RED, "|".join(reversed(BLUE.split("|"))))
     assert low.strict is not None
     assert low.strict.vcs_strict == low.scores.vcs
-    assert low.strict.substitution > 0.25
-    cap = 1 - 1.5 * (low.strict.substitution - 0.25)
+    assert strict_cap(low.strict.substitution) < 1
+    cap = strict_cap(low.strict.substitution)
     assert low.sentences["substitution"].endswith(
         f"as VCS is: so much substitution lowers only what is above {cap:.3f}."
     )

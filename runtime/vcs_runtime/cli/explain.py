@@ -137,7 +137,8 @@ def print_explanation(explanation: Explanation, name: object = None) -> None:
         prose(out, f"{len(chunks)} chunks: {counts}\n")
     if explanation.replaced:
         out.print(_replaced(explanation.replaced))
-        prose(out, f"{left_out(explanation.replaced)}\n".lstrip("\n"))
+        more = left_out(explanation.replaced)
+        prose(out, f"and {more}\n" if more else "")
     for sentence in explanation.sentences.values():
         prose(out, sentence)
     shown = {chunk.verdict for chunk in (*explanation.generated, *explanation.reference)}

@@ -11,13 +11,15 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from vcs_numba import Orientation
+from vcs_numba import Orientation, strict_cap
+from vcs_numba.words import DEFAULT_SUBSTITUTION
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import MARKS, Systems, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, HEADLINE, PART, up_to
+from vcs_runtime.scoring.replaced import surest
+from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, HEADLINE, PART, SMALLER_IS_BETTER, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
 from vcs_runtime.util.atomic import replaced, unwritable
 
@@ -59,6 +61,7 @@ class HtmlReport:
         self.path = path
         self.title = title
         self.pages = 0
+        self._shown = up_to(PART)
         self._file: BinaryIO | None = None
         self._replacing = ExitStack()
 
@@ -95,13 +98,14 @@ class HtmlReport:
             Number of the page, from 0.
         """
         self._write(block(f"block-{self.pages}", pair_data(explanation, name, system, pair)))
+        self._shown = up_to(PART, explanation.result.also)
         self.pages += 1
         return self.pages - 1
 
     def finish(self, systems: Systems | None = None) -> None:
         """Write the overview of all pairs; without `systems`, the report shows a single pair."""
         index: dict[str, Any]
-        names = up_to(PART)
+        names = self._shown
         if systems is None:
             index = {"single": True, "title": self.title}
         else:
@@ -128,7 +132,7 @@ def vocabulary(names: Sequence[str]) -> dict[str, Any]:
     return {
         "scores": [
             {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,
-             "meaning": i.meaning, "headline": i.level == HEADLINE}
+             "meaning": i.meaning, "headline": i.level == HEADLINE, "smaller": name in SMALLER_IS_BETTER}
             for name, i in infos
         ],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},
@@ -152,13 +156,15 @@ def pair_data(
     return {
         "id": name,
         "system": system,
-        "scores": e.scores.to_dict(),
+        "scores": e.values,
         "costs": e.costs,
         "sentences": e.sentences,
         "texts": _texts(e, pair),
         "kept": _kept(pair) if pair else {},
         "reference": _side(e.reference, a.recall),
         "generated": _side(e.generated, a.precision),
+        "replaced": _replaced(e),
+        "strict": None if e.strict is None else _strict(e.strict.substitution),
         "matrix": _matrix(e.similarity),
         "regularizer": {"area": a.window_area, "grid": a.grid_area, "least": a.min_coverage},
         "signature": r.signature,
@@ -179,6 +185,45 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
         texts["scores"] = [{name: round(getattr(s, name), 4) for name in names} for s in e.by_reference]
         texts["mean"] = r.scores != e.by_reference[r.reference_index]
     return texts
+
+
+def _replaced(e: Explanation) -> list[dict[str, Any]]:
+    """Return the replaced words, with their places in the chunks as they are shown.
+
+    The chunks, the places and the texts are of the reference first. Places count as JavaScript does, in units
+    of UTF-16. They are None in a part of a chunk that is not shown.
+    """
+    listed = surest(e.replaced)
+    return [
+        {
+            "words": [word.reference, word.generated],
+            "kind": word.word_class,
+            "likeness": word.likeness,
+            "contrast": word.contrast,
+            "chunks": [word.reference_chunk, word.generated_chunk],
+            "places": [
+                _shown_place(e.reference[word.reference_chunk].text, word.reference_place),
+                _shown_place(e.generated[word.generated_chunk].text, word.generated_place),
+            ],
+            "listed": word in listed,
+        }
+        for word in e.replaced
+    ]
+
+
+def _strict(substitution: float) -> dict[str, Any]:
+    """Return the limit that substitution sets for VCS, and the constants that lead to both."""
+    p = DEFAULT_SUBSTITUTION
+    weights = [p.thing_weight, p.action_weight, p.quality_weight, p.name_weight]
+    return {
+        "cap": strict_cap(substitution), "slope": p.slope, "allowance": p.allowance, "weights": weights
+    }  # fmt: skip
+
+
+def _shown_place(text: str, place: tuple[int, int]) -> list[int] | None:
+    if len(text) > MAX_CHARACTERS and place[1] >= MAX_CHARACTERS:  # the last one shown is an ellipsis
+        return None
+    return [len(text[:at].encode("utf-16-le")) // 2 for at in place]
 
 
 def _kept(pair: InputPair) -> dict[str, str]:

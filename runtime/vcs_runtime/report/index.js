@@ -31,16 +31,17 @@ function showIndex(index, place) {
   };
 }
 
-// Five means: of the one system, or the highest of several.
+// The headline means: of the one system, or the best of several.
 function leadFigures(index) {
   const scored = index.systems.filter((system) => system.scored);
   const figure = (score) => {
-    const ranked = [...scored].sort((a, b) => b.statistics[score.name].mean - a.statistics[score.name].mean);
+    const [best, worst] = score.smaller ? ["lowest", "highest"] : ["highest", "lowest"];
+    const ranked = [...scored].sort((a, b) => (score.smaller ? -1 : 1) * (b.statistics[score.name].mean - a.statistics[score.name].mean));
     const [first, last] = [ranked[0], ranked[ranked.length - 1]];
     const { mean, low, high } = first.statistics[score.name];
     const count = `${first.scored} ${first.scored === 1 ? "pair" : "pairs"}`;
     const details = ranked.length === 1 && first.scored === 1 ? [count] : ranked.length === 1 ? [`mean of ${count}`, make("br"), `95 %: ${number(low)} to ${number(high)}`]
-      : ["highest mean: ", make("bdi", {}, first.name), `, ${count}`, make("br"), `lowest: ${number(last.statistics[score.name].mean)}, `, make("bdi", {}, last.name)];
+      : [`${best} mean: `, make("bdi", {}, first.name), `, ${count}`, make("br"), `${worst}: ${number(last.statistics[score.name].mean)}, `, make("bdi", {}, last.name)];
     return make("div", {}, make("dt", {}, term(score)), make("dd", {}, number(mean)), make("dd", { class: "soft" }, ...details));
   };
   return scored.length ? make("dl", { class: "headline lead-figures" }, ...index.headline.map(figure)) : make("p", { class: "lead" }, "No pair could be scored.");

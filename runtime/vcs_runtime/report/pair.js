@@ -28,6 +28,7 @@ function showPair(pair, index, place) {
   const { vcs: whole, ...parts } = pair.sentences;
   const sides = { generated: pair.generated, reference: pair.reference };
   const lists = {};
+  const inChunks = { reference: wordsByChunk(pair.replaced, 0), generated: wordsByChunk(pair.replaced, 1) };
   const single = Object.values(sides).every((side) => side.text.length === 1);
   const name = pair.id === null ? index.title : pair.id;
   const spelt = speller(index);
@@ -37,9 +38,9 @@ function showPair(pair, index, place) {
   document.title = pair.id === null ? index.title : [pair.id, pair.system, index.title].filter((part) => part).join(" \u2013 ");
   place.append(...[
     make("h1", {}, make("bdi", {}, name)), head(pair),
-    make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline).map((score) =>
+    make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline && score.name in pair.scores).map((score) =>
       make("div", {}, make("dt", {}, make("abbr", { title: score.meaning }, score.label)), make("dd", {}, number(pair.scores[score.name])),
-        make("dd", { class: "soft" }, score.full || "SAS + NAS \u2212 1")))),
+        make("dd", { class: "soft" }, score.name === "margin" ? "SAS + NAS \u2212 1" : score.full || score.meaning)))),
     make("p", { id: "whole" }, ...spelt(whole)),
     costBar(pair, index),
     make("div", { class: pair.texts.count > 1 ? "" : "two" },
@@ -50,6 +51,7 @@ function showPair(pair, index, place) {
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
     make("dl", { class: "soft verdicts" }, ...present(index, sides.reference, sides.generated).flatMap((verdict) =>
       [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])])),
+    replacedTable(pair),
     make("div", { class: matrix.wide ? "" : "two" },
       make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
       make("section", {}, make("h2", {}, "The order of the narrative"),
@@ -81,7 +83,7 @@ function showPair(pair, index, place) {
     const verdict = side.verdict[i];
     return make("li", { class: `chunk ${slug(verdict)}`, id: `${name}-${i}`, tabindex: "-1",
       onmouseenter: () => mark(name, i), onfocus: () => mark(name, i) },
-      make("span", { class: "number" }, String(i + 1)), make("span", { dir: "auto" }, side.text[i]),
+      make("span", { class: "number" }, String(i + 1)), make("span", { dir: "auto" }, ...marked(side.text[i], inChunks[name].get(i) ?? [])),
       make("span", { class: "about" }, make("span", { class: "verdict" }, icon(verdict), ` ${verdict}`), `, similarity ${number(side.similarity[i])}; ${placeOf(side, i)}`));
   }
 
@@ -128,6 +130,43 @@ function showPair(pair, index, place) {
     for (const side of Object.values(lists)) side.page.again();
   }
   return { print, restore };
+}
+
+// The replaced words of each chunk of a side (0: reference, 1: generated), in the order of its text.
+function wordsByChunk(replaced, side) {
+  const chunks = new Map();
+  replaced.forEach(({ words, chunks: own, places, likeness, contrast }, k) => {
+    if (places[side] === null) return;
+    const title = `${side ? "stands for" : "became"} ${words[1 - side]}, ${contrast ? likeness : `similarity ${likeness}`}`;
+    if (!chunks.has(own[side])) chunks.set(own[side], []);
+    chunks.get(own[side]).push({ place: places[side], number: k + 1, title });
+  });
+  for (const words of chunks.values()) words.sort((a, b) => a.place[0] - b.place[0]);
+  return chunks;
+}
+
+// A text with marks around words; each bears its number in the table.
+function marked(text, words) {
+  let at = 0;
+  const parts = words.flatMap(({ place: [start, end], number, title }) => {
+    const before = text.slice(at, start);
+    at = end;
+    return [before, make("mark", { title }, text.slice(start, end), make("sup", {}, String(number)))];
+  });
+  return [...parts, text.slice(at)];
+}
+
+// What became what: the surest words; null if no word was replaced.
+function replacedTable({ replaced }) {
+  if (!replaced.length) return null;
+  const row = ({ words, kind, likeness, chunks, listed }, k) => (listed ? make("tr", {}, make("th", { scope: "row" }, String(k + 1)), ...words.map((word) => make("td", { class: "text" }, make("bdi", {}, word))),
+    make("td", { class: "text" }, kind), make("td", { class: "text" }, likeness), ...chunks.map((chunk) => make("td", {}, String(chunk + 1)))) : null);
+  const heads = [["", ""], ["replaced", "text"], ["became", "text"], ["kind", "text"], ["similarity", "text"], ["reference chunk", ""], ["generated chunk", ""]];
+  const more = replaced.filter(({ listed }) => !listed).length;
+  return make("section", {}, make("h2", {}, "Replaced words"),
+    make("p", { class: "soft" }, `In the chunks these words are marked, with their numbers here.${more ? ` ${more} more, which are less sure, are marked only there.` : ""}`),
+    scroller("Replaced words", make("table", { id: "replaced" }, make("thead", {}, make("tr", {}, ...heads.map(([text, kind]) => (text ? make("th", { scope: "col", class: kind }, text) : make("td"))))),
+      make("tbody", {}, ...replaced.map(row).filter((node) => node)))));
 }
 
 // The system, and links to what the kept columns point at.
@@ -220,7 +259,7 @@ function costBar({ scores, costs }, index) {
   return make("div", {}, bar, make("ul", { class: "costs" }, ...parts.map(([name, , text]) => make("li", {}, make("span", { class: `swatch ${name}` }), text))));
 }
 
-function formulas({ scores: s, regularizer: r }, index) {
+function formulas({ scores: s, regularizer: r, strict }, index) {
   const n = (name) => number(s[name]);
   const f1 = (name) => `F1 of precision ${n(`${name}_precision`)} and recall ${n(`${name}_recall`)}`;
   const larger = s.sas > s.nas ? "sas" : "nas";
@@ -234,6 +273,10 @@ function formulas({ scores: s, regularizer: r }, index) {
     nas_f1: `F1 of NAS-D ${n("nas_d")} and NAS-L ${n("nas_l")}`,
     nas_d: f1("nas_d"),
     nas_l: f1("nas_l"),
+    ...(strict && {
+      substitution: `the largest of ${enumerated(["things", "actions", "qualities", "names"].map((plural, k) => `${strict.weights[k] === 1 ? "" : `${number(strict.weights[k], 2)} \u00d7 `}replaced ${plural} ${n(`replaced_${plural}`)}`))}, at most 1`,
+      vcs_strict: `VCS, at most ${number(strict.cap)}: 1 \u2212 ${number(strict.slope)} \u00d7 what substitution has above ${strict.allowance}; at least 0`,
+    }),
     window_regularizer: `R: windows cover ${r.area} of ${r.grid} cells (${number(r.area / r.grid)}), ${number(r.least)} at least`,
   };
   return make("dl", { id: "formulas" }, ...index.scores.filter(({ name }) => name in texts).flatMap(({ name, label, full }) =>

@@ -8,8 +8,9 @@ from typing import Final
 from vcs_numba import Orientation
 from vcs_runtime.report.flow import Rows, Table
 from vcs_runtime.report.marks import VERDICT_MARKS
-from vcs_runtime.report.sheet import SIZE, WIDTH, wrap
+from vcs_runtime.report.sheet import SIZE, WIDTH, shorten, wrap
 from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.replaced import left_out, surest
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, position, verdict_counts
 
 _MAX_LINES = 12  # of the text of one chunk
@@ -18,6 +19,8 @@ _MARKS: Final = {verdict: (mark, colour) for verdict, (colour, _, mark) in VERDI
 
 _CHUNKS: Final = ("", "verdict", "similar", "chunk")
 _CHUNKS_AT: Final = (0.0, 0.05, 0.24, 0.32)
+_REPLACED: Final = ("replaced", "became", "kind", "similarity", "reference chunk", "generated chunk")
+_REPLACED_AT: Final = (0.0, 0.22, 0.44, 0.54, 0.7, 0.85)
 _MATCHES: Final = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
 _MATCHES_AT: Final = (0.0, 0.06, 0.13, 0.22, 0.37, 0.46, 0.59, 0.77)
 _STEPS: Final = ("step", "from", "to", "rise", "limit", "limit with LCT", "counted", "length")
@@ -41,6 +44,22 @@ def chunks(e: Explanation, name: str) -> Table:
     )
     title = f"The {'reference' if name == 'reference' else 'generated text'}, chunk by chunk"
     return Table(title, caption, _CHUNKS, _CHUNKS_AT, rows, _MARKS)
+
+
+def replaced(e: Explanation) -> Table:
+    """Return the words that others replaced, those of which it is surest; no rows if there are none."""
+    width = WIDTH * 0.21
+    rows: Rows = [
+        (
+            shorten(word.reference, width), shorten(word.generated, width), word.word_class, word.likeness,
+            str(word.reference_chunk + 1), str(word.generated_chunk + 1),
+        )
+        for word in surest(e.replaced)
+    ]  # fmt: skip
+    caption = "Words of the reference, and what stands in their places in the generated text."
+    if more := left_out(e.replaced):
+        caption += f" Not shown: {more}."
+    return Table("Replaced words", caption, _REPLACED, _REPLACED_AT, rows)
 
 
 def matches(e: Explanation, name: str) -> Table:

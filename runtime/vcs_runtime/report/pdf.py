@@ -92,7 +92,8 @@ def all_parts(e: Explanation) -> list[Part]:
         views.nas_l,
     )
     parts: list[Part] = [view(e) for view in drawn]
-    listed = [table(e, name) for table in tables for name in ("generated", "reference")]
+    listed = [pair_tables.replaced(e)]
+    listed += [table(e, name) for table in tables for name in ("generated", "reference")]
     return [*parts, *(table for table in listed if table.rows), pair_tables.configuration(e)]
 
 
@@ -161,8 +162,8 @@ def _chunks(count: int) -> str:
 
 
 def _reasons(e: Explanation) -> list[str]:
-    """Return the sentences: chunks that are repeated, then the parts, the most expensive first."""
-    names = ["repeated", *sorted(e.costs, key=lambda name: -e.costs[name])]
+    """Return the sentences: repeated chunks, the parts, the most expensive first, then replaced words."""
+    names = ["repeated", *sorted(e.costs, key=lambda name: -e.costs[name]), "substitution"]
     return [e.sentences[name] for name in names if name in e.sentences]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from vcs_runtime.report.flow import Document, Part, Rows, Table, View, compose, write_document
 from vcs_runtime.report.pair_tables import signature_rows
 from vcs_runtime.report.pdf import heading, sentences
-from vcs_runtime.report.sheet import BLUE, WIDTH, Area, shorten
+from vcs_runtime.report.sheet import BLUE, WIDTH, Area, length, shorten
 from vcs_runtime.report.systems import MARKS, Systems
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.score_table import ALL, LABELS
@@ -20,11 +20,26 @@ _LISTED: Final = 20  # worst pairs, and as many best pairs
 _FAILED: Final = 40  # pairs without scores
 _WHOLE: Final = ("vcs", "margin")  # the scores that are drawn
 _ROW = 0.3  # inches of an interval
+_FIRST: Final = 0.6  # where the columns of five scores begin
+_NUMBER, _BETWEEN = 0.33, 0.1  # inches of a score in a table, and between two of them
+
+
+def _score_columns(systems: Systems) -> list[float]:
+    """Return where the columns of the headline scores begin, as shares of the width."""
+    if not systems.also:
+        return list(map(float, np.linspace(_FIRST, 0.94, len(systems.headline))))
+    widths = [max(length(LABELS[name]), _NUMBER) + _BETWEEN for name in systems.headline]
+    return [1 - sum(widths[i:]) / WIDTH for i in range(len(widths))]
+
+
+def _room(systems: Systems) -> float:
+    """Return how much of their usual width the columns before the scores have."""
+    return _score_columns(systems)[0] / _FIRST
 
 
 def _at(systems: Systems, *before: float) -> tuple[float, ...]:
     """Return where columns begin, as shares of the width: those `before`, then one for each headline."""
-    return (*before, *np.linspace(0.6, 0.94, len(systems.headline)).tolist())
+    return (*(at * _room(systems) for at in before), *_score_columns(systems))
 
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
@@ -129,6 +144,7 @@ def _intervals(systems: Systems, score: str) -> View:
 
 def _means(systems: Systems) -> Table:
     rows: Rows = []
+    room = _room(systems)
     for i, (name, summary) in enumerate(zip(systems.names, systems.summaries, strict=True)):
         counts = summary.counts
         for more, count, statistics in (
@@ -137,7 +153,7 @@ def _means(systems: Systems) -> Table:
         ):
             if statistics:
                 means = (f"{statistics[score].mean:.3f}" for score in systems.headline)
-                rows.append((shorten(name, 0.38 * WIDTH) + more, str(count), *means))
+                rows.append((shorten(name, 0.38 * WIDTH * room) + more, str(count), *means))
     head = ("system", "scored", *(LABELS[name] for name in systems.headline))
     return Table("Means", "", head, _at(systems, 0.0, 0.5), rows)
 
@@ -160,12 +176,13 @@ def _distributions(systems: Systems, system: int) -> View:
 
 def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> Table:
     rows: Rows = []
+    room = WIDTH * _room(systems)
     for position in positions:
         pair, system, _, flags, *values = systems.row(int(position))
         scores = dict(zip(systems.shown, values, strict=True))
         name, marks = systems.names[system], ", ".join(MARKS[flag] for flag in flags)
         rows.append((
-            shorten(pair, 0.21 * WIDTH) or "-", shorten(name, 0.16 * WIDTH), shorten(marks, 0.2 * WIDTH),
+            shorten(pair, 0.21 * room) or "-", shorten(name, 0.16 * room), shorten(marks, 0.2 * room),
             *(f"{scores[key]:.3f}" for key in systems.headline),
         ))  # fmt: skip
     head = ("pair", "system", "flags", *(LABELS[name] for name in systems.headline))

@@ -27,6 +27,10 @@ function scoreChoice(index) {
   return choice;
 }
 
+// The best of some values: the largest, or the smallest where the score says so.
+const bestOf = (score, values) => (score.smaller ? Math.min(...values) : Math.max(...values));
+const enumerated = (words) => [words.slice(0, -1).join(", "), ...words.slice(-1)].filter((text) => text).join(" and ");
+
 const nameOf = (index, system) => make("bdi", {}, index.systems[system].name);
 const scoredSystems = (index) => index.systems.filter((system) => system.scored);
 
@@ -40,7 +44,7 @@ function zeroNote(index, choice) {
 
 function meansTable(index) {
   const several = scoredSystems(index).length > 1;
-  const best = Object.fromEntries(index.headline.map(({ name }) => [name, Math.max(...scoredSystems(index).map((s) => s.statistics[name].mean))]));
+  const best = Object.fromEntries(index.headline.map((score) => [score.name, bestOf(score, scoredSystems(index).map((s) => s.statistics[score.name].mean))]));
   const counts = [["pairs", "Number of pairs that have scores"], ["failed", "Number of pairs that could not be scored"], ["VCS 0", "Number of pairs whose VCS is 0"]];
   const row = (title, value, numbers, kind) => make("tr", { class: kind }, make("th", { scope: "row" }, ...title), ...index.ordered.map(({ name }) => make("td", {}, value(name))), ...numbers.map((count) => make("td", {}, String(count))));
   const rows = index.systems.flatMap((system) => {
@@ -56,7 +60,12 @@ function meansTable(index) {
   const head = make("tr", {}, make("th", { scope: "col" }, "system"), ...index.ordered.map((score) => make("th", { scope: "col" }, term(score))),
     ...counts.map(([label, title]) => make("th", { scope: "col" }, make("abbr", { title }, label))));
   return make("div", {}, scroller("Means", make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows))),
-    make("p", { class: "soft" }, `Means over the pairs that each system has scored.${several ? " Bold: the highest mean of VCS, margin, GAS, LAS and NAS." : ""}${index.systems.some((s) => s.judged.vcs !== undefined) ? " Judged pairs: without those whose order could not be judged." : ""}`));
+    make("p", { class: "soft" }, `Means over the pairs that each system has scored.${several ? boldMeans(index.headline) : ""}${index.systems.some((s) => s.judged.vcs !== undefined) ? " Judged pairs: without those whose order could not be judged." : ""}`));
+}
+
+function boldMeans(scores) {
+  const labels = (smaller) => enumerated(scores.filter((score) => score.smaller === smaller).map(({ label }) => label));
+  return ` Bold: the highest mean of ${labels(false)}${labels(true) && `, the lowest of ${labels(true)}`}.`;
 }
 
 // The table of `vcs-runtime compare`: intervals on one axis, and paired tests against the baseline.
@@ -106,12 +115,13 @@ function inWords({ difference, p_bootstrap_corrected: first, p_permutation_corre
 }
 
 function notes(index, found, score) {
+  const sense = score.smaller ? " The smaller, the better." : "";
   const left = found.left_out ? `; ${found.left_out} more ${found.left_out === 1 ? "is" : "are"} left out` : "";
   const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over ${found.tests} tests` : "";
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
   const few = fewest < 0.05 ? "" : ` So few pairs cannot show a permutation p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
   return `${score.label[0].toUpperCase()}${score.label.slice(1)} over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. Intervals are from a bootstrap. `
-    + `p: of a paired bootstrap and of a permutation test with ${found.resamples} resamples${corrected}; a difference counts if p < 0.05 in both. The same numbers come from "vcs-runtime compare --score ${score.name}".${few}`;
+    + `p: of a paired bootstrap and of a permutation test with ${found.resamples} resamples${corrected}; a difference counts if p < 0.05 in both. The same numbers come from "vcs-runtime compare --score ${score.name}".${sense}${few}`;
 }
 
 function distributions(index, choice) {
@@ -209,12 +219,12 @@ function wideTable(index, rows, choice) {
   let order = videos;
   const line = ([id, own]) => {
     const known = own.filter((row) => row).map((row) => row.scores[choice.score.name]);
-    const best = Math.max(...known);
+    const best = bestOf(choice.score, known);
     const cell = (_, k) => {
       const row = own[k];
       if (!row) return make("td", {}, "\u2013");
       const value = row.scores[choice.score.name];
-      const text = value === best && known.some((each) => each < best) ? make("strong", {}, number(value)) : number(value);
+      const text = value === best && known.some((each) => each !== best) ? make("strong", {}, number(value)) : number(value);
       return make("td", {}, row.page === null ? text : make("a", { href: `#pair-${row.page}` }, text));
     };
     return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, id)), ...index.systems.map(cell), make("td", {}, number(spread(own))));
@@ -225,11 +235,15 @@ function wideTable(index, rows, choice) {
     order = sorted(videos, keys[by], down);
     page.turn(0);
   });
-  choice.follow(() => sorter.again());
+  const bold = make("p", { class: "soft" });
+  choice.follow(() => {
+    bold.textContent = `Bold: the ${choice.score.smaller ? "lowest" : "highest"} score of a video. A dash: not scored. Spread: the largest difference between two systems.`;
+    sorter.again();
+  });
   const paper = make("p", { class: "paper soft" });
   const box = make("div", {}, make("p", { class: "controls" }, choice.select("wide")), page.box, paper,
     scroller("Videos by system", make("table", { id: "videos" }, make("thead", {}, make("tr", {}, ...sorter.heads)), body)),
-    make("p", { class: "soft" }, "Bold: the highest score of a video. A dash: not scored. Spread: the largest difference between two systems."));
+    bold);
   return { box, ...printing(page, paper, () => order.length, () => `Score: ${choice.score.label}`) };
 }
 

@@ -37,7 +37,7 @@ from vcs_runtime.report.sheet import (
     wrap,
 )
 from vcs_runtime.scoring.explanation import Explanation
-from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
+from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, SMALLER_IS_BETTER, up_to
 from vcs_runtime.scoring.verdicts import Chunk
 
 if TYPE_CHECKING:
@@ -56,9 +56,10 @@ _WINDOWS = ("▬", WINDOW, "window")
 
 def key_figures(e: Explanation) -> View:
     """Show the scores of the first line, each with its meaning."""
-    names = up_to(HEADLINE)
+    names = up_to(HEADLINE, e.result.also)
     width = WIDTH / len(names)
-    meanings = {name: wrap(SCORES[name].meaning, width - 0.12, 6.5) for name in names}
+    meanings = {name: wrap(ALL[name].meaning, width - 0.12, 6.5) for name in names}
+    size = 17 if width > 1 else 14
     height = 0.62 + 0.13 * max(map(len, meanings.values()))
 
     def draw(area: Area) -> None:
@@ -66,7 +67,7 @@ def key_figures(e: Explanation) -> View:
             cell = area.inner(i * width, 0, width - 0.12)
             cell.rule(0, SOFT)
             cell.write([(0, 0.18, LABELS[name])], 8, SOFT)
-            cell.write([(0, 0.45, f"{getattr(e.scores, name):.3f}")], 17, bold=not i)
+            cell.write([(0, 0.45, f"{e.values[name]:.3f}")], size, bold=not i)
             cell.write([(0, 0.64 + 0.13 * k, line) for k, line in enumerate(lines)], 6.5, SOFT)
 
     return View("", "", height, draw)
@@ -96,8 +97,8 @@ def costs(e: Explanation) -> View:
 
 def scores(e: Explanation) -> View:
     """Show all scores as bars, with their meanings."""
-    names = list(SCORES)
-    values = [getattr(e.scores, name) for name in names]
+    names = up_to(DETAIL, e.result.also)
+    values = [e.values[name] for name in names]
     colours = [next((c for n, c in _COSTS.items() if name.startswith(n)), SOFT) for name in names]
 
     def draw(area: Area) -> None:
@@ -109,11 +110,11 @@ def scores(e: Explanation) -> View:
         baselines = [_ROW * (i + 0.5) + 0.04 for i in range(len(names))]
         area.write((0, y, LABELS[name]) for y, name in zip(baselines, names, strict=True))
         area.write((3.05, y, f"{value:.3f}") for y, value in zip(baselines, values, strict=True))
-        area.write(
-            ((3.5, y, SCORES[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT
-        )
+        area.write(((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT)
 
     caption = "1 is perfect. The margin and the cosines may be negative."
+    if SMALLER_IS_BETTER.intersection(names):
+        caption += " Of substitution and replaced words, 0 is perfect."
     return View("All scores", caption, _ROW * len(names), draw)
 
 

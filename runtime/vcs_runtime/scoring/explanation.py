@@ -90,6 +90,12 @@ class Explanation:
         """Substitution of the explained reference, and what it lowers; None without substitution."""
         return None if self.words is None else strict_scores(self.words.pairs, self.scores)
 
+    @property
+    def values(self) -> dict[str, float]:
+        """All scores with the explained reference, by name: also HM-CF and substitution, if asked for."""
+        further = (metric._asdict() for metric in (self.result.further, self.strict) if metric)
+        return self.scores.to_dict() | {name: value for scores in further for name, value in scores.items()}
+
     @cached_property
     def replaced(self) -> tuple[ReplacedWord, ...]:
         """The words that others replaced, in the order of the generated text; () without substitution."""
@@ -118,11 +124,12 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return all but the matrix and the alignment as plain values for JSON; positions count from 0.
 
-        The replaced words, and the scores of substitution, are there only if they were asked for.
+        The scores of HM-CF and of substitution are there only if they were asked for, and so are the replaced
+        words.
         """
         replaced = {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
         return {
-            "scores": {**self.scores.to_dict(), **(self.strict._asdict() if self.strict else {})},
+            "scores": self.values,
             "flags": list(self.flags),
             "costs": self.costs,
             "sentences": self.sentences,

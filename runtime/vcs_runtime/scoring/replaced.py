@@ -108,7 +108,7 @@ def surest(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> tuple[
 def left_out(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> str:
     """Say how many replaced words `surest` leaves out; "" if there are none."""
     more = len(replaced) - count
-    return f"and {more} more, which are less sure" if more > 0 else ""
+    return f"{more} more, which are less sure" if more > 0 else ""
 
 
 def describe_substitution(words: ReplacedWords, scores: Scores, strict: StrictScores) -> str:
