@@ -97,6 +97,7 @@ STEPS = (
     Step("correlation", 0.2, lambda g: ["pairs.py", "correlate", g.work / "scores.jsonl", g.folder("vcs-eval/comparison-published"), "--keep"], ("data",), what="agreement with the published scores"),
     Step("segmenter", 5, lambda g: ["segmenter.py", "--keep"], ("parity",), True, "SaT beside wtpsplit"),
     Step("reproducibility", 2, lambda g: ["reproducibility.py", pairs(g), "--keep"], ("data",), what="the same lines from disturbed jobs"),
+    Step("substitution", 12, lambda g: ["substitution.py", g.data, "--cache", g.work / "vectors", "--keep"], ("data",), what="how well replaced words are seen, and what that costs"),
     Step("openvino", 10, lambda g: ["processors.py", pairs(g), "--pairs", 40], ("data", "openvino"), what="--device openvino beside cpu"),
     Step("gpu", 10, lambda g: ["gpu/measure.py", "--json", HERE / "results/gpu.json"], ("gpu",), what="everything on a GPU"),
     Step("end-to-end", 15, lambda g: ["end_to_end.py", pairs(g), "--model", g.model, "--ours", "cpu", "openvino", "--keep"], ("data", "model", "parity"), True, "pairs a second beside PyTorch"),

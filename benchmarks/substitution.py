@@ -1,0 +1,432 @@
+"""How well substitution sees replaced words, and what it costs (docs/benchmarks/substitution.md).
+
+    python benchmarks/substitution.py DATA [PART...] [--cache FOLDER] [--keep]
+
+DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as benchmarks/experiments.py expects them. The parts:
+
+    scenes    rewrites of the scenes: AUC of each kind of wrong rewrite against the valid ones, for VCS and for
+              strict scores, with intervals over scenes, and cross-validated over scenes; named verbs
+    authors   four people's descriptions of each scene, each against the others
+    clip-cc   systems of CLIP-CC, ordered by strict scores, against the published judges
+    vatex     rated captions of VATEX-EVAL, with one and with nine references
+    hand      replaced_words.json: pairs of our own with one replaced word, and valid rewrites
+    cost      time and memory beside VCS, in processes that take turns
+
+Without PART all are run. Tables hold figures and names of kinds, no text of the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from records import ANY, keep
+from scipy.stats import kendalltau, rankdata, spearmanr
+
+from vcs_runtime import Options, Scorer
+from vcs_runtime.experiments.datasets.clip_cc import read_published
+from vcs_runtime.experiments.datasets.texts import (
+    Case,
+    Problems,
+    read_authors,
+    read_cases,
+    read_descriptions,
+)
+from vcs_runtime.experiments.vatex import read_vatex
+from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
+from vcs_runtime.scoring.result import Evidence, Pair, Result
+from vcs_runtime.words.stems import stem
+
+ALSO = Options(also=("substitution",))
+ACTIONS, THINGS, BOTH = "Action Corruption", "Object Corruption", "Object-Action Corruption"
+FOLDS, DIVISIONS, RESAMPLES, SEED = 5, 6, 1000, 20250101
+LOWERED = 0.05
+#: Settings of the cross-validation: weight of things, allowance, slope.
+GRID = tuple(product((1.0, 1.2, 4 / 3, 1.5), (0.2, 0.25, 0.3), (1.25, 4 / 3, 10 / 7, 1.5, 1.75, 2.0)))
+HAND = Path(__file__).with_name("replaced_words.json")
+
+Row = dict[str, Any]
+Scored = tuple[Result, Evidence]
+
+
+def scored(scorer: Scorer, pairs: Iterable[Pair]) -> list[Scored]:
+    """Score pairs, all of which must have scores."""
+    found = []
+    for result, evidence in scorer.iter_evidence(pairs, ALSO):
+        assert evidence is not None, result.error
+        found.append((result, evidence))
+    return found
+
+
+def row(name: str, scorer: Scorer | None = None, /, **cells: Any) -> Row:
+    """A row to be kept, whose cells are texts."""
+    told = {
+        head.replace("_", " "): f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+        for head, cell in cells.items()
+    }
+    signatures = {"default": scorer.signature_for(ALSO)} if scorer else {}
+    return {"workload": name, "cells": told, "signatures": signatures}
+
+
+def show(title: str, rows: Sequence[Row]) -> None:
+    print(f"\n{title}")
+    for own in rows:
+        print(f"  {own['workload']:<46}", *(f"{head} {cell};" for head, cell in own["cells"].items()))
+
+
+def auc(wrong: np.ndarray, valid: np.ndarray) -> float:
+    """Return how often a valid text scores higher than a wrong one; equal scores count by half."""
+    ranks = rankdata(np.concatenate([wrong, valid]))[len(wrong) :]
+    return float((ranks.sum() - len(valid) * (len(valid) + 1) / 2) / (len(wrong) * len(valid)))
+
+
+class Scenes:
+    """The scores of the rewrites of the scenes, and the shares that substitution is made of."""
+
+    def __init__(self, cases: Sequence[Case], found: Sequence[Scored]) -> None:
+        self.kind = np.array([case.name for case in cases])
+        self.valid = np.array([case.valid for case in cases], bool)
+        self.scene = np.array([case.scene for case in cases])
+        self.vcs = np.array([result.vcs for result, _ in found])
+        self.strict = np.array([result.vcs_strict for result, _ in found])
+        self.kept = np.array([1 - result.substitution for result, _ in found])
+        names = ("replaced_things", "replaced_actions", "replaced_qualities", "replaced_names")
+        self.shares = np.array([[getattr(result, name) for name in names] for result, _ in found])
+        self.wrong = sorted(set(self.kind[~self.valid]))
+
+    def with_constants(self, things: float, allowance: float, slope: float) -> np.ndarray:
+        """The strict scores that other constants would give."""
+        share = np.clip((self.shares * [things, 1, 1, 1]).max(axis=1), 0, 1)
+        return np.clip(np.minimum(self.vcs, 1 - slope * np.maximum(0, share - allowance)), 0, None)
+
+    def figures(self, scores: np.ndarray, chosen: np.ndarray | None = None) -> dict[str, float]:
+        """The figures of the goals, of chosen texts (indices, which may repeat)."""
+        chosen = np.arange(len(scores)) if chosen is None else chosen
+        kind, valid, own, vcs = (a[chosen] for a in (self.kind, self.valid, scores, self.vcs))
+        apart = {name: auc(own[kind == name], own[valid]) for name in self.wrong}
+        worse = min(apart[name] - auc(vcs[kind == name], vcs[valid]) for name in self.wrong)
+        return {
+            "wrong actions": apart[ACTIONS],
+            "wrong objects": apart[THINGS],
+            "both": apart[BOTH],
+            "all kinds": auc(own[~valid], own[valid]),
+            "worst change of a kind": worse,
+            "valid lowered by": float((vcs - own)[valid].mean()),
+        }
+
+
+#: The goals: sign (1 for at least, -1 for at most) and limit.
+GOALS = {
+    "wrong actions": (1, 0.90), "wrong objects": (1, 0.80), "both": (1, 0.97), "all kinds": (1, 0.95),
+    "worst change of a kind": (1, -0.01), "valid lowered by": (-1, 0.05),
+}  # fmt: skip
+
+
+def reserve(figures: dict[str, float]) -> float:
+    """How far the figures are within all goals."""
+    return min(sign * (figures[name] - limit) for name, (sign, limit) in GOALS.items())
+
+
+def cross_validated(scenes: Scenes) -> dict[str, float]:
+    """The figures if constants are chosen on four folds of scenes and judged on the fifth, all folds together."""
+    settings = [scenes.with_constants(*setting) for setting in GRID]
+    draw = np.random.default_rng(SEED)
+    names = np.array(sorted(set(scenes.scene)))
+    every = []
+    for _ in range(DIVISIONS):
+        pooled = np.empty(len(scenes.vcs))
+        for fold in np.array_split(draw.permutation(names), FOLDS):
+            judged = np.isin(scenes.scene, fold)
+            chosen = np.flatnonzero(~judged)
+            best = max(settings, key=lambda own: reserve(scenes.figures(own, chosen)))
+            pooled[judged] = best[judged]
+        every.append(scenes.figures(pooled))
+    return {name: float(np.mean([figures[name] for figures in every])) for name in GOALS}
+
+
+def intervals(scenes: Scenes) -> dict[str, tuple[float, float]]:
+    """95 % intervals of the figures, by a bootstrap over scenes."""
+    draw = np.random.default_rng(SEED)
+    members = [np.flatnonzero(scenes.scene == name) for name in sorted(set(scenes.scene))]
+    drawn = []
+    for _ in range(RESAMPLES):
+        chosen = np.concatenate([members[i] for i in draw.integers(len(members), size=len(members))])
+        drawn.append(scenes.figures(scenes.strict, chosen))
+    return {name: tuple(np.percentile([own[name] for own in drawn], [2.5, 97.5])) for name in GOALS}  # type: ignore[misc]
+
+
+def shown(evidence: Evidence) -> tuple[ReplacedWord, ...]:
+    """The replaced words as `explain` shows them."""
+    assert evidence.words is not None
+    return replaced_words(evidence.words, *evidence.chunks)
+
+
+def named(cases: Sequence[Case], found: Sequence[Scored]) -> Row:
+    """How many single words that stand for others in texts of wrong actions are shown with the right word."""
+    right, any_word = [], []
+    for case, (_, evidence) in zip(cases, found, strict=True):
+        if case.name != ACTIONS or evidence.words is None:
+            continue
+        pairs = {(word.reference.lower(), word.generated.lower()) for word in shown(evidence)}
+        partners = {generated for _, generated in pairs}
+        sides = [[word.form for word in own.lexemes] for own in evidence.words[:2]]
+        matcher = difflib.SequenceMatcher(None, *sides, autojunk=False)
+        for kind, a, a_end, b, b_end in matcher.get_opcodes():
+            if kind == "replace" and a_end - a == b_end - b == 1 and stem(sides[0][a]) != stem(sides[1][b]):
+                right.append((sides[0][a], sides[1][b]) in pairs)
+                any_word.append(sides[1][b] in partners)
+    sample = np.random.default_rng(18).permutation(len(right))[:100]
+    of_sample = int(np.array(right)[sample].sum())
+    return row(
+        "words replaced in texts of wrong actions", words=len(right), named_rightly=float(np.mean(right)),
+        of_those_shown=sum(right) / sum(any_word), of_a_sample_of_100=of_sample,
+    )  # fmt: skip
+
+
+def scenes(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
+    cases = [case for case in read_cases(data / "vcs-eval", Problems(print)) if case.valid is not None]
+    found = scored(scorer, [(case.reference, case.generated) for case in cases])
+    own = Scenes(cases, found)
+    figures, crossed, ranges = own.figures(own.strict), cross_validated(own), intervals(own)
+    before = own.figures(own.vcs)
+    goals = [
+        row(
+            name, scorer, goal=f"{'>=' if sign > 0 else '<='} {limit:g}", VCS=before[name],
+            VCS_strict=figures[name], over_scenes="{:.3f} to {:.3f}".format(*ranges[name]),
+            cross_validated=crossed[name],
+        )
+        for name, (sign, limit) in GOALS.items()
+    ]  # fmt: skip
+    kinds = [
+        row(
+            name, scorer,
+            **{
+                label: auc(scores[own.kind == name], scores[own.valid])
+                for label, scores in (("VCS", own.vcs), ("VCS strict", own.strict), ("1 - substitution", own.kept))
+            },
+        )
+        for name in own.wrong
+    ]  # fmt: skip
+    for name in sorted(set(own.kind[own.valid])):
+        of_kind = own.kind == name
+        lowered = (own.vcs - own.strict)[of_kind]
+        kinds.append(
+            row(f"valid: {name}", scorer, VCS="", VCS_strict="", **{"1 - substitution": ""},
+                substitution=float(1 - own.kept[of_kind].mean()), lowered_by=float(lowered.mean()))
+        )  # fmt: skip
+    return {
+        "substitution_goals": goals,
+        "substitution_kinds": _valid_apart(kinds),
+        "substitution_named": [named(cases, found)],
+    }
+
+
+def _valid_apart(rows: list[Row]) -> list[Row]:
+    """Give all rows the same columns."""
+    heads = list(dict.fromkeys(head for own in rows for head in own["cells"]))
+    return [{**own, "cells": {head: own["cells"].get(head, "") for head in heads}} for own in rows]
+
+
+def authors(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
+    by_scene = read_authors(data / "vcs-eval/authors/authors.json", Problems(print))
+    pairs = [pair for by in by_scene.values() for pair in permutations(by.values(), 2)]
+    results = [result for result, _ in scored(scorer, pairs)]
+    return {"substitution_texts": [_means("four people about one scene", scorer, results)]}
+
+
+def _means(name: str, scorer: Scorer, results: Sequence[Result]) -> Row:
+    lowered = np.array([result.vcs - result.vcs_strict for result in results])
+    return row(
+        name, scorer, pairs=len(results), substitution=float(np.mean([r.substitution for r in results])),
+        VCS=float(np.mean([r.vcs for r in results])), VCS_strict=float(np.mean([r.vcs_strict for r in results])),
+        lowered_by_more_than_05=float((lowered > LOWERED).mean()),
+    )  # fmt: skip
+
+
+def clip_cc(scorer: Scorer, data: Path, clips: int) -> dict[str, list[Row]]:
+    folder = data / "clip-cc"
+    references = read_descriptions(folder / "references.json", Problems(print))
+    chosen = sorted(references)[:: max(1, len(references) // clips)][:clips]
+    by_judge, _, _ = read_published(None)
+    published: dict[str, float] = {}
+    for system in next(iter(by_judge.values())):
+        ranks = [sorted(own, key=lambda s: own[s].hm_cf).index(system) for own in by_judge.values()]
+        published[system] = float(np.mean(ranks))
+    means: dict[str, dict[str, float]] = {}
+    every: list[Result] = []
+    for path in sorted((folder / "predictions").glob("*.json")):
+        texts = read_descriptions(path, Problems(print))
+        if path.stem not in published:
+            print(f"left out: {path.stem} has no published scores")
+            continue
+        results = [r for r, _ in scored(scorer, [(references[c], texts[c]) for c in chosen if c in texts])]
+        every += results
+        means[path.stem] = {
+            name: float(np.mean([getattr(r, name) for r in results]))
+            for name in ("vcs", "vcs_strict", "margin", "margin_strict", "substitution")
+        }
+        means[path.stem]["substitution"] *= -1
+    systems = list(means)
+    rows = [_means(f"{len(systems)} systems of CLIP-CC on {len(chosen)} clips", scorer, every)]
+    ranking = [
+        row(
+            {"substitution": "less substitution"}.get(name, name.replace("_", " ").replace("vcs", "VCS")), scorer,
+            **{
+                "Kendall's tau": float(
+                    kendalltau([means[s][name] for s in systems], [published[s] for s in systems]).statistic
+                ),
+                "Spearman's rho": float(
+                    spearmanr([means[s][name] for s in systems], [published[s] for s in systems]).statistic
+                ),
+            },
+        )
+        for name in means[systems[0]]
+    ]  # fmt: skip
+    return {"substitution_texts": rows, "substitution_systems": ranking}
+
+
+def vatex(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
+    videos = read_vatex(data / "vatex-eval/vatex-eval-300.jsonl", Problems(print))
+    ratings = np.array([own for video in videos for own in video.ratings])
+    rows = []
+    for count in (1, 9):
+        results = [
+            r
+            for r, _ in scored(
+                scorer, [(v.references[:count], text) for v in videos for text in v.candidates]
+            )
+        ]
+        taus = {}
+        for name in ("vcs", "vcs_strict", "margin", "margin_strict", "substitution"):
+            values = np.array([getattr(r, name) for r in results]) * (-1 if name == "substitution" else 1)
+            taus[name] = float(
+                np.mean([kendalltau(values, ratings[:, i]).statistic for i in range(ratings.shape[1])])
+            )
+        rows.append(row(
+            f"{count} reference{'s'[: count > 1]}", scorer, captions=len(results), VCS=taus["vcs"],
+            VCS_strict=taus["vcs_strict"], margin=taus["margin"], margin_strict=taus["margin_strict"],
+            less_substitution=taus["substitution"],
+        ))  # fmt: skip
+    return {"substitution_rated": rows}
+
+
+def hand(scorer: Scorer) -> dict[str, list[Row]]:
+    data = json.loads(HAND.read_text("utf-8"))
+    texts = data["texts"]
+    rows = []
+    for kind in dict.fromkeys(own[1] for own in data["replaced"]):
+        chosen = [(texts[about], old, new) for about, name, old, new in data["replaced"] if name == kind]
+        pairs = [(text, text.replace(old, new, 1)) for text, old, new in chosen]
+        found = scored(scorer, pairs)
+        seen = sum(bool(shown(evidence)) for _, evidence in found)
+        rows.append(_hand_row(f"one {kind} replaced", scorer, found, seen))
+    for kind in dict.fromkeys(own[1] for own in data["valid"]):
+        found = scored(scorer, [(texts[about], new) for about, name, new in data["valid"] if name == kind])
+        seen = sum(bool(shown(evidence)) for _, evidence in found)
+        rows.append(_hand_row(f"valid: {kind}", scorer, found, seen))
+    return {"substitution_hand": rows}
+
+
+def _hand_row(name: str, scorer: Scorer, found: Sequence[Scored], seen: int) -> Row:
+    results = [result for result, _ in found]
+    return row(
+        name, scorer, pairs=len(found), with_a_word_shown=seen,
+        substitution=float(np.mean([r.substitution for r in results])),
+        VCS=float(np.mean([r.vcs for r in results])), VCS_strict=float(np.mean([r.vcs_strict for r in results])),
+    )  # fmt: skip
+
+
+#: Work of `cost`: what is scored, and what was scored before.
+WORK = ("new pairs", "known references", "all vectors known", "captions")
+
+
+def side(data: Path, work: str, options: Options) -> dict[str, float]:
+    """Score in this process, and return CPU seconds a pair and the peak of memory in MB."""
+    pairs: list[Pair]
+    if work == "captions":
+        videos = read_vatex(data / "vatex-eval/vatex-eval-300.jsonl", Problems(print))
+        pairs = [(video.references[0], text) for video in videos[:100] for text in video.candidates]
+    else:
+        cases = [case for case in read_cases(data / "vcs-eval", Problems(print)) if case.valid is not None]
+        firsts = {case.scene: case for case in cases if case.name == ACTIONS}
+        pairs = [(case.reference, case.generated) for case in list(firsts.values())[:24]]
+    with Scorer.open(threads=1) as scorer:
+        scorer.score("A man opens a door. He leaves.", "A man shuts a window. He sits.", also=options.also)
+        if work == "known references":
+            list(scorer.iter_scores([(reference, "Nothing happens.") for reference, _ in pairs], options))
+        if work == "all vectors known":
+            list(scorer.iter_scores(pairs))  # words are new, vectors are not
+        started = time.process_time()
+        for pair in pairs if work == "known references" else [pairs]:
+            list(scorer.iter_scores([pair] if work == "known references" else pair, options))  # type: ignore[arg-type, list-item]
+        seconds = (time.process_time() - started) / len(pairs)
+    return {"ms": seconds * 1e3, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def cost(data: Path, rounds: int) -> dict[str, list[Row]]:
+    rows = []
+    for work in WORK:
+        measured: dict[str, list[dict[str, float]]] = {"plain": [], "with": []}
+        for _ in range(rounds):
+            for name, figures in measured.items():
+                call = [sys.executable, __file__, str(data), "--side", work, name]
+                done = subprocess.run(call, capture_output=True, text=True, check=True)
+                figures.append(json.loads(done.stdout.splitlines()[-1]))
+        plain, with_it = (min(own["ms"] for own in measured[name]) for name in ("plain", "with"))
+        memory = [max(own["MB"] for own in measured[name]) for name in ("plain", "with")]
+        rows.append(row(
+            work, **{
+                "ms a pair": f"{plain:.2f}", "with substitution": f"{with_it:.2f}",
+                "more time": f"{(with_it / plain - 1) * 100:.1f} %", "peak memory": f"{memory[0]:.0f} MB",
+                "its peak": f"{memory[1]:.0f} MB",
+            },
+        ))  # fmt: skip
+    return {"substitution_cost": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--clips", type=int, default=100, help="clips of CLIP-CC")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the cost")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--side", nargs=2, metavar=("WORK", "SIDE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        work, name = options.side
+        print(json.dumps(side(options.data, work, ALSO if name == "with" else Options())))
+        return
+    with Scorer.open(device="cpu", cache=options.cache) as scorer:
+        parts: dict[str, Callable[[], dict[str, list[Row]]]] = {
+            "scenes": lambda: scenes(scorer, options.data),
+            "authors": lambda: authors(scorer, options.data),
+            "clip-cc": lambda: clip_cc(scorer, options.data, options.clips),
+            "vatex": lambda: vatex(scorer, options.data),
+            "hand": lambda: hand(scorer),
+            "cost": lambda: cost(options.data, options.rounds),
+        }
+        if unknown := set(options.parts) - parts.keys():
+            parser.error(f"no such part: {', '.join(sorted(unknown))}")
+        for name in options.parts or parts:
+            for script, rows in parts[name]().items():
+                show(script, rows)
+                if options.keep:
+                    print(keep(script, rows, place=None if name == "cost" else ANY))
+
+
+if __name__ == "__main__":
+    main()
