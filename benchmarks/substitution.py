@@ -329,7 +329,10 @@ def hand(scorer: Scorer) -> dict[str, list[Row]]:
         chosen = [(texts[about], old, new) for about, name, old, new in data["replaced"] if name == kind]
         pairs = [(text, text.replace(old, new, 1)) for text, old, new in chosen]
         found = scored(scorer, pairs)
-        seen = sum(bool(shown(evidence)) for _, evidence in found)
+        seen = sum(
+            any(word.generated in new.strip(".").split() for word in shown(evidence))
+            for (_, _, new), (_, evidence) in zip(chosen, found, strict=True)
+        )
         rows.append(_hand_row(f"one {kind} replaced", scorer, found, seen))
     for kind in dict.fromkeys(own[1] for own in data["valid"]):
         found = scored(scorer, [(texts[about], new) for about, name, new in data["valid"] if name == kind])
@@ -341,7 +344,7 @@ def hand(scorer: Scorer) -> dict[str, list[Row]]:
 def _hand_row(name: str, scorer: Scorer, found: Sequence[Scored], seen: int) -> Row:
     results = [result for result, _ in found]
     return row(
-        name, scorer, pairs=len(found), with_a_word_shown=seen,
+        name, scorer, pairs=len(found), named=seen,
         substitution=float(np.mean([r.substitution for r in results])),
         VCS=float(np.mean([r.vcs for r in results])), VCS_strict=float(np.mean([r.vcs_strict for r in results])),
     )  # fmt: skip
