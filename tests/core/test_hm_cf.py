@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from support import clip_cc
+from support.plain_python import printed_with_and_without_numba
 from vcs_numba import HmCf, hm_cf
 from vcs_numba.jit.kernel import numba_config
 
@@ -87,14 +83,8 @@ def test_plain_python_gives_the_same_bits() -> None:
         "print([float(x).hex() for n in (3, 40, 300)"
         " for x in vcs_numba.hm_cf(draw.uniform(-.2, 1, (n, 2 * n)), .5)])"
     )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", script], env=os.environ | {"NUMBA_DISABLE_JIT": off},
-            capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True,
-        ).stdout
-        for off in ("0", "1")
-    ]  # fmt: skip
-    assert outputs[0] == outputs[1] != ""
+    compiled, plain = printed_with_and_without_numba(script)
+    assert compiled == plain != ""
 
 
 def test_fields_have_the_names_of_files() -> None:

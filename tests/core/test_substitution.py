@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.plain_python import printed_with_and_without_numba
 from support.word_oracle import Oracle, drawn_pair, drawn_vocabulary, drawn_words
 from vcs_numba import (
     Substitution,
@@ -211,14 +208,8 @@ def test_plain_python_gives_the_same_bits() -> None:
         "draw = np.random.default_rng(4)\nvocabulary = drawn_vocabulary(draw)\n"
         "print([numbers(substitution(*drawn_pair(draw), vocabulary)) for _ in range(12)])"
     )
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", script], env=os.environ | {"NUMBA_DISABLE_JIT": off},
-            capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True,
-        ).stdout
-        for off in ("0", "1")
-    ]  # fmt: skip
-    assert outputs[0] == outputs[1] != ""
+    compiled, plain = printed_with_and_without_numba(script)
+    assert compiled == plain != ""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
@@ -15,7 +14,7 @@ import pytest
 
 from support import clip_cc
 from support.command_line import Finished, vcs
-from support.stories import read_lines, story, write_pairs
+from support.stories import story, write_pairs
 from vcs_numba import HmCf
 from vcs_runtime import BundleError, MissingExtraError, Options, Scorer, ScorerConfig, TextError
 
@@ -130,43 +129,6 @@ def score(tiny_bundle: Path) -> Callable[..., Finished]:
     return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
-def test_files_summaries_and_comparisons_have_it(
-    suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
-) -> None:
-    out = tmp_path / f"o{suffix}"
-    done = score(pairs_file, "--with", "hm-cf", "-o", out, "--json")
-    assert done.code == 0, done.stderr
-    summary = json.loads(done.stdout)
-    pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
-    expected = [result.hm_cf for result in scorer.score_many(pairs, also=ALSO)]
-    if suffix == ".parquet":
-        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
-    elif suffix == ".csv":
-        with out.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    else:
-        rows = read_lines(out)
-    assert [float(row["hm_cf"]) for row in rows] == expected
-    own = summary["scores"]["hm_cf"]
-    assert own["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
-    assert own["ci95"][0] < own["mean"] < own["ci95"][1]
-    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "hm_cf", "--json")
-    assert json.loads(compared.stdout)["mean_a"] == own["mean"]
-
-
-def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
-    score: Callable[..., Finished], pairs_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "o.jsonl"
-    done = score(pairs_file, "-o", out)
-    assert "hm_cf" not in done.stdout + out.read_text()
-    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "hm_cf")
-    assert (compared.code, "line 1: 'hm_cf' is None" in compared.stderr) == (2, True)
-    continued = score(pairs_file, "--with", "hm-cf", "-o", out, "--resume")
-    assert (continued.code, "also:hm-cf" in continued.stderr) == (2, True)
-
-
 def test_pairs_that_count_as_nothing_count_in_its_mean(
     score: Callable[..., Finished], tmp_path: Path
 ) -> None:
@@ -177,14 +139,6 @@ def test_pairs_that_count_as_nothing_count_in_its_mean(
         done = score(tmp_path / "p.jsonl", "--with", "hm-cf", "--failed", failed, "--json")
         means[failed] = json.loads(done.stdout)["scores"]["hm_cf"]["mean"]
     assert means["zero"] == pytest.approx(means["skip"] * 2 / 3)
-
-
-def test_one_pair_is_printed_with_it(score: Callable[..., Finished], tmp_path: Path) -> None:
-    for name in ("r", "g"):
-        (tmp_path / name).write_text(story(1 if name == "r" else 2))
-    done = score("--reference", tmp_path / "r", "--generated", tmp_path / "g", "--with", "hm-cf")
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("hm_cf ")]
-    assert line.rstrip().endswith("harmonic mean of coarse and fine F1 (CLIP-CC-Bench)")
 
 
 PUNKT = {"collocations.tab": "", "sent_starters.txt": "", "abbrev_types.txt": "dr", "ortho_context.tab": ""}

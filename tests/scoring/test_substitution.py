@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from support.command_line import Finished, vcs
 from support.letters import BLUE, RED, Bars, Letters
-from support.stories import read_lines, story, write_pairs
+from support.stories import story, write_pairs
 from vcs_runtime import BundleError, Options, Scorer, ScorerConfig
 from vcs_runtime.scoring.columns import names_of, to_columns
 from vcs_runtime.scoring.result import StrictScores
@@ -192,43 +191,6 @@ def score(tiny_bundle: Path) -> Callable[..., Finished]:
     return lambda *arguments: vcs("score", *arguments, *options)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
-def test_files_summaries_and_comparisons_have_it(
-    suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
-) -> None:
-    out = tmp_path / f"o{suffix}"
-    done = score(pairs_file, "--with", "substitution", "-o", out, "--json")
-    assert done.code == 0, done.stderr
-    summary = json.loads(done.stdout)
-    pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
-    results = scorer.score_many(pairs, also=ALSO)
-    if suffix == ".parquet":
-        rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
-    elif suffix == ".csv":
-        with out.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    else:
-        rows = read_lines(out)
-    for name in StrictScores._fields:
-        expected = [getattr(result, name) for result in results]
-        assert [float(row[name]) for row in rows] == expected
-        assert summary["scores"][name]["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
-        compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name, "--json")
-        assert json.loads(compared.stdout)["mean_a"] == summary["scores"][name]["mean"]
-
-
-def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
-    score: Callable[..., Finished], pairs_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "o.jsonl"
-    done = score(pairs_file, "-o", out)
-    assert "substitution" not in done.stdout + out.read_text()
-    compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", "vcs_strict")
-    assert (compared.code, "line 1: 'vcs_strict' is None" in compared.stderr) == (2, True)
-    continued = score(pairs_file, "--with", "substitution", "-o", out, "--resume")
-    assert (continued.code, "also:substitution" in continued.stderr) == (2, True)
-
-
 def test_pairs_that_count_as_nothing_have_the_lowest_margin(
     score: Callable[..., Finished], tmp_path: Path
 ) -> None:
@@ -241,11 +203,3 @@ def test_pairs_that_count_as_nothing_have_the_lowest_margin(
         means[failed] = [scores[name]["mean"] for name in ("vcs_strict", "margin_strict", "substitution")]
     assert means["skip"] == pytest.approx([1, 1, 0], abs=1e-6)
     assert means["zero"] == pytest.approx([0.5, 0, 0], abs=1e-6)
-
-
-def test_one_pair_is_printed_with_it(score: Callable[..., Finished], tmp_path: Path) -> None:
-    for name in ("r", "g"):
-        (tmp_path / name).write_text(story(1 if name == "r" else 2))
-    done = score("--reference", tmp_path / "r", "--generated", tmp_path / "g", "--with", "substitution")
-    shown = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-    assert set(StrictScores._fields) <= shown
