@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -114,6 +115,12 @@ def pytest_configure(config: pytest.Config) -> None:
     lacking = missing(" ".join({*NEEDS.values(), *FIXTURE_NEEDS.values()}))
     if lacking and config.getoption("complete"):
         raise pytest.UsageError(f"--complete: not installed: {', '.join(lacking)}")
+    with suppress(ImportError):
+        from hypothesis import settings
+
+        # Tests never measure time: on a busy machine any example may take long.
+        settings.register_profile("untimed", deadline=None)
+        settings.load_profile("untimed")
 
 
 class Lacking(pytest.Module):

@@ -41,7 +41,7 @@ def expected_match(values: npt.NDArray[np.float64], start: int, end: int, given:
 
 
 @given(cases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_transposing_swaps_precision_and_recall(case: Any) -> None:
     similarity = matrix(case)
     given_params = params(case, small_text="paper")
@@ -50,7 +50,7 @@ def test_transposing_swaps_precision_and_recall(case: Any) -> None:
 
 
 @given(cases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_memory_layout_does_not_matter(case: Any) -> None:
     similarity = matrix(case)
     expected = score_similarity(similarity, case.gas)
@@ -79,7 +79,7 @@ def test_memory_layout_does_not_matter(case: Any) -> None:
 
 
 @given(cases)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_float32_scores_as_the_same_values_in_float64(case: Any) -> None:
     narrow = matrix(case).astype(np.float32)
     wide = narrow.astype(np.float64)
@@ -89,7 +89,7 @@ def test_float32_scores_as_the_same_values_in_float64(case: Any) -> None:
 
 
 @given(cases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_matches_follow_the_rule_word_for_word(case: Any) -> None:
     similarity = matrix(case)
     alignment = align(similarity, params(case))
@@ -128,7 +128,7 @@ def test_matches_far_from_their_windows_follow_the_rule_too(shape: tuple[int, in
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_ideal_lines_are_the_shortest_and_longest_of_all_paths(n_ref: int, n_gen: int, seed: int) -> None:
     similarity = matrix(drawn_case(seed)._replace(n_ref=n_ref, n_gen=n_gen))
     alignment = align(similarity)
@@ -150,7 +150,7 @@ def test_ideal_lines_are_the_shortest_and_longest_of_all_paths(n_ref: int, n_gen
 
 
 @given(cases, st.sampled_from(["full", "excess"]), st.sampled_from(["window", "length"]), st.floats(-1, 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_alignment_gives_the_same_scores_bit_for_bit(
     case: Any, penalty: str, regularizer: str, blend: float
 ) -> None:
@@ -192,7 +192,7 @@ def test_vcs_is_the_margin_cut_off_at_zero_and_scaled(chosen: Params) -> None:
 
 
 @given(cases)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_narrative(case: Any) -> None:
     # A cutoff of 1 leaves no band for similarities up to 1, so halving them moves no match; it is exact.
     similarity = matrix(case)
@@ -206,7 +206,7 @@ def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_na
 
 
 @given(cases)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_excess_penalty_charges_only_what_exceeds_the_tolerance(case: Any) -> None:
     similarity = matrix(case)
     for side in (
@@ -312,7 +312,7 @@ def test_batches_of_any_make_up_equal_single_calls(monkeypatch: pytest.MonkeyPat
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_embeddings_are_normalised_and_independent_of_each_other(
     seed: int, n_ref: int, n_gen: int, size: int
 ) -> None:

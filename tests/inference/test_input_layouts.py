@@ -24,6 +24,7 @@ from vcs_runtime.inference.device import choose_device, import_onnxruntime
 from vcs_runtime.inference.onnx_session import open_session, run_bound
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.signature import signature
+from vcs_runtime.scoring.substitution import WordComparison
 
 LAYOUTS = ("padded", "packed", "masked")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
@@ -107,9 +108,9 @@ def test_the_bundles_own_instruction_holds_where_none_is_named(build: Opener) ->
 def test_the_signature_says_what_instruction_and_what_becomes_of_long_texts(
     build: Opener, tiny_bundle: Path
 ) -> None:
-    segmenter = Segmenter.open(tiny_bundle)
+    segmenter, words = Segmenter.open(tiny_bundle), WordComparison("default")
     told = [
-        signature(Options(), build("packed", long_text="truncate", instruction=text), segmenter)
+        signature(Options(), build("packed", long_text="truncate", instruction=text), segmenter, words)
         for text in ("", "the ", "red ")
     ]
     assert "|instr:" not in told[0]

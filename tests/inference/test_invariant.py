@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support import stand_in
@@ -28,7 +28,6 @@ LENGTHS = st.lists(
 
 
 @given(LENGTHS, st.sampled_from(sorted(EMBEDDER_INPUTS)), st.integers(1, 200), st.integers(1, 9000))
-@settings(deadline=None)
 def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
     lengths: list[int], layout: str, most: int, longest: int
 ) -> None:
@@ -52,7 +51,6 @@ def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
 
 
 @given(LENGTHS, LENGTHS, st.sampled_from(sorted(EMBEDDER_INPUTS)), st.integers(0, 1))
-@settings(deadline=None)
 def test_the_inputs_of_a_text_have_the_same_shapes_alone_and_among_others(
     lengths: list[int], others: list[int], layout: str, skip: int
 ) -> None:

@@ -64,7 +64,7 @@ LCTS = st.one_of(st.sampled_from([0, 0.1, 0.5, 1, 2]), st.floats(0, 3))
 
 
 @given(hnp.arrays(np.float64, SHAPES, elements=VALUES), st.floats(-1, 1), LCTS, CUTOFFS, WINDOWS)
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=2500)
 def test_drawn_matrices(
     similarity: npt.NDArray[np.float64], gas: float, lct: float, cutoff: float, window: float
 ) -> None:
@@ -72,7 +72,7 @@ def test_drawn_matrices(
 
 
 @given(st.integers(10**6, 10**8).map(drawn_case))
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=2500)
 def test_drawn_stories(case: Case) -> None:
     check(matrix(case), case.gas, params(case))
 
