@@ -91,13 +91,25 @@ def test_the_page_has_each_pair_of_words_with_its_places(
 
 
 def test_a_word_that_is_not_shown_has_no_mark(raw: Callable[..., Explanation], tmp_path: Path) -> None:
-    for count, shown in ((3986, True), (3987, False)):
+    # Of a text of more than 4,000 characters 3,999 are shown.
+    for count, after, shown in (
+        (3994, " car", [True, True]), (3995, " car", [True, False]), (3996, " car", [False, False]),
+        (3996, "", [True, False]),
+    ):  # fmt: skip
         filler = "x" * count
-        e = raw([f"the door {filler} red{' car' * 9}", "a cup"], [f"{filler} blue", "a cup"])
+        e = raw([f"{filler} red{after}", "a cup"], [f"{filler} blue{after}", "a cup"])
         [row] = [row for row in block_of(single(tmp_path / "r.html", e), "block-0")["replaced"]
                  if row["words"] == ["red", "blue"]]  # fmt: skip
-        # The chunk of the reference is cut off after 3,999 characters, that of the generated text is whole.
-        assert [place is not None for place in row["places"]] == [shown, True]
+        assert [place is not None for place in row["places"]] == shown
+
+
+def test_a_page_opens_if_a_word_is_not_shown(
+    visit: Any, raw: Callable[..., Explanation], tmp_path: Path
+) -> None:
+    filler = "x" * 5000
+    page = visit(single(tmp_path / "r.html", raw([f"{filler} red"], [f"{filler[:9]} blue"])))
+    assert page.locator("mark").all_inner_texts() == ["blue1"]
+    assert page.locator("#replaced tbody tr").count() == 1
 
 
 def test_without_substitution_a_page_is_as_before(
