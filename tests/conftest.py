@@ -72,6 +72,7 @@ NEEDS = {
     "visil/test_docs.py": "onnxruntime_genai",
     "visil/test_end_to_end.py": "onnxruntime_genai",
     "visil/test_genai.py": "onnx_ir onnxruntime_genai",
+    "visil/test_formats.py": "matplotlib",
     "visil/test_generate.py": "onnx_ir onnxruntime_genai",
     "visil/test_golden.py": "scipy",
     "visil/test_parts.py": "scipy",

@@ -164,7 +164,7 @@ def _resume(rng: random.Random, folder: Path, ground: Ground, whole: bytes) -> l
     if done.code == 2 and left != content:
         found.append(f"refused, and yet the output was changed: {done.stderr}")
     if done.code in (0, 1):
-        ids = [json.loads(line)["id"] for line in left.splitlines() if not line.isspace()]
+        ids = [json.loads(line)["id"] for line in left.splitlines() if line.strip()]
         if pairs.read_bytes() == (ground.folder / "results/pairs.jsonl").read_bytes() and ids != [
             f"v{i}" for i in range(PAIRS)
         ]:
