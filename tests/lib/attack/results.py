@@ -105,8 +105,9 @@ def _read(rng: random.Random, folder: Path, ground: Ground) -> list[str]:
     out = folder / "out"
     page = out / rng.choice(("r.html", "r.html", "r.html", "r.pdf"))
     damaged_file, arguments = rng.choice((
-        (scores, ["report", folder / scores, "-o", out / "r.html"]),
-        (scores, ["report", folder / scores, folder / "other.jsonl", "-o", page]),
+        # What is no longer recognised as scores is taken for pairs, which need the models.
+        (scores, ["report", folder / scores, "-o", out / "r.html", *ground.engine]),
+        (scores, ["report", folder / scores, folder / "other.jsonl", "-o", page, *ground.engine]),
         (scores, ["report", folder / scores, "--pairs", folder / "pairs.jsonl", "-o", out / "r.html", *ground.engine]),
         ("pairs.jsonl", ["report", folder / scores, "--pairs", folder / "pairs.jsonl", "-o", out / "r.html", *ground.engine]),
         (scores, ["compare", folder / scores, folder / "other.jsonl", "--resamples", "100"]),
