@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
@@ -20,6 +21,7 @@ from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_runtime.visil import Image, Summary, writing
+from vcs_runtime.visil.frames import VideoFile
 from vcs_runtime.visil.images import Part
 from vcs_runtime.visil.jobs.items import Item
 from vcs_runtime.visil.jobs.scores import score_videos
@@ -358,3 +360,10 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
     assert [line for line in told if "made by" in line] == [
         f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_in_the_place_of_a_video_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "v.mp4")
+    with pytest.raises(InputError, match=r"v\.mp4: not a regular file"):
+        VideoFile(tmp_path / "v.mp4")

@@ -14,6 +14,7 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.reading import refuse_special
 from vcs_runtime.visil.images import Image
 
 FRAMES = 16
@@ -192,6 +193,7 @@ class VideoFile:
     def _stream(self) -> Iterator[tuple[Any, Any]]:
         av = require("av", "video", "reading frames of a video")
         try:
+            refuse_special(self.path, self.path)  # FFmpeg would wait for what a pipe brings
             # FFmpeg takes "http:/host/x" for an address, but an absolute path for a file, whatever it holds.
             with av.open(os.path.abspath(self.path)) as container:
                 if not container.streams.video:

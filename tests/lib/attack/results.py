@@ -165,15 +165,14 @@ def _resume(rng: random.Random, folder: Path, ground: Ground, whole: bytes) -> l
     if done.code == 2 and left != content:
         found.append(f"refused, and yet the output was changed: {done.stderr}")
     if done.code in (0, 1):
+        same = pairs.read_bytes() == (ground.folder / "results/pairs.jsonl").read_bytes()
         ids = [json.loads(line)["id"] for line in left.splitlines() if line.strip()]
-        if pairs.read_bytes() == (ground.folder / "results/pairs.jsonl").read_bytes() and ids != [
-            f"v{i}" for i in range(PAIRS)
-        ]:
+        if same and ids != [f"v{i}" for i in range(PAIRS)]:
             found.append(f"the completed output has the ids {ids}")
         kept = content[: content.rfind(b"\n") + 1]
         if not left.startswith(kept):
             found.append("lines of the earlier run were changed")
-        if content and whole.startswith(content) and left != whole:
+        if same and content and whole.startswith(content) and left != whole:
             found.append("a cut output was completed with other bytes than those of an undisturbed run")
     return found
 
