@@ -33,7 +33,9 @@ import numpy as np
 from records import ANY, keep
 from scipy.stats import kendalltau, rankdata, spearmanr
 
+from vcs_numba import WORD_CLASSES, Params, SubstitutionParams, WordPair, align, substitution_batch
 from vcs_runtime import Options, Scorer
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.experiments.datasets.clip_cc import read_published
 from vcs_runtime.experiments.datasets.texts import (
     Case,
@@ -45,22 +47,35 @@ from vcs_runtime.experiments.datasets.texts import (
 from vcs_runtime.experiments.vatex import read_vatex
 from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
 from vcs_runtime.scoring.result import Evidence, Pair, Result
+from vcs_runtime.words.numbering import Numbering
 from vcs_runtime.words.stems import stem
+from vcs_runtime.words.vectors import WordVectors
 
 ALSO = Options(also=("substitution",))
 ACTIONS, THINGS, BOTH = "Action Corruption", "Object Corruption", "Object-Action Corruption"
 FOLDS, DIVISIONS, RESAMPLES, SEED = 5, 6, 1000, 20250101
 LOWERED = 0.05
-#: Settings of the cross-validation: weight of things, allowance, slope; with the allowance as it is, and all.
+#: Settings of the cross-validation: low and high, weight of things, allowance, slope.
 THINGS_WEIGHTS, SLOPES = (1.0, 1.2, 4 / 3, 1.5), (1.25, 4 / 3, 10 / 7, 1.5, 1.75, 2.0)
+RAMPS = (
+    (0.25, 0.55),
+    (0.2, 0.5),
+    (0.25, 0.5),
+    (0.25, 0.6),
+    (0.3, 0.55),
+    (0.3, 0.6),
+)  # the first is the default
 GRIDS = {
-    "of 24": tuple(product(THINGS_WEIGHTS, (0.25,), SLOPES)),
-    "of 72": tuple(product(THINGS_WEIGHTS, (0.2, 0.25, 0.3), SLOPES)),
+    "of 24": tuple(product(RAMPS[:1], THINGS_WEIGHTS, (0.25,), SLOPES)),
+    "of 72": tuple(product(RAMPS[:1], THINGS_WEIGHTS, (0.2, 0.25, 0.3), SLOPES)),
+    "of 54": tuple(product(RAMPS, (1.2, 4 / 3, 1.5), (0.25,), (4 / 3, 10 / 7, 1.5))),
 }
 HAND = Path(__file__).with_name("replaced_words.json")
 
 Row = dict[str, Any]
 Scored = tuple[Result, Evidence]
+Ramp = tuple[float, float]
+Setting = tuple[Ramp, float, float, float]
 
 
 def scored(scorer: Scorer, pairs: Iterable[Pair]) -> list[Scored]:
@@ -94,6 +109,24 @@ def auc(wrong: np.ndarray, valid: np.ndarray) -> float:
     return float((ranks.sum() - len(valid) * (len(valid) + 1) / 2) / (len(wrong) * len(valid)))
 
 
+def shares(found: Sequence[Evidence]) -> dict[Ramp, np.ndarray]:
+    """The replaced shares of the four classes of each pair, by low and high."""
+    numbering, pairs = Numbering(), []
+    for own in found:
+        assert own.words is not None
+        match = align(own.similarity, Params())
+        words = numbering.words(own.words.generated), numbering.words(own.words.reference)
+        pairs.append(WordPair(*words, match.precision.match, match.recall.match))
+    vocabulary = numbering.vocabulary(WordVectors(open_bundle("default")))
+    return {
+        ramp: np.array([
+            [getattr(own, name) for name in WORD_CLASSES]
+            for own in substitution_batch(pairs, vocabulary, SubstitutionParams(*ramp))
+        ])
+        for ramp in RAMPS
+    }  # fmt: skip
+
+
 class Scenes:
     """The scores of the rewrites of the scenes, and the shares that substitution is made of."""
 
@@ -104,13 +137,12 @@ class Scenes:
         self.vcs = np.array([result.vcs for result, _ in found])
         self.strict = np.array([result.vcs_strict for result, _ in found])
         self.kept = np.array([1 - result.substitution for result, _ in found])
-        names = ("replaced_things", "replaced_actions", "replaced_qualities", "replaced_names")
-        self.shares = np.array([[getattr(result, name) for name in names] for result, _ in found])
+        self.shares = shares([evidence for _, evidence in found])
         self.wrong = sorted(set(self.kind[~self.valid]))
 
-    def with_constants(self, things: float, allowance: float, slope: float) -> np.ndarray:
+    def with_constants(self, ramp: Ramp, things: float, allowance: float, slope: float) -> np.ndarray:
         """The strict scores that other constants would give."""
-        share = np.clip((self.shares * [things, 1, 1, 1]).max(axis=1), 0, 1)
+        share = np.clip((self.shares[ramp] * [things, 1, 1, 1]).max(axis=1), 0, 1)
         return np.clip(np.minimum(self.vcs, 1 - slope * np.maximum(0, share - allowance)), 0, None)
 
     def figures(self, scores: np.ndarray, chosen: np.ndarray | None = None) -> dict[str, float]:
@@ -141,7 +173,7 @@ def reserve(figures: dict[str, float]) -> float:
     return min(sign * (figures[name] - limit) for name, (sign, limit) in GOALS.items())
 
 
-def cross_validated(scenes: Scenes, grid: Sequence[tuple[float, float, float]]) -> dict[str, float]:
+def cross_validated(scenes: Scenes, grid: Sequence[Setting]) -> dict[str, float]:
     """The figures if constants are chosen on four folds of scenes and judged on the fifth, all folds together."""
     settings = [scenes.with_constants(*setting) for setting in grid]
     draw = np.random.default_rng(SEED)
@@ -201,6 +233,7 @@ def scenes(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
     cases = [case for case in read_cases(data / "vcs-eval", Problems(print)) if case.valid is not None]
     found = scored(scorer, [(case.reference, case.generated) for case in cases])
     own = Scenes(cases, found)
+    assert np.array_equal(own.with_constants(RAMPS[0], 4 / 3, 0.25, 10 / 7), own.strict)
     figures, ranges = own.figures(own.strict), intervals(own)
     crossed = {label: cross_validated(own, grid) for label, grid in GRIDS.items()}
     before = own.figures(own.vcs)
