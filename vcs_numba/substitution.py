@@ -209,7 +209,7 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
     Returns
     -------
     float
-        1 up to the allowance, then falling, with the default constants to -1/14.
+        1 up to the allowance, then falling, with the default constants to -1/4.
 
     Raises
     ------

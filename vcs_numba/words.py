@@ -36,7 +36,8 @@ class SubstitutionParams:
     context_weight
         Part in [0, 1] of a pair's weight that depends on the neighbouring words.
     context_certainty
-        Agreement of the neighbours, in [0, 1], from which words of different classes may replace each other.
+        Agreement of the next neighbours, in [0, 1], from which words of different classes may replace each
+        other.
     least_mass
         Least number of words by which a class's replaced words are divided, above 0.
     thing_weight, action_weight, quality_weight, name_weight
@@ -64,7 +65,7 @@ class SubstitutionParams:
     quality_weight: float = 1.0
     name_weight: float = 1.0
     allowance: float = 0.25
-    slope: float = 10.0 / 7.0
+    slope: float = 5.0 / 3.0
 
     def __post_init__(self) -> None:
         check_number(self, "low", low=-1.0, high=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,13 @@ def test_a_sentence_says_what_was_replaced(
     assert said.endswith(ends)
 
 
+def test_the_sentence_says_where_few_words_count_as_more(explain: Callable[..., Explanation]) -> None:
+    said = explain(RED, BLUE).sentences["substitution"]
+    assert re.search(r"0\.\d+ of the \w+ \([1-7], which count as 8\)", said)
+    many = explain("|".join([RED] * 3), "|".join([BLUE] * 3)).sentences["substitution"]
+    assert re.search(r"of the \w+[.,]", many)
+
+
 def test_the_sentence_says_how_far_vcs_strict_is_down(explain: Callable[..., Explanation]) -> None:
     e = explain(RED, BLUE)
     assert e.strict is not None
@@ -155,7 +163,7 @@ def test_things_weigh_more_and_the_sentence_says_so(explain: Callable[..., Expla
     e = explain("the dog and the cup|the tree and the car", "the bike and the sofa|the phone and the bread")
     assert e.strict is not None
     assert e.strict.substitution == pytest.approx(e.strict.replaced_things * 4 / 3)
-    assert "of the things, and a thing counts 1.33 times." in e.sentences["substitution"]
+    assert "of the things (4, which count as 8), and a thing counts 1.33 times." in e.sentences["substitution"]
 
 
 @pytest.fixture

@@ -37,13 +37,23 @@ from vcs_numba.kernels.windows import Ints
 
 @helper
 def agreement(
-    lines: Floats, i: int, begin: int, end: int, column: int, j: int, start: int, stop: int, step: int
+    lines: Floats,
+    i: int,
+    begin: int,
+    end: int,
+    column: int,
+    j: int,
+    start: int,
+    stop: int,
+    step: int,
+    lenient: bool,
 ) -> float:
     """Return the largest similarity of the neighbours of two words on one side, inside their chunks.
 
     `step` is -1 for the left side, 1 for the right. Word i is one of begin..end, and its row in `lines` is
     i % ROWS. Word j is one of start..stop, and stands in the column `column`. Two words that are both the
-    outermost of their chunks agree. A word without neighbours beside one with neighbours does not.
+    outermost of their chunks agree. A word without neighbours beside one with neighbours does not. If
+    `lenient`, the next neighbour of one word may agree with the second next of the other.
     """
     steps_i = end - 1 - i if step > 0 else i - begin
     steps_j = stop - 1 - j if step > 0 else j - start
@@ -53,19 +63,13 @@ def agreement(
         return -1.0
     near = (i + step) % ROWS
     best: float = lines[near, column + step]
+    if not lenient:
+        return best
     if steps_j > 1:
         best = max(best, lines[near, column + 2 * step])
     if steps_i > 1:
         best = max(best, lines[(i + 2 * step) % ROWS, column + step])
     return best
-
-
-@helper
-def may_replace(gen: Ids, i: int, ref: Ids, j: int, excluding: Bools, context: float, params: Floats) -> bool:
-    """Return whether one word can stand for the other: by class, by a list, or by its place alone."""
-    if gen[CLASS, i] == ref[CLASS, j] or exclude_each_other(gen, i, ref, j, excluding):
-        return True
-    return bool(context >= params[CONTEXT_CERTAINTY]) and gen[CLASS, i] != NAME and ref[CLASS, j] != NAME
 
 
 @helper
@@ -130,11 +134,15 @@ def pair_block(
             lack = min(gen_numbers[LACK, i], ref_numbers[LACK, j])
             if lack == 0.0:
                 continue
+            alike = gen[CLASS, i] == ref[CLASS, j] or exclude_each_other(gen, i, ref, j, excluding)
+            if not alike and (gen[CLASS, i] == NAME or ref[CLASS, j] == NAME):
+                continue
             column = j - left
-            before = agreement(lines, i, begin, end, column, j, start, final, -1)
-            after = agreement(lines, i, begin, end, column, j, start, final, 1)
+            # A word of another class must stand in the very same place: a neighbour may be replaced, too.
+            before = agreement(lines, i, begin, end, column, j, start, final, -1, alike)
+            after = agreement(lines, i, begin, end, column, j, start, final, 1, alike)
             context = (ramp(before, params) + ramp(after, params)) / 2.0
-            if may_replace(gen, i, ref, j, excluding, context, params):
+            if alike or context >= params[CONTEXT_CERTAINTY]:
                 part = params[CONTEXT_WEIGHT]
                 weight = lack * ((1.0 - part) + part * context)
                 similarity = lines[i % ROWS, column]

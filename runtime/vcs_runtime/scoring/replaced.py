@@ -136,11 +136,19 @@ def describe_substitution(words: ReplacedWords, scores: Scores, strict: StrictSc
     else:
         shares = {name: getattr(strict, name) for name in _NAMED}
         ranked = sorted((name for name in shares if shares[name] >= 5e-4), key=lambda name: -shares[name])
-        parts = [f"{shares[name]:.3f} of the {_NAMED[name]}" for name in ranked]
+        parts = [f"{shares[name]:.3f} of the {_counted(words, _NAMED[name])}" for name in ranked]
         what = f"other words replaced {_enumerated(parts)}" if parts else "hardly a word was replaced"
         if value - max(shares.values()) >= 5e-4:
             what += f", and a thing counts {DEFAULT_SUBSTITUTION.thing_weight:.2f} times"
     return f"Substitution is {value:.3f}: {what}. {_lowered(scores, strict)}"
+
+
+def _counted(words: ReplacedWords, plural: str) -> str:
+    """Name the words of a class; where they are few, say that they count as more."""
+    code = list(_NAMED.values()).index(plural)
+    count = min(int((side.word_class == code).sum()) for side in (words.pairs.gen, words.pairs.ref))
+    least = DEFAULT_SUBSTITUTION.least_mass
+    return plural if count >= least else f"{plural} ({count}, which count as {least:g})"
 
 
 def _lowered(scores: Scores, strict: StrictScores) -> str:

@@ -57,20 +57,20 @@ class Oracle:
             [1 - self.ramp(self.found([(i, j) for i in gens])) for j in refs],
         )
 
-    def beside(self, i: int, j: int, way: int) -> float:
+    def beside(self, i: int, j: int, way: int, alike: bool) -> float:
         def inside(chunks: Any, word: int, other: int) -> bool:
             return 0 <= other < len(chunks) and bool(chunks[word] == chunks[other])
 
         gen, ref = self.gen.chunk, self.ref.chunk
         if not inside(gen, i, i + way) and not inside(ref, j, j + way):
             return 1.0
-        steps = [(i + way * a, j + way * b) for a, b in ((1, 1), (1, 2), (2, 1))]
+        steps = [(i + way * a, j + way * b) for a, b in ((1, 1), (1, 2), (2, 1))[: 3 if alike else 1]]
         return max(
             (self.sim(a, b) for a, b in steps if inside(gen, i, a) and inside(ref, j, b)), default=-1.0
         )
 
-    def context(self, i: int, j: int) -> float:
-        return (self.ramp(self.beside(i, j, -1)) + self.ramp(self.beside(i, j, 1))) / 2
+    def context(self, i: int, j: int, alike: bool) -> float:
+        return (self.ramp(self.beside(i, j, -1, alike)) + self.ramp(self.beside(i, j, 1, alike))) / 2
 
     @staticmethod
     def word_class(words: Words, i: int) -> int:
@@ -80,9 +80,9 @@ class Oracle:
         if not self.near(i, j, self.p.pair_reach):
             return 0.0
         own, other = self.word_class(self.gen, i), self.word_class(self.ref, j)
-        agree = self.context(i, j)
-        in_place = agree >= self.p.context_certainty and NAME not in (own, other)
-        if not (own == other or self.excluded(i, j) or in_place):
+        alike = own == other or self.excluded(i, j)
+        agree = self.context(i, j, alike)
+        if not alike and (agree < self.p.context_certainty or NAME in (own, other)):
             return 0.0
         part = self.p.context_weight
         return min(lack[0][i], lack[1][j]) * ((1 - part) + part * agree)
