@@ -163,7 +163,9 @@ def test_things_weigh_more_and_the_sentence_says_so(explain: Callable[..., Expla
     e = explain("the dog and the cup|the tree and the car", "the bike and the sofa|the phone and the bread")
     assert e.strict is not None
     assert e.strict.substitution == pytest.approx(e.strict.replaced_things * 4 / 3)
-    assert "of the things (4, which count as 8), and a thing counts 1.33 times." in e.sentences["substitution"]
+    assert (
+        "of the things (4, which count as 8), and a thing counts 1.33 times." in e.sentences["substitution"]
+    )
 
 
 @pytest.fixture
