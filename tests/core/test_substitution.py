@@ -90,8 +90,14 @@ def words(vectors: list[int], chunk: list[int] | None = None, group: int = 1, **
     count = len(vectors)
     logs = np.where(np.arange(3) == min(group, 2), 0.0, -5.0) * np.ones((count, 1))
     off = np.zeros(count, dtype=bool)
-    given = {"name": off, "negated": off, "exclusion": np.zeros(count, dtype=int), **changes}
-    return Words(vectors, vectors, chunk or [0] * count, logs, **given)  # type: ignore[arg-type]
+    given = {
+        "name": off,
+        "negated": off,
+        "exclusion": np.zeros(count, dtype=int),
+        "log_class": logs,
+        **changes,
+    }
+    return Words(vectors, vectors, chunk or [0] * count, **given)  # type: ignore[arg-type]
 
 
 #: Every type is another direction: words are the same, or have no similarity.
@@ -136,6 +142,16 @@ def test_words_that_exclude_each_other_need_neither_a_class_nor_a_place_in_commo
     gen = words([3, 1, 5], exclusion=[0, 1, 0])
     ref = changed(words([6, 2, 7], exclusion=[0, 2, 0]), log_class=[[0, -9, -9]] * 3)
     assert check(WordPair(gen, ref, [0], [0]), PLAIN).gen.partner.tolist() == [-1, 1, -1]
+
+
+def test_neighbours_that_are_both_replaced_are_not_paired_crosswise() -> None:
+    """As in "a man opens the red door" and "a man slams the blue door"."""
+    classes = np.where(np.arange(3) == [[0], [1], [2], [0]], 0.0, -5.0)
+    gen = words([1, 2, 3, 4], exclusion=[0, 0, 1, 0], log_class=classes)
+    ref = words([1, 5, 6, 4], exclusion=[0, 0, 2, 0], log_class=classes)
+    for own, other in ((gen, ref), (changed(gen, exclusion=[0] * 4), changed(ref, exclusion=[0] * 4))):
+        result = check(WordPair(own, other, [0], [0]), PLAIN)
+        assert result.gen.partner.tolist() == result.ref.partner.tolist() == [-1, 1, 2, -1]
 
 
 def test_a_negated_word_replaces_the_same_word() -> None:
