@@ -421,7 +421,7 @@ def cost(data: Path, rounds: int) -> dict[str, list[Row]]:
         rows.append(row(
             work, **{
                 "ms a pair": f"{plain:.2f}", "with substitution": f"{with_it:.2f}",
-                "more time": f"{(with_it / plain - 1) * 100:.1f} %", "peak memory": f"{memory[0]:.0f} MB",
+                "more time": f"{(with_it / plain - 1) * 100:.1f} %" if with_it < 2 * plain else f"{with_it - plain:.2f} ms", "peak memory": f"{memory[0]:.0f} MB",
                 "its peak": f"{memory[1]:.0f} MB",
             },
         ))  # fmt: skip
