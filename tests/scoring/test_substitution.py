@@ -139,6 +139,11 @@ def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
         TrainingScorer(ScorerConfig(tiny_bundle, "cpu"), score="vcs_strict")
 
 
+def test_a_bundle_of_words_has_an_absolute_path_in_other_processes() -> None:
+    assert ScorerConfig(words="own").absolute().words == str(Path("own").absolute())
+    assert ScorerConfig().absolute().words == "default"
+
+
 def test_short_texts_are_refused() -> None:
     with pytest.raises(ValueError, match="also: short texts have no sentences for substitution"):
         Options(short=True, also=ALSO)
