@@ -73,5 +73,12 @@ def test_no_notice_for_other_models_whose_languages_are_unknown(tiny_bundle: Pat
     assert NOTICE not in vcs("score", pairs, "--bundle", tiny_bundle).stderr
 
 
+def test_substitution_of_any_model_says_that_it_reads_english_words(tiny_bundle: Path, pairs: Path) -> None:
+    notice = "2 of 6 texts are not in Latin script: substitution compares English words, and is 0 for them"
+    options = ("--bundle", tiny_bundle, "--words", tiny_bundle)
+    assert notice in vcs("score", pairs, *options, "--with", "substitution").stderr
+    assert notice not in vcs("score", pairs, *options).stderr
+
+
 def test_the_installed_default_gives_the_notice(pairs: Path) -> None:
     assert f"2 of 6 {NOTICE}" in vcs("score", pairs).stderr

@@ -55,10 +55,13 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     with scorer:
         yield scorer
     counts = scorer.scripts
+    others = f"{counts.not_latin} of {counts.texts} texts are not in Latin script"
+    if counts.not_latin and scorer.compares_words:
+        warn(f"{others}: substitution compares English words, and is 0 for them (docs/guide/substitution.md)")
     if counts.not_latin and scorer.embedder.name in _ENGLISH:
         warn(
-            f"{counts.not_latin} of {counts.texts} texts are not in Latin script: the default model reads "
-            "English, and its scores of other languages say little (docs/guide/texts.md)"
+            f"{others}: the default model reads English, and its scores of other languages say little "
+            "(docs/guide/texts.md)"
         )
 
 

@@ -142,6 +142,11 @@ class Scorer:
         """The signature of a score with default options; a `Result` holds the one of its own options."""
         return self.signature_for(Options())
 
+    @property
+    def compares_words(self) -> bool:
+        """Whether substitution has been asked for."""
+        return self._words.is_open
+
     def signature_for(self, options: Options) -> str:
         """Return the signature of a score; ValueError if each job decides on it (segmenter "consistent")."""
         if self._decides and not options.short:

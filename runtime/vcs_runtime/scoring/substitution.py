@@ -61,6 +61,11 @@ class WordComparison:
         _ = self._opened
 
     @property
+    def is_open(self) -> bool:
+        """Whether the bundle was opened, because words were to be compared."""
+        return "_opened" in self.__dict__
+
+    @property
     def name(self) -> str:
         """Name of the bundle's embedder, with the hash of all that tells and compares words."""
         return self._opened.name
