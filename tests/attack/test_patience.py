@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,13 +22,19 @@ LOOK_S = 0.1
 
 @contextmanager
 def process(does: str) -> Iterator[int]:
-    """A process that has begun to do something, and its number."""
+    """A process that has begun to do something, and its number. It ends with all that it has started."""
     program = f"import subprocess, sys, time; print(flush=True); {does}"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as running:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as running:
         assert running.stdout
         running.stdout.readline()
-        yield running.pid
-        running.kill()
+        try:
+            yield running.pid
+        finally:
+            if sys.platform == "win32":
+                running.kill()
+            else:
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 def looks_until_over(patience: Patience, most: int = 100) -> int:
