@@ -132,10 +132,10 @@ def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
         assert own.score(story(1), story(2)).vcs >= 0
         read: list[int] = []
         stream = own.stream((read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO))
-        with pytest.raises(BundleError, match="substitution compares words by .*vcs-runtime fetch default"):
+        with pytest.raises(BundleError, match="words of substitution.*vcs-runtime fetch default"):
             next(stream)
         assert not read
-    with pytest.raises(BundleError, match="substitution compares words"):
+    with pytest.raises(BundleError, match="words of substitution"):
         TrainingScorer(ScorerConfig(tiny_bundle, "cpu"), score="vcs_strict")
 
 

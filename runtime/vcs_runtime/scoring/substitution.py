@@ -49,7 +49,7 @@ class WordComparison:
             bundle = self._bundle if isinstance(self._bundle, Bundle) else open_bundle(self._bundle)
             vectors = WordVectors(bundle)
         except BundleError as error:
-            raise BundleError(f"substitution compares words by the vectors of a bundle: {error}") from None
+            raise BundleError(f"words of substitution (--words): {error}") from None
         embedder = bundle.manifest.embedder
         assert embedder is not None  # WordVectors would have refused it
         identity = words_hash() + bundle.model_hash(embedder)
