@@ -23,9 +23,9 @@ from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.session import Budget, SessionPool
 from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part
 from vcs_runtime.inference.token_vectors import (
+    CollectedStates,
     TokenLayer,
     TokenRequest,
-    TokenStates,
     TokenVectors,
     find_layer,
     nothing_to_show,
@@ -208,7 +208,7 @@ class Embedder:
             A text is too long.
         """
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
-        states = TokenStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
+        states = CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
         return TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states)
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
@@ -280,7 +280,7 @@ class Embedder:
         """
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
-        states = TokenStates(request, texts, sequences, np.float32, self.name)
+        states = CollectedStates(request, texts, sequences, np.float32, self.name)
         TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states).run()
         return states.by_text()
 

@@ -188,7 +188,7 @@ def _children(reader: Reader, kind: int) -> Iterator[tuple[int, int]]:
             yield from ((begin, end) for part, _, begin, end in reader.fields(start, stop) if part == kind)
 
 
-class TokenStates:
+class CollectedStates:
     """The states of some texts' tokens, gathered batch by batch.
 
     Parameters

@@ -15,7 +15,7 @@ from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.invariant import ShapeOf
 from vcs_runtime.inference.session import Budget, run_batches
 from vcs_runtime.inference.tensorrt import row_limit
-from vcs_runtime.inference.token_vectors import TokenStates, TokenVectors
+from vcs_runtime.inference.token_vectors import CollectedStates, TokenVectors
 from vcs_runtime.inference.tokenizer import Sequences
 from vcs_runtime.util.progress import report_part
 
@@ -74,7 +74,7 @@ class EmbedderModel:
         ):
             yield [rows[row] for row in batch.rows], batch
 
-    def run(self, rows: list[int], batch: Batch, states: TokenStates | None) -> FloatArray:
+    def run(self, rows: list[int], batch: Batch, states: CollectedStates | None) -> FloatArray:
         """Return the vectors of a batch's sequences, and let `states` keep those of their tokens.
 
         Raises DeviceError, and BundleError for an array of another shape.
@@ -143,7 +143,7 @@ class TokenisedTexts:
         sequences: Sequences,
         texts: int,
         part: tuple[float, float],
-        states: TokenStates | None = None,
+        states: CollectedStates | None = None,
     ) -> None:
         self.texts = texts
         self._model = model
