@@ -16,6 +16,7 @@ QUICK = "not (slow or ray or browser or toolchain)"
 LOWEST = ["tests/core", "tests/text", "tests/util", "tests/bundle", "tests/segmentation", "tests/inference"]
 LOWEST += [
     "tests/scoring",
+    "tests/words",
     "tests/export/test_default.py",
     "tests/export/test_bert_graph.py",
     "tests/test_portability.py",
