@@ -193,6 +193,8 @@ class Vocabulary:
         vectors = _array(self.vectors, "vectors", 2)
         if len(vectors):  # texts without content words need no vectors
             vectors = as_float_array(vectors, "vectors", 2)
+        if vectors.size and (large := np.abs(vectors).max(axis=1)).max() > np.finfo(FLOAT32).max:
+            raise ValueError(f"vectors: row {large.argmax()} has values too large")
         vectors = vectors.astype(FLOAT32, copy=False)
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
         bad = np.flatnonzero(~((np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths == 0.0)))

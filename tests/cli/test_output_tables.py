@@ -57,6 +57,21 @@ def test_a_table_holds_what_the_lines_hold(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["p.jsonl", "o.jsonl", f"o{suffix}"])
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_half_a_surrogate_pair_is_written_as_its_number(
+    suffix: str, score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    row = {"id": "a\ud800", "reference": story(1), "generated": story(1), "\udfff": "\ud801"}
+    write_pairs(tmp_path / "p.jsonl", [row])
+    done = score(tmp_path / "p.jsonl", "-o", tmp_path / f"o{suffix}", "--keep", "\udfff")
+    assert done.code == 0, done.stderr
+    if suffix == ".parquet":
+        [written] = parquet_rows(tmp_path / "o.parquet")
+    else:
+        [written] = csv.DictReader((tmp_path / "o.csv").read_text("utf-8").splitlines())
+    assert (written["id"], written["\\udfff"]) == ("a\\ud800", "\\ud801")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_compare_and_report_read_tables_as_they_read_lines(
     suffix: str, score: Callable[..., Finished], tiny_bundle: Path, pairs: Path, tmp_path: Path

@@ -285,6 +285,7 @@ def test_bad_words_are_named(change: dict[str, Any], match: str) -> None:
 def test_bad_vocabularies_are_named() -> None:
     for vectors, excluding, match in [
         (2 * np.eye(3), PLAIN.excluding, "^vectors: row 0 has length 2"),
+        (np.diag([1, 1e300]), PLAIN.excluding, "^vectors: row 1 has values too large"),
         (np.full((2, 2), np.inf), PLAIN.excluding, "^vectors: row 0"),
         (np.eye(3)[0], PLAIN.excluding, "^vectors: expected 2 axes"),
         (np.eye(3), np.triu(np.ones((3, 3), bool), 1), "^excluding: expected a symmetric"),

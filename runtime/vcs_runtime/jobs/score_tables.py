@@ -24,6 +24,8 @@ from vcs_runtime.util.atomic import refuse_input_as_output, replaced, unwritable
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.spreadsheets import cell
 
+# How half a surrogate pair is written.
+_HALF: Final = "backslashreplace"
 #: The suffixes of tables.
 TABLES: Final = (".csv", ".tsv", ".parquet")
 _WHOLE = ("n_ref", "n_gen", "reference_index", "n_references")
@@ -90,7 +92,7 @@ def write_table(lines: Path, output: Path) -> None:
         if output.suffix.lower() == ".parquet":
             _write_parquet(lines, file, columns)
         else:
-            text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+            text = io.TextIOWrapper(file, "utf-8", _HALF, newline="", write_through=True)
             separator = "\t" if output.suffix.lower() == ".tsv" else ","
             writer = csv.DictWriter(text, list(columns), delimiter=separator, lineterminator="\n")
             writer.writerow({name: cell(name) for name in columns})
@@ -155,14 +157,19 @@ def _write_parquet(lines: Path, file: BinaryIO, columns: dict[str, set[type]]) -
     types |= {frozenset({int, float}): pa.float64()}
     kinds = {name: types.get(frozenset(found - {type(None)}), pa.string()) for name, found in columns.items()}
     rows = read_records(lines)
-    with pq.ParquetWriter(file, pa.schema(list(kinds.items()))) as writer:
+    with pq.ParquetWriter(file, pa.schema([(_whole(name), kind) for name, kind in kinds.items()])) as writer:
         while batch := [record for _, record in islice(rows, _BATCH)]:
             arrays = {
-                name: pa.array([_as(record.get(name), kind == pa.string()) for record in batch], kind)
+                _whole(name): pa.array([_as(record.get(name), kind == pa.string()) for record in batch], kind)
                 for name, kind in kinds.items()
             }
             writer.write_table(pa.table(arrays))
 
 
 def _as(value: Any, text: bool) -> Any:
-    return str(_cell(value)) if text and value is not None and not isinstance(value, str) else value
+    return _whole(str(_cell(value))) if text and value is not None else value
+
+
+def _whole(text: str) -> str:
+    """Write half a surrogate pair, which an id in JSON may hold and UTF-8 may not, as its number."""
+    return text.encode("utf-8", _HALF).decode()

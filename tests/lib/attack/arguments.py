@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,6 +137,24 @@ def _add_specials(folder: Path) -> None:
             (folder / "in" / name).touch()
 
 
+@contextmanager
+def _emptied(pipe: Path) -> Iterator[None]:
+    """Let whoever reads a pipe find it empty: without a writer, a reader waits."""
+    ended = False
+
+    def write() -> None:
+        while not ended:
+            pipe.open("wb").close()
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    yield
+    ended = True
+    if pipe.is_fifo():
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        writer.join(10)
+
+
 def _end_at_once(server: ScoreServer) -> None:
     server._listener.close()
     server._service.engine.close()
@@ -160,7 +179,8 @@ def _open(ground: Ground) -> Iterator[Attack]:
         _add_specials(folder)
         os.chdir(folder)
         try:
-            return _case(rng, folder, path, found[path])
+            with _emptied(folder / "in/pipe"):
+                return _case(rng, folder, path, found[path])
         finally:
             os.chdir(here)
 

@@ -120,11 +120,16 @@ def _compare(
         found.append(
             f"{summary['scored']} scored, {summary['failed']} failed, where {failed} of {len(rows)} should fail"
         )
-    if failed != stderr.count("vcs-runtime: "):
+    if failed != stderr.count("vcs-runtime: ") - stderr.count(" texts are not in Latin script: "):
         found.append(f"{failed} failures, and standard error says {stderr!r}")
     if output is not None:
         found += _compare_lines(read_scores_again(output), expected)
     return found
+
+
+def _in_tables(text: str) -> str:
+    """A text as tables have it: half a surrogate pair is written as its number."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _compare_lines(lines: list[Row], expected: list[Row]) -> list[str]:
@@ -135,7 +140,7 @@ def _compare_lines(lines: list[Row], expected: list[Row]) -> list[str]:
         for name, right in wanted.items():
             if name == "vcs" and line.get(name) != right:
                 found.append(f"{wanted['id']!r}: vcs is {line.get(name)!r}, not {right!r}")
-            elif name != "vcs" and str(line.get(name)) != str(right):
+            elif name != "vcs" and str(line.get(name)) not in (str(right), _in_tables(str(right))):
                 found.append(f"{name} is {line.get(name)!r}, not {right!r}")
     return found
 
