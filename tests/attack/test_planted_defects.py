@@ -58,7 +58,8 @@ def without_the_last(append: Any) -> Any:
 
 def writes_elsewhere(check: Any) -> Any:
     def stray(*arguments: Any, **options: Any) -> Any:
-        Path("stray").touch()
+        if Path("in").is_dir():  # in the folder of a case, and not where the tests run
+            Path("stray").touch()
         return check(*arguments, **options)
 
     return stray
