@@ -5,12 +5,12 @@ Source: `tools/build_leaderboard.py` of the benchmark, 2026-08-21.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.means import exact_means
 
 #: How systems are ranked.
 RULE = (
@@ -97,12 +97,7 @@ def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
                 )
             points[system][judge] = lower
     # Exactly rounded sums, as `sum` has them since Python 3.12, with which the benchmark's table was made.
-    averages = {
-        system: Means(
-            *(math.fsum(own) / len(means) for own in zip(*(m[system] for m in means.values()), strict=True))
-        )
-        for system in systems
-    }
+    averages = {system: Means(*exact_means([own[system] for own in means.values()])) for system in systems}
     order = sorted(
         systems, key=lambda system: (sum(points[system].values()), averages[system].hm_cf), reverse=True
     )

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from vcs_runtime.util.phrases import enumerated
+
 #: Maximum number of systems that a title names; of more, it says how many there are.
 NAMED: Final = 6
 _LONG_TEXTS: Final = {
@@ -39,12 +41,6 @@ def title_of(systems: Sequence[str], videos: int) -> str:
     many = len(systems) > NAMED
     names = f"{len(systems)} systems" if many else enumerated(systems)
     return f"VCS of {names} on {counted(videos, 'video')}"
-
-
-def enumerated(names: Sequence[str]) -> str:
-    """Return names as a part of a sentence: "a, b and c"."""
-    first = [", ".join(names[:-1])] if names[1:] else []
-    return " and ".join([*first, *names[-1:]])
 
 
 def counted(count: int, noun: str) -> str:

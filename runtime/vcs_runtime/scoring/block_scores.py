@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -16,6 +15,7 @@ from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
 from vcs_runtime.scoring.substitution import WordComparison
+from vcs_runtime.util.means import exact_means
 
 T = TypeVar("T")
 
@@ -155,11 +155,7 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
     if len(scores) > 1:
         keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
         best = keys.index(max(keys))
-    if options.aggregate == "mean":
-        # Exactly rounded sums do not depend on the order of the references either.
-        reported = Scores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
-    else:
-        reported = scores[best]
+    reported = Scores._make(exact_means(scores)) if options.aggregate == "mean" else scores[best]
     return Result(
         reported,
         len(pair.chunks[best]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from vcs_numba import HmCf, hm_cf
 from vcs_runtime.inference.vector_cache import Vector
 from vcs_runtime.scoring.cosines import cosines
+from vcs_runtime.util.means import exact_means
 
 
 def hm_cf_of(
@@ -37,5 +37,5 @@ def hm_cf_of(
         for reference, whole in zip(references, coarse, strict=True)
     ]
     if aggregate == "mean":
-        return HmCf._make(math.fsum(values) / len(every) for values in zip(*every, strict=True))
+        return HmCf._make(exact_means(every))
     return max(every, key=lambda own: (own.hm_cf, *own))

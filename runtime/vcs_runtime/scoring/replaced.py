@@ -12,6 +12,7 @@ from vcs_numba import WORD_CLASSES, Scores, strict_cap
 from vcs_numba.words import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.phrases import enumerated
 from vcs_runtime.words.reading import TextWords
 
 #: Smallest weight of a pair of words that is shown: below it, the word hardly counts as replaced.
@@ -137,7 +138,7 @@ def describe_substitution(words: ReplacedWords, scores: Scores, strict: StrictSc
         shares = {name: getattr(strict, name) for name in _NAMED}
         ranked = sorted((name for name in shares if shares[name] >= 5e-4), key=lambda name: -shares[name])
         parts = [f"{shares[name]:.3f} of the {_counted(words, _NAMED[name])}" for name in ranked]
-        what = f"other words replaced {_enumerated(parts)}" if parts else "hardly a word was replaced"
+        what = f"other words replaced {enumerated(parts)}" if parts else "hardly a word was replaced"
         if value - max(shares.values()) >= 5e-4:
             what += f", and a thing counts {DEFAULT_SUBSTITUTION.thing_weight:.2f} times"
     return f"Substitution is {value:.3f}: {what}. {_lowered(scores, strict)}"
@@ -160,10 +161,6 @@ def _lowered(scores: Scores, strict: StrictScores) -> str:
     else:
         why = f"so much substitution lowers only what is above {max(0.0, cap):.3f}"
     return f"{label} is {strict.vcs_strict:.3f}, as VCS is: {why}."
-
-
-def _enumerated(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def _described(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.scoring.result import Evidence, ReplacedWords, StrictScores
 from vcs_runtime.util.lru import LRUCache
+from vcs_runtime.util.means import exact_means
 from vcs_runtime.words.numbering import Numbering, words_hash
 from vcs_runtime.words.reading import TextWords, read_words
 from vcs_runtime.words.vectors import WordVectors
@@ -103,7 +103,7 @@ class WordComparison:
         first = 0
         for candidates, _ in pairs:
             own = slice(first, first + len(candidates))
-            results.append((_mean(scores[own]), replaced[own]))
+            results.append((StrictScores._make(exact_means(scores[own])), replaced[own]))
             first += len(candidates)
         return results
 
@@ -119,10 +119,3 @@ def strict_scores(found: Substitution, scores: Scores) -> StrictScores:
     """Return the substitution of a pair, and its scores under the cap that substitution sets."""
     lowered = strict(scores.vcs, scores.margin, found.substitution)
     return StrictScores(found.substitution, found.thing, found.action, found.quality, found.name, *lowered)
-
-
-def _mean(scores: Sequence[StrictScores]) -> StrictScores:
-    if len(scores) == 1:
-        return scores[0]
-    # Exactly rounded sums do not depend on the order of the references.
-    return StrictScores._make(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))

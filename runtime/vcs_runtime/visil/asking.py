@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.util.means import exact_means
 from vcs_runtime.visil.images import Part
 from vcs_runtime.visil.masking import MaskedCaption
 from vcs_runtime.visil.models.generated import KNOWN, Generates, check_generated, known_words
@@ -89,7 +90,7 @@ def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOp
         )
         runs.append(values)
         knowns.append(known)
-    means = tuple(math.fsum(values) / len(runs) for values in zip(*runs, strict=True))
+    means = exact_means(runs)
     least = tuple(max(kinds, key=KNOWN.index) for kinds in zip(*knowns, strict=True))
     return Side(means, tuple(map(math.fsum, runs)), tokens, least)
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from vcs_numba import WORD_CLASSES
 from vcs_runtime.errors import BuildError
 
 #: Rows of the table.
@@ -23,7 +24,7 @@ ROWS: Final = 1 << 14
 FEATURES: Final = 10
 OWN_FEATURES: Final = 6
 #: Names of the classes, in the order of the table's columns.
-CLASSES: Final = ("thing", "action", "quality")
+CLASSES: Final = WORD_CLASSES[:3]
 #: How a neighbour looks that is not there.
 NO_NEIGHBOUR: Final = "<"
 
