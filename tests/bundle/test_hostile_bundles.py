@@ -164,6 +164,12 @@ def half_tensor(start: bytes) -> bytes:
     return start + field(7, field(1, field(4, b"Identity") + field(5, attribute)))
 
 
+def without_unknown(path: Path) -> None:
+    data = json.loads(path.read_text())
+    del data["model"]["vocab"]["[UNK]"]
+    path.write_text(json.dumps(data))
+
+
 def panicking(path: Path) -> None:
     data = json.loads(path.read_text())
     single = [{"SpecialToken": {"id": "X", "type_id": 0}}]
@@ -339,6 +345,9 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a tokenizer nested without end": (rewrite(TOKENIZER, b'{"a":' * 100_000), "cannot load it"),
     "a tokenizer at which the library panics": (
         lambda b: (panicking(b / TOKENIZER), relist(b)), "tokenizers cannot load it",
+    ),
+    "a tokenizer without its token for what it does not know": (
+        lambda b: (without_unknown(b / TOKENIZER), relist(b)), "cannot load it: .*UNK",
     ),
     "a tokenizer of an unknown kind": (
         rewrite(TOKENIZER, b'{"version": "1.0", "model": {"type": "Pickle"}}'), "cannot load it",

@@ -134,6 +134,12 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
         ([{"id": 1, "vcs": 0.5, "signature": "s"}] * 2, "line 2: id 1 is there twice"),
         ([{"id": 1, "vcs": float("nan"), "signature": "s"}], "line 1: 'vcs' is nan"),
         ([{"id": 1, "signature": "s"}], "line 1: 'vcs' is None"),
+        ([{"id": 1, "vcs": 1.001, "signature": "s"}], r"line 1: 'vcs' is not in [0, 1]"),
+        ([{"id": 1, "vcs": 10**400, "signature": "s"}], r"line 1: 'vcs' is not in [0, 1]"),
+        (
+            [{"id": 1, "vcs": 0.5, "replaced_things": -1e300, "signature": "s"}],
+            "line 1: 'replaced_things' is not",
+        ),
         (
             [{"id": 1, "vcs": 0.5, "margin": "0.5-7", "signature": "s"}],
             "line 1: 'margin' is '0.5-7', not a number",

@@ -367,7 +367,7 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
         ([{**line, "summaries": line["summaries"] * 2}], "line 1: the summary 'x' is there twice"),
         ([{"id": "a", "signature": "vcs|chunk:1", "vcs": 0.5}], "line 1: it holds no scores of summaries"),
         *(([{**line, "summaries": [{**line["summaries"][0], **wrong}]}], "line 1: it holds no scores") for wrong in
-          ({"visil": True}, {"visil": "1"}, {"visil": 10**400}, {"tokens": -1}, {"tokens": "3"}, {"name": 3}, {"name": []})),
+          ({"visil": True}, {"visil": "1"}, {"visil": 10**400}, {"visil": 1e300}, {"tokens": -1}, {"tokens": "3"}, {"name": 3}, {"name": []})),
     ):  # fmt: skip
         write_pairs(tmp_path / "s.jsonl", rows)
         if says is None:

@@ -205,6 +205,7 @@ def test_trimming_leaves_out_one_of_each_end() -> None:
     [
         ([1, 2], [0, 1], "too few"), ([1, 1, 1], [0, 1, 0], "scores: all"), ([1, 2, 3], [1, 1, 1], "correct: all"),
         ([1, 2, math.nan], [0, 1, 0], "not a number"), ([1, 2, 3], [0, 1, 2], "neither 0 nor 1"), ([1, 2, 3], [0], "1 and"),
+        ([1, 2, -1e10], [0, 1, 0], "at most 1e.09"), ([0, 1, 2, 3, -1e9], [0, 1, 0, 1, 0], "so far from the others"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_correlated_are_refused(x: list[float], y: list[int], says: str) -> None:

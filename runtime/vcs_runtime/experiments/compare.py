@@ -12,7 +12,7 @@ from vcs_runtime.errors import InputError, unknown_choice
 from vcs_runtime.experiments.statistics import Values
 from vcs_runtime.experiments.systems import CORRECTIONS, Comparison, Counts, compare_systems
 from vcs_runtime.jobs.bootstrap import SEED
-from vcs_runtime.jobs.score_files import check_line, check_signatures, read_scores
+from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring import score_table
 
@@ -127,7 +127,6 @@ def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
         if "error" in row:
             scores.failed.add(name)
         else:
-            check_line(place, row, [score for score in names if score in row])
             scores.segmenters[name] = row.get("segmenter") or ""
             scores.rows[name] = {score: float(row.get(score, np.nan)) for score in names}
     return scores

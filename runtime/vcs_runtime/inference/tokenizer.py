@@ -22,6 +22,10 @@ Span = tuple[int, int]
 NO_SPAN: Span = (-1, -1)
 """The span of a token that is not of the text."""
 
+# Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A tokenizer whose
+# token for the unknown is missing fails on such a text only.
+_PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
+
 
 @dataclass(frozen=True)
 class Sequences:
@@ -50,7 +54,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """Load a `tokenizer.json` with truncation and padding switched off; raises BundleError."""
     try:
         tokenizer = Tokenizer.from_file(os.fspath(path))
-        tokenizer.encode("a")
+        tokenizer.encode(_PROBE)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # tokenizers raises plain Exception, or panics: a BaseException

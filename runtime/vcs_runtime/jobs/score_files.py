@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,12 @@ from vcs_runtime.jobs.score_tables import is_table, read_table
 from vcs_runtime.scoring import score_table
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
+# The smallest and the largest value of each number, and by how much rounding may pass them.
+_COUNT = (0, 1 << 53)
+_RANGES: Final = {name: (info.low, info.high) for name, info in score_table.ALL.items()} | {
+    "n_ref": _COUNT, "n_gen": _COUNT,
+}  # fmt: skip
+_ROUNDING = 1e-6
 _TYPES: Final = (
     ("id", (str, int), "text or whole number"), ("signature", str, "text"), ("error", str, "text"),
     ("segmenter", (str, type(None)), "text"),
@@ -90,7 +95,7 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
     row
         The line. One of an earlier version gets its margin.
     names
-        As for `read_scores`.
+        As for `read_scores`. Other scores are checked where they are there.
     """
     for name, kinds, what in _TYPES:
         if name in row and (isinstance(row[name], bool) or not isinstance(row[name], kinds)):
@@ -100,8 +105,9 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
     if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
         low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
         row["margin"] = low - (1.0 - high)
-    for name in names:
-        _number(row, name, place)
+    for name in dict.fromkeys((*names, *_RANGES)):
+        if name in row or name in names:
+            _number(row, name, place)
 
 
 def check_signatures(signatures: Mapping[Path, str]) -> None:
@@ -120,11 +126,11 @@ def check_signatures(signatures: Mapping[Path, str]) -> None:
 
 
 def _number(row: Record, name: str, place: str) -> float:
-    """Return a number of a line. Raises InputError if it is not finite."""
+    """Return a number of a line. Raises InputError if it is none, or out of its range."""
     value = row.get(name)
-    try:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InputError(f"{place}: {name!r} is {value!r}, not a number")
-        return float(value)
-    except OverflowError:  # a whole number of more than 308 digits
-        raise InputError(f"{place}: {name!r} is too large") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+    low, high = _RANGES[name]
+    if not low - _ROUNDING <= value <= high + _ROUNDING:
+        raise InputError(f"{place}: {name!r} is not in [{low:g}, {high:g}]")
+    return float(value)

@@ -20,8 +20,12 @@ SHUFFLES = 10_000
 """Default number of shuffles of a permutation test."""
 SEED = 20250101
 """Default seed of the shuffles."""
+LARGEST_SCORE = 1e9
+"""Largest size of a score, in nats: far more than a model can lose, and far less than overflows."""
 _NEWTON_STEPS = 50
 _ROUNDING = 1e-12
+# From here on, rounding is larger than what an inverse holds.
+_CONDITION = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,8 @@ def correlate(
     names = np.asarray(groups if groups is not None else [""] * len(x))
     if not x.ndim == y.ndim == 1 or not len(x) == len(y) == len(names):
         raise TextError(f"scores, correct and groups: {len(x)}, {len(y)} and {len(names)} values")
-    if not np.isfinite(x).all():
-        raise TextError("scores: one of them is not a number")
+    if not (np.abs(x) <= LARGEST_SCORE).all():
+        raise TextError(f"scores: one of them is not a number of at most {LARGEST_SCORE:g}")
     if not np.isin(y, (0, 1)).all():
         raise TextError("correct: one of them is neither 0 nor 1")
     if trim:
@@ -167,7 +171,8 @@ def fit_logit(x: Values, y: Values) -> Logit:
     Raises
     ------
     TextError
-        A threshold separates the answers: the likelihood has no maximum.
+        A threshold separates the answers: the likelihood has no maximum. Or a score is so far from the others
+        that rounding hides it.
     """
     from scipy.special import expit
     from scipy.stats import norm
@@ -182,7 +187,12 @@ def fit_logit(x: Values, y: Values) -> Logit:
     b = np.zeros(2)
     for _ in range(_NEWTON_STEPS):
         likely = expit(z @ b)
-        covariance = np.linalg.inv((z * (likely * (1 - likely))[:, None]).T @ z)
+        information = (z * (likely * (1 - likely))[:, None]).T @ z
+        if not np.linalg.cond(information) < _CONDITION:
+            raise TextError(
+                "scores: one is so far from the others that the logistic regression has no estimate"
+            )
+        covariance = np.linalg.inv(information)
         step = covariance @ z.T @ (y - likely)
         b += step
         if np.abs(step).max() < _ROUNDING:

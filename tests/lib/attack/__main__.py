@@ -146,20 +146,9 @@ def _process(
     own = folder / f"{door.name}-{time.monotonic_ns()}"
     own.mkdir()
     read, write = os.pipe()
-    command = [sys.executable, "-m", "attack", "--door", door.name, "--seed", str(seed), "--case", str(first)]
-    command += [
-        "--child",
-        str(bundle),
-        str(own),
-        str(max(0.0, end - time.monotonic())),
-        *(["--to", str(first + cases)] if cases else []),
-    ]
-    if (
-        door.name == "disk"
-        and sys.platform == "linux"
-        and not subprocess.run(["unshare", "-rm", "true"], check=False).returncode
-    ):
-        command = ["unshare", "-rm", *command]
+    command = _command(
+        door, seed, first, cases, [str(bundle), str(own), str(max(0.0, end - time.monotonic()))]
+    )
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ATTACK_REPORTS": str(write), "ATTACK_MAY_MOUNT": str(int(command[0] == "unshare")),
         "ORT_DISABLE_TELEMETRY": "1", "VCS_RUNTIME_HOME": str(own / "home"),
@@ -204,12 +193,25 @@ def _process(
                     outcome.findings.append(Finding(**report))
     code = process.wait()
     if done:
-        shutil.rmtree(own, ignore_errors=cases != 1)
+        if cases != 1:  # a single case leaves its folder
+            shutil.rmtree(own, ignore_errors=True)
         return -1
     if not patience.why:
         complaint = f"it took its process down (exit code {code}): {said_last(own / 'said')}"
         outcome.findings.append(Finding(door.name, seed, case, complaint))
     return case + 1
+
+
+def _command(door: Door, seed: int, first: int, cases: int | None, child: list[str]) -> list[str]:
+    """Return the command of a process that performs cases; where it may, with mounts of its own."""
+    command = [sys.executable, "-m", "attack", "--door", door.name, "--seed", str(seed), "--case", str(first)]
+    command += ["--child", *child, *(["--to", str(first + cases)] if cases else [])]
+    may_mount = (
+        door.name == "disk"
+        and sys.platform == "linux"
+        and not subprocess.run(["unshare", "-rm", "true"], check=False).returncode
+    )
+    return ["unshare", "-rm", *command] if may_mount else command
 
 
 def _child(

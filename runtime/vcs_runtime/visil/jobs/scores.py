@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.visil.asking import Model
+from vcs_runtime.visil.correlation import LARGEST_SCORE
 from vcs_runtime.visil.jobs.items import Item, read_items
 from vcs_runtime.visil.masking import builtin_keywords, mask_caption
 from vcs_runtime.visil.options import VisilOptions
@@ -219,7 +219,7 @@ def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
     """Return the summaries of a line. Raises InputError unless each has a name of its own, and numbers."""
     names = set()
-    with contextlib.suppress(KeyError, TypeError, OverflowError):
+    with contextlib.suppress(KeyError, TypeError):
         for part in parts:
             name, score, tokens = part["name"], part["visil"], part["tokens"]
             if name in names:
@@ -238,7 +238,7 @@ def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and bool(abs(value) <= LARGEST_SCORE)
 
 
 @dataclass
