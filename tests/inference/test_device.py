@@ -9,7 +9,7 @@ import pytest
 
 from support import stand_in
 from vcs_runtime import DeviceError, Embedder
-from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.device import choose_device, describe
 from vcs_runtime.inference.onnx_session import provider_options
 
 
@@ -38,6 +38,19 @@ def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch:
     stand_in.put_in(monkeypatch, starts=False)
     with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider"):
         Embedder.open(tiny_bundle, "cuda:0")
+
+
+def test_a_forked_child_of_a_process_that_used_cuda_is_told_so(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.put_in(monkeypatch, forked=True)
+    why = "this process was forked from one that had used CUDA: start processes with the method spawn"
+    for device in ("cuda:0", "cuda:all"):
+        with pytest.raises(DeviceError, match=why):
+            Embedder.open(tiny_bundle, device)
+    chosen = choose_device("auto")
+    assert chosen.reason == f"auto: CUDA cannot start: cuda:0: {why}"
+    assert describe(chosen).startswith("the GPU is not used: ort-cpu")
 
 
 def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -49,6 +50,47 @@ def scorers() -> Iterator[dict[str, Scorer]]:
             device: opened.enter_context(Scorer.open("default", device, threads=2, memory_mb=0))
             for device in ("cpu", *DEVICES)
         }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_is_refused_after_its_parent_has_opened_a_model(tiny_bundle: Path) -> None:
+    """A model that was closed leaves threads for the next one, for which a child would wait."""
+    script = """if True:
+        import os, sys
+        from vcs_runtime import DeviceError, Embedder
+
+        def embed(embedder):
+            return embedder.embed(["a man walks"]).tobytes()
+
+        def child(work):
+            if not (number := os.fork()):
+                try:
+                    work()
+                except DeviceError as error:
+                    print(error)
+                sys.stdout.flush()
+                os._exit(0)
+            assert os.waitpid(number, 0)[1] == 0
+
+        def opened(device="openvino"):
+            with Embedder.open(sys.argv[1], device, threads=1) as embedder:
+                return embed(embedder)
+
+        child(lambda: print(len(opened())))
+        expected = opened()
+        child(opened)
+        with Embedder.open(sys.argv[1], "openvino", threads=1) as embedder:
+            child(lambda: embed(embedder))
+            child(lambda: print(len(opened("cpu"))))
+            assert embed(embedder) == expected
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, tiny_bundle], capture_output=True, text=True, timeout=60, check=True
+    )
+    size, opening, running, elsewhere = done.stdout.splitlines()
+    for said in (opening, running):
+        assert "openvino: this process was forked from one that had used OpenVINO" in said
+    assert size == elsewhere == "128"
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -125,13 +125,15 @@ def test_a_boundary_model_halves_its_batches_too(sat_bundle: Path, machine: stan
             np.testing.assert_array_equal(found, wanted)
 
 
-def test_another_failure_is_no_lack_of_memory(layout_bundle: Path, machine: stand_in.Machine) -> None:
+def test_another_failure_is_no_lack_of_memory_and_names_the_model(
+    layout_bundle: Path, machine: stand_in.Machine
+) -> None:
     def fail(inputs: dict[str, Any]) -> None:
         raise RuntimeError("Non-zero status code returned while running Gather node")
 
     with Embedder.open(layout_bundle, "cuda:0") as embedder:
         machine.before = fail
-        with pytest.raises(DeviceError, match="Gather node") as error:
+        with pytest.raises(DeviceError, match=r"model\.onnx: ONNX Runtime failed on .*Gather node") as error:
             embedder.embed(TEXTS)
     assert not isinstance(error.value, DeviceMemoryError)
     assert len(machine.runs) == 1

@@ -20,7 +20,7 @@ from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.inference.onnx_session import open_session, run_session
+from vcs_runtime.inference.session import Session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
 TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
@@ -106,10 +106,8 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int
     """Return the vectors of texts of `sizes` tokens without padding, and of the same texts with it."""
     ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
     rows = [ids[:size] for size in sizes]
-    session = open_session(
-        bundle.path(spec.model), choose_device(device), half=spec.precision in ("fp16", "fp8")
-    )
-    output = session.get_outputs()[0].name
+    half = spec.precision in ("fp16", "fp8")
+    session = Session(bundle.path(spec.model), choose_device(device), half=half, what="the embedder")
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):
         # In a batch of one text, every input with a column for each place can be widened.
@@ -118,8 +116,8 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int
             for name, array in batch.inputs.items()
         }
         for which, inputs in enumerate((batch.inputs, wide)):
-            [found] = run_session(session, [output], inputs)
-            vectors[which, batch.rows] = found[: len(batch.rows)]  # without those of fillers
+            # Without the vectors of fillers.
+            vectors[which, batch.rows] = session.run(inputs)[: len(batch.rows)]
     return vectors[0], vectors[1]
 
 

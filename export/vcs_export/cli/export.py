@@ -21,7 +21,6 @@ from vcs_export.cli.reporting import log, print_checks
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.options import NumberRange
-from vcs_runtime.errors import DeviceError
 
 
 @click.group()
@@ -203,7 +202,4 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     require_builders("export", "verifying")
     from vcs_export.checks.verify import verify_embedder
 
-    try:
-        print_checks(verify_embedder(open_bundle(bundle), device, card))
-    except DeviceError as error:  # of the model's run, which does not know whose it is
-        raise DeviceError(f"{bundle}: {error}") from None
+    print_checks(verify_embedder(open_bundle(bundle), device, card))

@@ -19,6 +19,8 @@ from vcs_runtime.errors import DeviceError
 
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FIRST_WITH_FP8 = 89
+_FORKED = 3  # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it
+_FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
 _WITHOUT_CUDNN = (1, 31)  # the ONNX Runtime that was seen to start without it
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
@@ -102,11 +104,19 @@ def missing(ort: Any, *, tensorrt: bool = False) -> str:
     return ", ".join(f"{item.name} ({item.package})" for item in absent)
 
 
+def hindrance() -> str:
+    """Return why NVIDIA's driver does not start in this process, or ""."""
+    cuda = _load("libcuda.so.1")
+    if cuda is not None and (code := cuda.cuInit(0)) in (0, _FORKED):
+        return _FORK if code else ""
+    return "NVIDIA's driver is not there or does not start (libcuda.so.1)"
+
+
 def gpu(index: int) -> Gpu:
     """Return the GPU number `index` in CUDA's order; raises DeviceError if the driver does not show it."""
+    if why := hindrance():
+        raise DeviceError(f"cuda:{index}: {why}")
     cuda = _load("libcuda.so.1")
-    if cuda is None or cuda.cuInit(0):
-        raise DeviceError(f"cuda:{index}: NVIDIA's driver is not there or does not start (libcuda.so.1)")
     device = ctypes.c_int()
     if cuda.cuDeviceGet(ctypes.byref(device), index):
         count = ctypes.c_int()
@@ -126,8 +136,8 @@ def gpu(index: int) -> Gpu:
 
 def gpu_count() -> int:
     """Return how many GPUs the driver shows; 0 without a driver."""
-    cuda, count = _load("libcuda.so.1"), ctypes.c_int()
-    if cuda is None or cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+    count = ctypes.c_int()
+    if hindrance() or _load("libcuda.so.1").cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
 
@@ -137,7 +147,7 @@ def gpu_is_there() -> bool:
     try:
         gpu(0)
     except DeviceError:
-        return False
+        return hindrance() == _FORK
     return True
 
 

@@ -154,7 +154,9 @@ def open_session(
 
 def _lacking(device: Device) -> str:
     lacking = nvidia.missing(import_onnxruntime(), tensorrt=device.provider == TENSORRT)
-    return f"; missing: {lacking}" if lacking else ""
+    if not lacking:
+        return f"; {why}" if (why := nvidia.hindrance()) else ""
+    return f"; missing: {lacking}"
 
 
 def run_session(
@@ -206,7 +208,7 @@ def run_session(
     except Exception as error:  # see open_session
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
         hint = _NEEDS_CUDNN if "cuDNN is unavailable" in str(error) else ""
-        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {error}{hint}") from None
+        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}{hint}") from None
 
 
 def _shapes(inputs: dict[str, Any]) -> str:

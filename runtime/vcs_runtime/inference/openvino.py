@@ -6,6 +6,7 @@ is set and then read back, activations are never quantised, and no device but th
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -75,6 +76,24 @@ def _core(package: Any) -> Any:
     return package.Core()
 
 
+@cache
+def _first_process() -> int:
+    """Return the number of the process that opened the first model, also in those that are forked from it."""
+    return os.getpid()
+
+
+def _refuse_forked() -> None:
+    """Raise DeviceError in a process whose parent had opened a model.
+
+    The threads that OpenVINO keeps for the next model are not copied, and a child would wait for them.
+    """
+    if _first_process() != os.getpid():
+        raise DeviceError(
+            "openvino: this process was forked from one that had used OpenVINO, whose threads a fork does not "
+            "copy: start processes with the method spawn, or choose the device cpu"
+        )
+
+
 def best_precision() -> tuple[str, str]:
     """Return the precision for this processor, "bf16" or "fp32", and why; raises MissingExtraError."""
     capabilities = _core(import_openvino()).get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -111,12 +130,14 @@ class OpenVINOSession:
     BundleError
         The file is not a model.
     DeviceError
-        OpenVINO does not run the model, or not as it is asked to.
+        OpenVINO does not run the model, or not as it is asked to; or the process is forked from one that had
+        opened a model.
     """
 
     def __init__(
         self, model: Path, precision: str, threads: int | None = None, shown: Sequence[str] = ()
     ) -> None:
+        _refuse_forked()
         core = _core(import_openvino())
         graph = _read(model)
         _count_in_integers(graph)
@@ -178,8 +199,10 @@ class OpenVINOSession:
         DeviceMemoryError
             Memory does not suffice for the batch.
         DeviceError
-            OpenVINO failed otherwise, or a token id is not in the model's vocabulary.
+            OpenVINO failed otherwise, or a token id is not in the model's vocabulary; or the process is forked
+            from the one that opened the model.
         """
+        _refuse_forked()
         for name, size in self._limits.items():
             # OpenVINO reads what lies beside the table.
             if (largest := int(np.max(inputs[name], initial=0))) >= size:

@@ -130,9 +130,10 @@ class Session:
             shrink = self._crowded or self._runs % _SHRINK_EVERY == 0
         try:
             outputs = run_session(session, [*self._outputs, *shown], inputs, shrink=shrink)
-        except DeviceMemoryError:
-            self._crowded = True  # the next run that fits frees what others left in the arena
-            raise
+        except DeviceError as error:
+            if isinstance(error, DeviceMemoryError):
+                self._crowded = True  # the next run that fits frees what others left in the arena
+            raise type(error)(f"{self._arguments[0]}: {error}") from None
         self._crowded = self._crowded and not shrink
         return outputs
 

@@ -62,7 +62,8 @@ def _folder(rng: random.Random, folder: Path, pairs: Path, ground: Ground, right
     done = run(*arguments)
     found = complaints_about(done, arguments, names=(str(bundle), "tiny-bert: "))
     # What was finished before a model failed is kept.
-    own = {"scores.jsonl"} if done.code != 2 or "tiny-bert: the model" in done.stderr else set()
+    failed = any(said in done.stderr for said in ("tiny-bert: the model", "model.onnx: ONNX Runtime failed"))
+    own = {"scores.jsonl"} if done.code != 2 or failed else set()
     own |= {"packed.tar"} if done.code == 0 else set()
     if made := [name for name in changed(before, snapshot(folder)) if name not in own]:
         found.append(f"{made} changed: {arguments}: {done}")

@@ -43,6 +43,7 @@ class Machine:
     free: int = 100 << 30
     available: list[str] = field(default_factory=lambda: list(PROVIDERS))
     starts: bool = True
+    forked: bool = False
     sessions: list[SimpleNamespace] = field(default_factory=list)
     runs: list[tuple[tuple[int, ...], dict[str, str]]] = field(default_factory=list)
     before: Callable[[dict[str, Any]], None] = lambda inputs: None
@@ -137,6 +138,8 @@ def _session_class(machine: Machine) -> type[Any]:
             self, model: str, options: Any, providers: list[tuple[str, dict[str, str]]], enable_fallback: bool
         ) -> None:
             assert not enable_fallback
+            if machine.forked and providers[0][0] != PROVIDERS[2]:
+                raise RuntimeError("CUDA failure 3: initialization error ; GPU=-1")
             provider_rules.check_session_entries(options)
             taken = {name: _taken(machine, name, dict(given)) for name, given in providers}
             self._providers = taken if machine.starts else {"CPUExecutionProvider": {}}
@@ -227,7 +230,7 @@ def _library(machine: Machine, name: str) -> Any:
 
     functions = {
         "cuda": {
-            "cuInit": lambda flags: 0,
+            "cuInit": lambda flags: 3 if machine.forked else 0,
             "cuDriverGetVersion": lambda out: give(out, 13000),
             "cuDeviceGet": lambda out, index: give(out, index) if index < machine.gpus else 101,
             "cuDeviceGetCount": lambda out: give(out, machine.gpus),
