@@ -89,8 +89,8 @@ def _refuse_forked() -> None:
     """
     if _first_process() != os.getpid():
         raise DeviceError(
-            "openvino: this process was forked from one that had used OpenVINO, whose threads a fork does not "
-            "copy: start processes with the method spawn, or choose the device cpu"
+            "openvino: this process was forked from one that had used OpenVINO, whose threads a fork does "
+            "not copy: start processes with the method spawn, or choose the device cpu"
         )
 
 
@@ -199,8 +199,8 @@ class OpenVINOSession:
         DeviceMemoryError
             Memory does not suffice for the batch.
         DeviceError
-            OpenVINO failed otherwise, or a token id is not in the model's vocabulary; or the process is forked
-            from the one that opened the model.
+            OpenVINO failed otherwise, or a token id is not in the model's vocabulary; or the process is
+            forked from the one that opened the model.
         """
         _refuse_forked()
         for name, size in self._limits.items():
