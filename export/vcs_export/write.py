@@ -88,9 +88,15 @@ def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
     return {f"{LICENCES}/{licence}.txt": text} if text else {}
 
 
+def real_name(folder: Path) -> str:
+    """Return the name of a folder, which may be given as "." or by a link."""
+    # Not `Path.resolve`, which raises RuntimeError for a link to itself.
+    return os.path.basename(os.path.realpath(folder))
+
+
 def plain_name(folder: Path) -> str:
     """Return the name of a folder in the letters that a bundle's name may have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", real_name(folder))
 
 
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:

@@ -103,3 +103,24 @@ def test_a_file_without_text_is_named(sat: Path, tmp_path: Path, content: bytes)
     options = ("--threshold", "0.025", "--precision", "int8", "--text", tmp_path / "texts")
     with pytest.raises(InputError, match="texts: "):
         invoke("--from", sat, "-o", tmp_path / "mine", *options)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device that never ends is needed")
+def test_what_never_ends_or_leads_to_itself_is_refused(sat: Path, tmp_path: Path) -> None:
+    zero, loop, settings = Path("/dev/zero"), tmp_path / "loop", tmp_path / "settings"
+    loop.symlink_to(loop.name)
+    (tmp_path / "zero.toml").symlink_to(zero)
+    settings.mkdir()
+    (settings / CONFIG).symlink_to(zero)
+    for kind, checkpoint, options, names in (
+        ("sat", sat, ("--text", zero), zero),
+        ("sat", sat, ("--recipe", tmp_path / "zero.toml"), tmp_path / "zero.toml"),
+        ("sat", loop, (), loop),
+        ("encoder", loop, (), loop),
+        ("decoder", loop, (), loop),
+        ("decoder", settings, (), settings / CONFIG),
+    ):
+        done = vcs("export", kind, "--from", checkpoint, "-o", tmp_path / "made", *options)
+        assert done.code == 2
+        assert str(names) in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "made").exists()

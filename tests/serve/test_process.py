@@ -55,6 +55,7 @@ def test_limits_out_of_range(option: str, value: str, names: str) -> None:
 def test_files_that_hold_no_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     assert str(file) in refused("--token-file", file)
+    assert "/dev/zero: not a regular file" in refused("--token-file", "/dev/zero")
     for content in ("", "short", "two words of a token", "ä" * 20, f"{TOKEN}\n{TOKEN}"):
         file.write_text(content, "utf-8")
         assert f"{file}: a token is one line" in refused("--token-file", file)

@@ -23,6 +23,8 @@ from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import CheckpointError, ExportError, os_reason
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
 
 DEFAULT = "all-minilm-l6-v2"
 NV_EMBED = "nv-embed-v2"
@@ -345,12 +347,13 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
         return Path(folder, value)
 
     try:
-        with path.open("rb") as file:
-            data = tomllib.load(file)
+        data = tomllib.loads(read_whole(path).decode())
         licence = folder / "licences" / f"{data.get('licence')}.txt"
         if "licence_text" in kind.__struct_fields__ and licence.is_file():
             data["licence_text"] = licence.read_bytes()
         return msgspec.convert(data, kind, dec_hook=convert_path, builtin_types=(bytes,))
+    except InputError as error:
+        raise ExportError(f"recipe {error}") from None
     except OSError as error:
         raise ExportError(f"recipe {path}: cannot be read: {os_reason(error)}") from None
     except ValueError as error:  # of tomllib or msgspec

@@ -7,7 +7,9 @@ import math
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.errors import CheckpointError
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
 
 _T = TypeVar("_T", str, int, float, bool)
 
@@ -15,9 +17,9 @@ _T = TypeVar("_T", str, int, float, bool)
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file. Raises CheckpointError, which names the file."""
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+        return json.loads(read_whole(path))
+    except InputError as error:
+        raise CheckpointError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON: {error}") from None
 

@@ -22,6 +22,7 @@ from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.session import Session
 from vcs_runtime.inference.tokenizer import load_tokenizer
+from vcs_runtime.util.reading import read_whole
 
 TOLERANCES = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 2e-2, "fp8": 2e-2, "int8": 1e-4, "int4": 1e-4}
 """The largest difference between two runs of the same text, by the precision of matrices."""
@@ -137,8 +138,8 @@ def _scores(
 def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
     """Read task, queries, passages and scores of the example in a model card. Nothing is executed."""
     try:
-        text = card.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_whole(card).decode()
+    except UnicodeDecodeError as error:
         raise ExportError(f"{card}: cannot be read: {error}") from None
     for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         scores = re.search(r"^# (\[\[.*\]\])\s*$", code, re.MULTILINE)

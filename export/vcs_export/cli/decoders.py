@@ -126,7 +126,7 @@ def decoder(
         build_decoder_bundle,
         build_from_recipe,
     )
-    from vcs_export.write import BundleInfo, check_target, plain_name
+    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
 
     check_target(output, overwrite, checkpoint, options["text"], options["calibration"])
     settings = DecoderOptions(
@@ -143,7 +143,7 @@ def decoder(
     with step_bars() as progress:
         if recipe is None:
             log("the licence of the weights is not known here: their model card names it")
-            name = checkpoint.resolve().name
+            name = real_name(checkpoint)
             info = BundleInfo(plain_name(checkpoint), "NOASSERTION", name, replace=overwrite)
             build_decoder_bundle(
                 checkpoint, output, info, quantization, settings, progress=progress, report=log, **options

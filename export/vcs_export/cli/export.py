@@ -76,7 +76,7 @@ def sat(
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import SatRecipe, load_recipe
     from vcs_export.families.sat import build_from_recipe, build_sat_bundle
-    from vcs_export.write import BundleInfo, check_target, plain_name
+    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
 
     check_target(output, overwrite, checkpoint, tokenizer, text)
     texts = text_lines(text) if text else []
@@ -93,7 +93,7 @@ def sat(
             replace=overwrite,
         )
     else:
-        name = checkpoint.resolve().name
+        name = real_name(checkpoint)
         build_sat_bundle(
             checkpoint,
             output,
@@ -154,7 +154,7 @@ def encoder(
     from vcs_export.checkpoint.sentence_folder import other_heads
     from vcs_export.families.options import EmbedderOptions
     from vcs_export.families.sentence_encoder import build_from_recipe, build_sentence_bundle
-    from vcs_export.write import BundleInfo, check_target, plain_name
+    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
 
     if recipe is not None and optimum_python is not None:
         raise click.UsageError("--recipe and --optimum-python exclude each other")
@@ -169,7 +169,7 @@ def encoder(
         long_text=long_text,
     )
     if recipe is None:
-        info = BundleInfo(plain_name(checkpoint), "NOASSERTION", checkpoint.resolve().name, replace=overwrite)
+        info = BundleInfo(plain_name(checkpoint), "NOASSERTION", real_name(checkpoint), replace=overwrite)
         build_sentence_bundle(
             checkpoint, output, info, options, optimum_python=optimum_python, pooling=pooling
         )

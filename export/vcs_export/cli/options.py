@@ -11,6 +11,7 @@ import click
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.reading import read_whole
 
 PATH = click.Path(path_type=Path)
 # Those of every `export` command.
@@ -61,7 +62,7 @@ def require_builders(extra: str, purpose: str) -> None:
 def text_lines(path: Path) -> list[str]:
     """Read the lines of a text file that are not blank. Raises InputError."""
     try:
-        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+        lines = [line for line in read_whole(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error}") from None
     if not lines:

@@ -27,7 +27,7 @@ from vcs_export.families.streamed_bundle import (
     build_streamed_bundle,
 )
 from vcs_export.graph.sentence_decoder import sentence_decoder
-from vcs_export.write import BundleInfo, Progress, licence_file, plain_name, silent
+from vcs_export.write import BundleInfo, Progress, licence_file, plain_name, real_name, silent
 from vcs_runtime.bundle.manifest import LongTextPolicy, SegmenterSpec
 
 POOLINGS = {"mean": "mean", "last": "lasttoken"}
@@ -242,7 +242,7 @@ def build_from_recipe(
     info = BundleInfo(
         plain_name(checkpoint) if own_weights else recipe.name,
         recipe.licence,
-        checkpoint.resolve().name if own_weights else recipe.source,
+        real_name(checkpoint) if own_weights else recipe.source,
         licence_file(recipe.licence, recipe.notice.encode() or recipe.licence_text),
         replace_target,
     )

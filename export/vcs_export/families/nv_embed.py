@@ -17,7 +17,7 @@ from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.checks.measuring import Report, unreported
 from vcs_export.families.streamed_bundle import Quantization, TextSettings, Tokens, build_streamed_bundle
 from vcs_export.graph.nv_embed import nv_embed_model
-from vcs_export.write import LICENCES, BundleInfo, Progress, plain_name, silent
+from vcs_export.write import LICENCES, BundleInfo, Progress, plain_name, real_name, silent
 from vcs_runtime.bundle.manifest import SegmenterSpec
 
 
@@ -158,7 +158,7 @@ def build_from_recipe(
     info = BundleInfo(
         recipe.name if published else plain_name(checkpoint),
         recipe.licence,
-        recipe.source if published else checkpoint.resolve().name,
+        recipe.source if published else real_name(checkpoint),
         {f"{LICENCES}/{recipe.licence}.txt": recipe.notice.encode()},
         replace,
     )

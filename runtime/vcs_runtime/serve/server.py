@@ -22,6 +22,7 @@ from vcs_runtime.scoring.result import Result
 from vcs_runtime.serve.app import Service
 from vcs_runtime.serve.connections import limited
 from vcs_runtime.serve.limits import Limits
+from vcs_runtime.util.reading import read_whole
 
 _CLOSE_S = 10.0
 _TOKEN_LENGTH = 16
@@ -48,7 +49,7 @@ def read_token(path: Path, report: Callable[[str], None]) -> bytes:
         The file cannot be read, or its content is no token.
     """
     try:
-        token = path.read_bytes().strip()
+        token = read_whole(path, pipe=True).strip()
         readable = path.stat().st_mode & 0o004
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None

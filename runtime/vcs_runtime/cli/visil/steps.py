@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -53,7 +54,7 @@ def _writer(options: dict[str, Any]) -> tuple[Any, Prompts, str]:
 def _run(options: dict[str, Any], step: Step) -> None:
     items, output = options["items"], options["output"]
     resume, overwrite = options["resume"], options["overwrite"]
-    if output.resolve().parent != items.resolve().parent:
+    if os.path.dirname(os.path.realpath(output)) != os.path.dirname(os.path.realpath(items)):
         raise click.UsageError(
             "the output must be in the folder of the input, because the paths in it are relative to it"
         )
