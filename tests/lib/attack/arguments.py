@@ -175,7 +175,7 @@ def _open(ground: Ground) -> Iterator[Attack]:
     }
 
     def attack(rng: random.Random, folder: Path) -> list[str]:
-        path = rng.choice(quick if rng.random() < 0.95 else list(found))
+        path = rng.choice(quick if rng.random() < 0.6 else list(found))
         shutil.copytree(template, folder, dirs_exist_ok=True)
         _add_specials(folder)
         os.chdir(folder)
