@@ -102,7 +102,7 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
     write_pairs(source, [{"reference": reference, "generated": generated} for reference, generated in pairs])
     done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
     text = " ".join(done.stdout.split())
-    assert "VCS is 0 for 5 of 8 pairs: order cannot be judged in 5. Rank them by margin." in text
+    assert "VCS is 0 for 5 of 8 pairs: in 5, order cannot be judged. Rank them by margin." in text
     assert ("Order could not be judged in 6 of 8 pairs: 1 with one chunk against one, 5 with too few or too "
             "unequal chunks.") in text  # fmt: skip
     assert "mean of the judged" in text

@@ -77,8 +77,8 @@ def test_counts_add_up_and_are_said_in_two_sentences() -> None:
     assert (counts.scored, counts.zeros, counts.not_judged) == (45, 36, 6 + 7 + 8 + 9)
     zeros, unjudged = counts.sentences()
     assert zeros == (
-        "VCS is 0 for 36 of 45 pairs: content and order together stay below 1 in 2, order earns no more than "
-        "chance would in 8, content earns nothing in 25, order cannot be judged in 13 (two reasons in 12). "
+        "VCS is 0 for 36 of 45 pairs: in 2, content and order together stay below 1; in 8, order earns no more "
+        "than chance would; in 25, content earns nothing; in 13, order cannot be judged (two reasons in 12). "
         "Rank them by margin."
     )
     assert unjudged == (

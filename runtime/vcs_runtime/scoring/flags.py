@@ -126,11 +126,11 @@ class FlagCounts:
         """Describe the zeros, and the pairs that could not be judged: at most one sentence each."""
         sentences = []
         if self.zeros:
-            reasons = [f"{_REASONS[name]} in {self.flags[name]}" for name in ZEROS if self.flags[name]]
+            reasons = [f"in {self.flags[name]}, {_REASONS[name]}" for name in ZEROS if self.flags[name]]
             twice = sum(self.flags[name] for name in ZEROS) - self.zeros
             overlap = f" (two reasons in {twice})" if twice else ""
             sentences.append(
-                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {', '.join(reasons)}{overlap}. "
+                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(reasons)}{overlap}. "
                 "Rank them by margin."
             )
         if self.not_judged:
