@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import shutil
 import stat
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -32,7 +30,7 @@ from vcs_runtime.bundle.manifest import (
 )
 from vcs_runtime.bundle.records import link, unlink
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.atomic import lies_in, made_folder, refuse_input_as_output
+from vcs_runtime.util.atomic import beside, lies_in, made_folder, refuse_input_as_output, stale
 
 LICENCES = "LICENSES"
 """The folder of a bundle that holds licence texts and notices."""
@@ -40,8 +38,6 @@ LICENCES = "LICENSES"
 Progress = Callable[[str, int, int], None]
 """A callback for long steps: the step's name, the bytes done so far, the bytes in total."""
 
-# No living export can still be writing a partial folder of this age: it was left by a killed process.
-_STALE_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5
 _HASHED_AT_ONCE = 4 << 20
 
@@ -178,7 +174,7 @@ class BundleWriter:
     def __init__(self, target: Path, info: BundleInfo) -> None:
         self.target = target
         self.info = info
-        self.folder = target.parent / f"{self._prefix}{secrets.token_hex(8)}"
+        self.folder = beside(self.target)
         self._committed = False
         self._parents = ExitStack()
 
@@ -300,7 +296,7 @@ class BundleWriter:
     def _rename(self) -> None:
         for attempt in range(_ATTEMPTS):
             # A folder cannot be renamed over one that has content: an old bundle steps aside first.
-            aside = self.target.parent / f"{self._prefix}{secrets.token_hex(8)}"
+            aside = beside(self.target)
             if self.info.replace:
                 with suppress(FileNotFoundError):
                     check_target(self.target, replace=True)  # something else may be there by now
@@ -324,14 +320,8 @@ class BundleWriter:
                 _remove(aside)
 
     def _remove_stale(self) -> None:
-        for path in self.target.parent.glob(f"{self._prefix}*"):
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    _remove(path)
-
-    @property
-    def _prefix(self) -> str:
-        return f".{self.target.name}.partial-"
+        for path in stale(self.target):
+            _remove(path)
 
     def _failed(self, error: OSError) -> ExportError:
         return ExportError(f"cannot write the bundle {self.target}: {os_reason(error)}")

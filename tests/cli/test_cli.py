@@ -228,6 +228,20 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("score", ""), ("score", "p.jsonl", "-o", ""), ("capi", "build", "-o", ""), ("export", "sat", "--from", "", "-o", "x")],
+)  # fmt: skip
+def test_an_empty_path_is_refused(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes of a variable that is not set, and would mean the folder at hand."""
+    monkeypatch.chdir(tmp_path)
+    done = vcs(*arguments)
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert "an empty name is no path." in done.stderr
+
+
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
     assert done.code == 2

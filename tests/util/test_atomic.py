@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.atomic import lies_in, new_folder, refuse_input_as_output, same_file
+from vcs_runtime.util.atomic import lies_in, new_folder, refuse_input_as_output, same_file, write_whole
 
 
 @pytest.fixture
@@ -80,3 +81,21 @@ def test_a_new_folder_that_fails_leaves_no_parents(tmp_path: Path) -> None:
     with new_folder(tmp_path / "a/b/target") as made:
         (made / "whole").write_text("x")
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["target"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "b[12].txt"])
+def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path, name: str) -> None:
+    left = [tmp_path / f".{name}.partial-{n}" for n in range(4)]
+    other = tmp_path / ".b1.txt.partial-0"  # of another file, which the brackets of a pattern would take too
+    for path in (left[0], left[1], other):
+        path.write_text("half")
+    for path in left[2:]:
+        path.mkdir()
+        (path / "inner").write_text("half")
+    for path in (left[0], left[2], other):
+        os.utime(path, (time.time() - 2 * 86400,) * 2)
+    write_whole(tmp_path / name, "whole")
+    with new_folder(tmp_path / "new"):
+        pass
+    assert [path.exists() for path in left] == [False, True, False, True]
+    assert other.exists()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vcs_export.cli.options import (
-    PATH,
     checkpoint,
     device_name,
     embedder_options,
@@ -21,7 +20,7 @@ from vcs_export.cli.options import (
 )
 from vcs_export.cli.reporting import log, step_bars
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, EmbedderSpec, read_manifest
-from vcs_runtime.cli.options import NumberRange
+from vcs_runtime.cli.options import PATH, NumberRange
 
 if TYPE_CHECKING:
     from vcs_export.families.streamed_bundle import Quantization

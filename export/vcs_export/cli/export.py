@@ -8,7 +8,6 @@ import click
 
 from vcs_export.cli.decoders import decoder, nv_embed_v2
 from vcs_export.cli.options import (
-    PATH,
     checkpoint,
     device_name,
     embedder_options,
@@ -20,7 +19,7 @@ from vcs_export.cli.options import (
 from vcs_export.cli.reporting import log, print_checks
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.options import NumberRange
+from vcs_runtime.cli.options import PATH, NumberRange
 
 
 @click.group()

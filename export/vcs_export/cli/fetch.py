@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from vcs_export.cli.options import PATH, overwrite, require_builders
+from vcs_export.cli.options import overwrite, require_builders
 from vcs_export.cli.reporting import log
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import FAST, default_bundle_path
+from vcs_runtime.cli.options import PATH
 
 
 def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -> Path:

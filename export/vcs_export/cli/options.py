@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.cli.options import PATH
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import read_whole
 
-PATH = click.Path(path_type=Path)
 # Those of every `export` command.
 checkpoint = click.option(
     "--from", "checkpoint", type=PATH, required=True, metavar="DIR", help="Folder of the model's files."

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from vcs_runtime import _version
+from vcs_runtime.cli.options import NamedPath
 from vcs_runtime.errors import BuildError
 
 
@@ -23,7 +24,7 @@ def capi() -> None:
 
 
 @capi.command()
-@click.option("-o", "--output", "folder", type=click.Path(path_type=Path, file_okay=False), required=True,
+@click.option("-o", "--output", "folder", type=NamedPath(path_type=Path, file_okay=False), required=True,
               metavar="DIR", help="Folder for the library, its header and vcs_runtime.pc.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Compile the example with the library, and run it.")
 @click.option("--bundle", default="default", show_default=True, metavar="BUNDLE",

@@ -20,7 +20,18 @@ from vcs_runtime.util.process import MOST_THREADS
 from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
 from vcs_runtime.util.spreadsheets import formulas_as_text
 
-PATH = click.Path(path_type=Path)
+
+class NamedPath(click.Path):
+    """A path. An empty one is refused: it comes of a variable that is not set, and would mean this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or refuse it."""
+        if not value:
+            self.fail("an empty name is no path.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(path_type=Path)
 # Headings of a command's help, in this order.
 _SECTIONS = (
     "Options",

@@ -29,6 +29,7 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
+    NamedPath,
     SectionedCommand,
     check_resume,
     csv_safe,
@@ -55,7 +56,7 @@ ScoreFile = Callable[..., Summary]
 
 @click.command(cls=SectionedCommand)
 @click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
-@click.option("-o", "--output", metavar="FILE",
+@click.option("-o", "--output", type=NamedPath(path_type=str), metavar="FILE",
               help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
               "Parquet by its suffix; a folder (DIR/) for a file of each system.")  # fmt: skip
 @pair_options

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -12,6 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vcs_runtime.errors import InputError
+
+# No living process still writes a partial file or folder of this age: a killed one has left it.
+_STALE_SECONDS = 24 * 3600.0
 
 
 @contextmanager
@@ -21,7 +26,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path` stays as it
     was. Raises OSError, which names `path`.
     """
-    partial = _beside(path)
+    partial = beside(path)
+    _sweep(path)
     try:
         with partial.open("xb") as file:
             yield file
@@ -57,7 +63,8 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
-    folder = _beside(target)
+    folder = beside(target)
+    _sweep(target)
     with made_folder(target.parent):
         try:
             folder.mkdir()
@@ -123,5 +130,27 @@ def _naming(error: OSError, partial: Path, path: Path) -> OSError:
     return error
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
+def stale(path: Path) -> Iterator[Path]:
+    """Yield what killed processes have left of writing `path`, a day ago or more."""
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+        with suppress(OSError):
+            if time.time() - left.lstat().st_mtime > _STALE_SECONDS:
+                yield left
+
+
+def _sweep(path: Path) -> None:
+    for left in stale(path):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                left.unlink()
+
+
+def beside(path: Path) -> Path:
+    """Return a new name beside `path` for what becomes it."""
+    return path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}")
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.partial-"

@@ -111,9 +111,7 @@ class Command:
         code = 70
         try:
             for signum in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(
-                    signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
-                )
+                signal.signal(signum, signal.SIG_DFL)
             for number, path in enumerate(self._said, 1):
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(file, number)
@@ -121,6 +119,7 @@ class Command:
             faulthandler.enable(sys.stderr)  # one that hangs shows where
             if pause_s:
                 slow_down(pause_s)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             code = work(self._arguments) or 0
         except SystemExit as stop:
             code = int(stop.code or 0)
