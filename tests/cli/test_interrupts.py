@@ -23,6 +23,18 @@ def test_an_interrupted_import_is_one_line(module: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (130, "vcs-runtime: interrupted\n")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+def test_an_interrupt_that_a_module_in_c_made_an_import_error_is_still_one(
+    tmp_path: Path, tiny_bundle: Path, pairs_file: Path
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text(
+        "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as error:\n"
+        "    raise ImportError('initialization failed') from error\n"
+    )
+    done = run(tmp_path, arguments=("score", pairs_file, "--bundle", tiny_bundle))
+    assert (done.returncode, done.stderr) == (130, "vcs-runtime: interrupted\n")
+
+
 def test_a_process_that_ignores_interrupts_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text(
         INTERRUPTED.replace("time.sleep(60)", "raise ImportError('it went on')")
@@ -31,13 +43,17 @@ def test_a_process_that_ignores_interrupts_goes_on(tmp_path: Path) -> None:
     assert "it went on" in done.stderr
 
 
-def run(folder: Path, on_interrupt: Any = signal.default_int_handler) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path,
+    on_interrupt: Any = signal.default_int_handler,
+    arguments: tuple[object, ...] = ("score", "none.jsonl"),
+) -> subprocess.CompletedProcess[str]:
     """Run the command, which ignores interrupts if this process does: a shell's background job would."""
     path = os.pathsep.join((str(folder), *sys.path))
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
         return subprocess.run(
-            [sys.executable, "-m", "vcs_runtime", "score", "none.jsonl"],
+            [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
     finally:

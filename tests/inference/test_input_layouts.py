@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from support import stand_in
+from support.releases import DECODERS
 from support.stories import story
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle, oracle
@@ -30,10 +31,6 @@ LAYOUTS = ("padded", "packed", "masked")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
 Opener = Callable[..., Embedder]
-DECODERS = pytest.mark.skipif(
-    tuple(map(int, import_onnxruntime().__version__.split(".")[:2])) < (1, 25),
-    reason="this ONNX Runtime is too old for decoders (tests/inference/test_releases.py)",
-)
 
 
 @pytest.fixture

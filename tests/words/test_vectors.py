@@ -13,6 +13,7 @@ import onnx_ir as ir
 import pytest
 
 from support.changed_bundles import relist
+from support.releases import DECODERS
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -101,7 +102,7 @@ def test_tables_of_each_float_type_inside_a_graph_are_read(
     np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int4"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("int4", marks=DECODERS)])
 def test_exported_decoders_have_word_vectors_as_only_their_matrices_are_quantised(
     tmp_path: Path, precision: str
 ) -> None:

@@ -34,10 +34,19 @@ def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from None
         package = module.partition(".")[0]
         extras = (extra,) if isinstance(extra, str) else extra
         command = " or ".join(f"`vcs-runtime[{name}]`" for name in extras) or f"`{package}`"
         raise MissingExtraError(f"{purpose} needs {package} ({error}): install {command}") from None
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C ended an import: modules in C make an ImportError of whatever is raised in them."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def base_class(module: str, name: str, purpose: str) -> Any:

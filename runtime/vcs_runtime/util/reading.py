@@ -6,6 +6,7 @@ mistake, or an attack on memory.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from vcs_runtime.errors import InputError
 #: MB (10^6 bytes) of a line, and of a file that is read as a whole.
 LINE_MB: Final = 64.0
 FILE_MB: Final = 1000.0
+
+_PORTION: Final = 1 << 24
 
 _GIVEN: Final[ContextVar[float | None]] = ContextVar("given", default=None)
 
@@ -86,12 +89,20 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     try:
         refuse_special(path, name, pipe=pipe)
         with path.open("rb") as file:
-            content = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
+            content = _read(file, limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
     if content is None or len(content) > limit:
         raise InputError(f"{name}: {too_long('a file', limit)}")
     return content
+
+
+def _read(file: IO[bytes], most: int) -> bytes:
+    """Read up to `most` bytes, in portions: `file.read(most)` takes memory for all of them at once."""
+    content = io.BytesIO()
+    while most and (portion := file.read(min(most, _PORTION))):
+        most -= content.write(portion)
+    return content.getvalue()
 
 
 def refuse_special(path: Path, name: object, *, pipe: bool = False) -> None:
