@@ -55,15 +55,23 @@ def key(processor: dict[str, Any]) -> str:
 
 
 def revision() -> str:
-    """Return the last revision that changed what is measured, with "+" if its files were changed since."""
+    """Return the last revision that changed what is measured, with "+" if its files were changed since.
+
+    In a source archive, which knows no revisions, it is the version.
+    """
     here = Path(__file__).parents[1]
     measured = ["--", "runtime", "vcs_numba", "export"]
     last = ["git", "log", "-1", "--abbrev=7", "--format=%h", *measured]
     changed = ["git", "status", "--porcelain", "--untracked-files=no", *measured]
-    head, changes = (
-        subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-        for command in (last, changed)
-    )
+    try:
+        head, changes = (
+            subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+            for command in (last, changed)
+        )
+    except (OSError, subprocess.CalledProcessError):
+        head, changes = "", ""
+    if not head:
+        return metadata.version("vcs-runtime")
     return head + ("+" if changes else "")
 
 
