@@ -116,7 +116,7 @@ gpu-dry: .venv-gpu/ready  ## what the real CUDA provider makes of every bundle, 
 	.venv-versions/bin/python -m pip install --quiet --group versions
 	touch $@
 
-versions: .venv-versions/ready  ## each Python there is, and the lowest versions of all dependencies; ARGS="-s lowest" runs one
+versions: .venv-versions/ready  ## each Python there is, the lowest versions of all dependencies, the source archive; ARGS="-s lowest" runs one
 	PATH="$(CURDIR)/.venv-versions/bin:$$PATH" .venv-versions/bin/nox $(ARGS)
 
 # DeepEval wants older versions of what other oracles use, and brings a pytest plugin that reports every run.

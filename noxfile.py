@@ -1,9 +1,12 @@
-"""Sessions of `make versions`: every Python that is allowed, and the lowest version of every dependency.
+"""Sessions of `make versions`: every Python, the lowest versions of dependencies, the source archive.
 
 A Python that this machine lacks is skipped.
 """
 
 from __future__ import annotations
+
+import tarfile
+from pathlib import Path
 
 import nox
 
@@ -44,6 +47,22 @@ def lowest(session: nox.Session) -> None:
     )  # fmt: skip
     session.run("vcs-runtime", "fetch", "default")
     session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *(session.posargs or LOWEST))
+
+
+@nox.session(python=PYTHONS[0])
+def archive(session: nox.Session) -> None:
+    """Run the quick tests of the source archive with what scoring needs; those of extras are skipped."""
+    folder = Path(session.create_tmp()).absolute()
+    session.install("build")
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder), silent=True)
+    [packed] = folder.glob("*.tar.gz")
+    with tarfile.open(packed) as source:
+        source.extractall(folder, filter="data")
+    packed.unlink()
+    session.chdir(folder / packed.name.removesuffix(".tar.gz"))
+    session.install(".[cpu,default]", "pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml")
+    session.run("vcs-runtime", "fetch", "default")
+    session.run("python", "-m", "pytest", "--numprocesses", "2", "-m", QUICK, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0], venv_backend="uv")

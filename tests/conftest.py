@@ -56,6 +56,7 @@ NEEDS = {
     "export": f"{BUILD} onnx",
     "inference": f"{BUILD} hypothesis onnx",
     "jobs/test_gpu_jobs.py": "onnx",
+    "kit": "cyclonedx packaging",
     "ray": "ray",
     "report/test_overview.py": "matplotlib",
     "report/test_pdf.py": "matplotlib",

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from support.command_line import vcs
+from support.needed import needs
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime.cli import main
 from vcs_runtime.cli.results import finish
@@ -41,6 +42,7 @@ def safe(text: str) -> bool:
     return all(character.isprintable() for line in text.split("\n") for character in line)
 
 
+@needs("matplotlib")
 def test_ids_are_shown_escaped_by_every_command(
     engine: tuple[object, ...], pairs: Path, tmp_path: Path
 ) -> None:
@@ -116,6 +118,7 @@ def test_output_escapes_what_its_encoding_lacks(
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file names are Unicode")
+@needs("matplotlib")
 def test_names_that_are_not_utf_8(engine: tuple[object, ...], tmp_path: Path) -> None:
     name = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.jsonl")
     rows = [{"id": i, "reference": story(1), "generated": story(i)} for i in range(2, 5)]

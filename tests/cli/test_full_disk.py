@@ -13,6 +13,7 @@ import pytest
 
 from support import full_disk
 from support.command_line import vcs
+from support.needed import needs
 from vcs_runtime.capi.build import HEADER, SONAME, find_tools
 from vcs_runtime.errors import BuildError
 
@@ -86,7 +87,14 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("case", CASES)
+#: What a case needs of an extra.
+LIBRARIES = {"pdf": "matplotlib", "capi": "cffi"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[needs(LIBRARIES[case])] if case in LIBRARIES else []) for case in CASES],
+)
 def test_a_full_disk_is_named_and_nothing_is_lost_or_left(finished: Any, case: str) -> None:
     if case not in finished:
         pytest.skip("nothing to compile with")

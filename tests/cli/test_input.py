@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.command_line import Finished, vcs
+from support.needed import needs
 from support.sheets import write_sheet
 from support.stories import read_lines, story, write_pairs
 
@@ -263,7 +264,7 @@ ONE = '{"reference": "a", "generated": "b"}'
         ("a.jsonl", '{"reference": "a", "generated": "b", "generated": "c"}\n', "an object has the key 'generated' twice"),
         ("a.json", '"text"', "a.json: an array or an object of JSON was expected, not str"),
         ("a.json", "[1]", "a.json entry 1: an object with reference and generated was expected, not int"),
-        ("a.parquet", "x", "a.parquet is not a Parquet file"),
+        pytest.param("a.parquet", "x", "a.parquet is not a Parquet file", marks=needs("pyarrow")),
     ],
 )  # fmt: skip
 def test_a_file_of_another_format_than_its_name_says_is_refused_with_both(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import Finished, vcs
+from support.needed import PARQUET
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime.scoring import score_table
 
@@ -35,7 +36,7 @@ def parquet_rows(path: Path) -> list[dict[str, object]]:
     return rows
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", PARQUET])
 def test_a_table_holds_what_the_lines_hold(
     suffix: str, score: Callable[..., Finished], pairs: Path, tmp_path: Path
 ) -> None:
@@ -57,7 +58,7 @@ def test_a_table_holds_what_the_lines_hold(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["p.jsonl", "o.jsonl", f"o{suffix}"])
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", PARQUET])
 def test_half_a_surrogate_pair_is_written_as_its_number(
     suffix: str, score: Callable[..., Finished], tmp_path: Path
 ) -> None:
@@ -72,7 +73,7 @@ def test_half_a_surrogate_pair_is_written_as_its_number(
     assert (written["id"], written["\\udfff"]) == ("a\\ud800", "\\ud801")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", PARQUET])
 def test_compare_and_report_read_tables_as_they_read_lines(
     suffix: str, score: Callable[..., Finished], tiny_bundle: Path, pairs: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.needed import needs
 from support.snippets import run_snippet
 from support.words import embed, sentences
 from vcs_numba import Params, score_similarity
@@ -147,6 +148,7 @@ def test_the_import_takes_neither_matplotlib_nor_a_model() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@needs("matplotlib")
 def test_the_examples_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"reference": REFERENCE, "generated": GENERATED, "segmenter": sentences, "embed": embed}
     run_snippet("docs/migration.md", "compat", folder=tmp_path, **names)

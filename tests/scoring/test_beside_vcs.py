@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from support.command_line import Finished, vcs
+from support.needed import PARQUET
 from support.stories import read_lines, story
 from vcs_runtime import Scorer
 from vcs_runtime.scoring.score_table import FURTHER, PART
@@ -24,7 +25,7 @@ def score(tiny_bundle: Path) -> Callable[..., Finished]:
     return lambda *arguments: vcs("score", *arguments, *options)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", PARQUET])
 def test_files_summaries_and_comparisons_have_it(
     metric: str, suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
 ) -> None:
