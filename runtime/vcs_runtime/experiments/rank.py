@@ -29,6 +29,7 @@ from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring.consistency import segmenters_of
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.presence import is_folder
 from vcs_runtime.util.reading import read_whole
 
 Texts = Mapping[str, str | list[str]]
@@ -56,7 +57,7 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
     InputError
         There is no file, or one cannot be read.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
     for path in files_in(folder):

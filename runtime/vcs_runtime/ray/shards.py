@@ -16,6 +16,7 @@ from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.run import Block, check_line
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.util.atomic import unwritable, write_whole
+from vcs_runtime.util.presence import is_folder
 
 # Named by the place of a pair; whole, or cut short by a kill.
 _SHARD = re.compile(r"((line|row|entry|missing)-\d+\.jsonl|\.(line|row|entry|missing)-\d+\.jsonl\..+)")
@@ -128,7 +129,7 @@ class ShardFolder:
         return self._folder / f"{place.replace(' ', '-')}.jsonl"
 
     def _files(self) -> dict[str, Path]:
-        if not self._folder or not self._folder.is_dir():
+        if not self._folder or not is_folder(self._folder):
             return {}
         if self._overwrite:
             self._clear(self._folder)

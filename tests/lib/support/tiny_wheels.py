@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import shutil
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -142,7 +143,9 @@ def write_index(folder: Path) -> Path:
             write_wheel(folder, engine, tag=f"py3-none-{platform}")
     write_wheel(folder, "tiny-sourced", "0.0.1")  # an older wheel, as rouge-score has one
     write_source(folder, "tiny-sourced", "0.2")
-    bundled = list(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
+    packaged = sysconfig.get_config_var("WHEEL_PKG_DIR")  # where Debian and Fedora keep it
+    folders = [Path(ensurepip.__file__).parent / "_bundled", *([Path(packaged)] if packaged else [])]
+    bundled = [wheel for place in folders for wheel in place.glob("pip-*.whl")]
     if not bundled:
         pytest.skip("this Python has no wheel of pip")
     shutil.copy2(bundled[0], folder)

@@ -11,6 +11,7 @@ from vcs_runtime.cli.options import PATH, overwrite
 from vcs_runtime.cli.visil.model import output_option
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.output import OutputFile
+from vcs_runtime.util.presence import is_there
 from vcs_runtime.visil.jobs.benchmarks import Source
 
 
@@ -35,7 +36,7 @@ def import_questions(
     json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its questions.
     """
     items = Source(questions, videos, subtitles, task).items(output.parent, None if drop_missing else limit)
-    missing = [item for item in items if not (output.parent / item["video"]).exists()]
+    missing = [item for item in items if not is_there(output.parent / item["video"])]
     if missing and not drop_missing:
         place = output.parent / missing[0]["video"]
         raise InputError(

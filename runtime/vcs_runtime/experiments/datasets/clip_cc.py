@@ -17,6 +17,7 @@ from vcs_runtime.experiments.datasets.texts import read_json
 from vcs_runtime.experiments.leaderboard import ByJudge, Means
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.presence import is_folder, is_regular_file
 
 #: The judges of the benchmark, by the names of their folders.
 JUDGES: Final = ("gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b")
@@ -33,7 +34,7 @@ _NAMES: Final = "results/leaderboard/models.json"
 def find_texts(data: Path) -> tuple[Path, Path]:
     """Find the file of references and the folder of predictions. Raises InputError if they are not there."""
     for references, predictions in _LAYOUTS:
-        if (data / references).is_file() and (data / predictions).is_dir():
+        if is_regular_file(data / references) and is_folder(data / predictions):
             return data / references, data / predictions
     wanted = " nor ".join(f"{references} and {predictions}/" for references, predictions in _LAYOUTS)
     raise InputError(f"{data}: neither {wanted} in it")
@@ -64,7 +65,7 @@ def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
     """
     if folder is None:
         return _own_copy()
-    root = folder / _RESULTS if (folder / _RESULTS).is_dir() else folder
+    root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
     paths = sorted((*root.glob("*/*.json"), *(folder / _ADDITIONS).glob("*/*.json")))
     if not paths:
         raise InputError(f"{folder}: no results of judges in it (JUDGE/SYSTEM.json)")

@@ -17,6 +17,7 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.texts import Texts
 from vcs_runtime.text.cleaning import check_text
+from vcs_runtime.util.presence import is_folder
 from vcs_runtime.util.reading import read_whole
 
 POSITIONS = ("beginning", "middle", "end", "random")
@@ -122,7 +123,7 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
     InputError
         The folder holds neither comparisons nor graded series.
     """
-    if not root.is_dir():
+    if not is_folder(root):
         raise InputError(f"{root}: no such folder")
     cases: list[Case] = []
     comparison = find_folder(root, "comparison")
@@ -233,7 +234,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
     InputError
         There is no such scene.
     """
-    if path.is_dir():
+    if is_folder(path):
         folder = find_folder(path, "authors") or path
         joined: dict[str, Any] = {}
         for file in sorted(folder.glob("author*.json")):

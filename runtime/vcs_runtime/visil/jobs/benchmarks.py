@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.presence import is_folder, is_regular_file
 from vcs_runtime.util.reading import read_whole
 
 # Folders of MVBench's videos below `video`, by the name of the task's file.
@@ -119,7 +120,7 @@ class Source:
             if entry.get(side) is not None:
                 item[side] = _seconds(place, entry[side])
                 item["id"] += f" {item[side]:g}"
-        if (videos / name).is_dir():
+        if is_folder(videos / name):
             item["fps"] = _TVQA_FPS
         return item
 
@@ -131,7 +132,7 @@ class Source:
         }
         name = entry.get("subtitle_path")
         path = (self.subtitles or self.path.parent / "subtitles") / name if isinstance(name, str) else None
-        if path is not None and path.is_file():
+        if path is not None and is_regular_file(path):
             offset = _seconds(place, entry.get("starting_timestamp_for_subtitles", 0))
             item["subtitles"] = read_subtitles(path, offset, _seconds(place, entry.get("duration", 0)))
         return item
