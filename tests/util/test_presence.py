@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from support.command_line import vcs
 from support.needed import needs
-
 from vcs_runtime.util.presence import is_folder, is_regular_file, is_there
 
 HIDDEN = f"{'a' * 300}/b"  # no file system takes the name: as one in a folder that its user may not enter
@@ -48,7 +48,7 @@ def test_what_cannot_be_seen_is_no_answer(
 ) -> None:
     (tmp_path / "round").symlink_to("round")
     for path in (tmp_path / HIDDEN, tmp_path / "round"):
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="File name too long|levels of symbolic links"):
             ask(path)
 
 
@@ -63,6 +63,7 @@ def test_what_cannot_be_seen_is_no_answer(
         "bundle verify HIDDEN",
         "doctor --bundle HIDDEN",
         "fetch default --from HIDDEN",
+        "fetch default",
         "fetch fast",
         "export sat --from HIDDEN -o OUT",
         "export encoder --from HIDDEN -o OUT",
@@ -96,5 +97,7 @@ def test_a_folder_that_cannot_be_seen_is_not_called_missing(
     }
     run = vcs(*(places.get(word, word) for word in command.split()), VCS_RUNTIME_HOME=str(tmp_path / HIDDEN))
     said = run.stdout + run.stderr
-    assert "File name too long" in said and "getting" not in said, said
-    assert "no such" not in said and " is not installed" not in said and run.code in (1, 2), said
+    assert "File name too long" in said, said
+    assert run.code in (1, 2), said
+    for guess in ("no such", "is not installed", "getting"):
+        assert guess not in said, said

@@ -27,6 +27,7 @@ from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
+from vcs_runtime.util.presence import is_there
 
 NOTICE = "NOTICE"
 
@@ -70,7 +71,7 @@ def fetch_default(
     target = target or default_bundle_path()
     if os.path.lexists(target):
         check_target(target, True, source)
-    if not replace and target.exists():
+    if not replace and is_there(target):
         if _is_current(target, recipe, log):
             return target
         replace = True

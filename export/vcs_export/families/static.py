@@ -31,6 +31,7 @@ from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import FAST, fast_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
+from vcs_runtime.util.presence import is_there
 
 DIMENSION = 256
 """Length of a vector: 384 numbers, as many as the default has, agree no better with it."""
@@ -84,7 +85,7 @@ def fetch_fast(
     opened = open_bundle(source)
     if os.path.lexists(target):
         check_target(target, True, opened.root)
-    if not replace and target.exists():
+    if not replace and is_there(target):
         if _is_current(target, opened, training, log):
             return target
         replace = True
