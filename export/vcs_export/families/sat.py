@@ -29,6 +29,7 @@ from vcs_export.quantization.int8 import quantize
 from vcs_export.write import BundleInfo, BundleWriter, licence_file
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec, SegmenterSpec
+from vcs_runtime.util.presence import is_folder, is_there
 
 MODEL_FILE = "segmenter/model.onnx"
 WEIGHTS_FILE = "segmenter/model.onnx.data"
@@ -227,12 +228,12 @@ def locate(checkpoint: Path) -> tuple[Path, Path | None]:
     """
     if checkpoint.suffix == ".onnx" and checkpoint.is_file():
         return checkpoint.parent, checkpoint
-    if not checkpoint.is_dir():
+    if not is_folder(checkpoint):
         raise CheckpointError(f"{checkpoint}: no such folder")
-    if (checkpoint / WEIGHTS).exists():
+    if is_there(checkpoint / WEIGHTS):
         return checkpoint, None
     for name in READY_MADE:
-        if (checkpoint / name).exists():
+        if is_there(checkpoint / name):
             return checkpoint, checkpoint / name
     raise CheckpointError(f"{checkpoint}: there is no {WEIGHTS} in it, nor {' or '.join(READY_MADE)}")
 
