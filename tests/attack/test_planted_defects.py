@@ -17,6 +17,7 @@ import pytest
 import vcs_numba
 from attack.cases import Door, Ground, UnavailableError, run_cases
 from attack.doors import DOORS
+from attack.jobs import python_was_starting
 from attack.patience import Patience
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference import vector_cache
@@ -179,3 +180,19 @@ print(found(DOORS_BY_NAME["disk"], Path({str(tiny_bundle)!r}), Path({str(tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert "differs from that of an undisturbed run" in done.stdout
+
+
+@pytest.mark.parametrize(("file", "starting"), [("__init__", True), ("__main__", False)])
+def test_a_traceback_of_ctrl_c_is_let_pass_only_before_the_command_begins(
+    file: str, starting: bool, tmp_path: Path
+) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    for name in ("__init__", "__main__"):
+        (package / f"{name}.py").write_text("def main():\n    raise KeyboardInterrupt\n")
+    with (package / f"{file}.py").open("a") as module:
+        module.write("main()\n" if file == "__main__" else "raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "package"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert python_was_starting(done.stderr) is starting, done.stderr

@@ -62,6 +62,11 @@ def _lines(output: Path) -> Path:
     return output if output.suffix == ".jsonl" else output.with_name(f"{output.name}.jsonl")
 
 
+def python_was_starting(stderr: str) -> bool:
+    """Return whether Ctrl-C came before the first line of `vcs_runtime.__main__.main`, and Python told of it."""
+    return stderr.endswith("KeyboardInterrupt\n") and ", in main\n" not in stderr
+
+
 def _kills(
     rng: random.Random, folder: Path, pairs: Path, right: dict[str, bytes], ground: Ground
 ) -> list[str]:
@@ -86,7 +91,7 @@ def _kills(
             break  # the table is there: the job was over
         if done.code not in (-signum, 130, 0, 1):
             found.append(f"signal {signum}: exit code {done.code}: {done.stderr[-400:]}")
-        if "Traceback" in done.stderr:
+        if "Traceback" in done.stderr and not (real and python_was_starting(done.stderr)):
             found.append(f"signal {signum}: {done.stderr[-800:]}")
         now = lines.read_bytes() if lines.exists() else b""
         whole = now[: now.rfind(b"\n") + 1]
