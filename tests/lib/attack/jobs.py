@@ -63,7 +63,7 @@ def _lines(output: Path) -> Path:
 
 
 def python_was_starting(stderr: str) -> bool:
-    """Return whether Ctrl-C came before the first line of `vcs_runtime.__main__.main`, and Python told of it."""
+    """Return whether Ctrl-C came before the first line of the command's own `main`, and Python told of it."""
     return stderr.endswith("KeyboardInterrupt\n") and ", in main\n" not in stderr
 
 
