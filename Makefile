@@ -43,7 +43,7 @@ attack: $(VENV)/develop  ## ten minutes of attacks with fresh seeds on every doo
 lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which; workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pydoclint vcs_numba runtime/vcs_runtime export/vcs_export
+	$(BIN)/pydoclint vcs_numba runtime export/vcs_export
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/zizmor --offline --no-progress --quiet .github

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from records import ANY, keep
 
-from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets.texts import Problems, read_cases, read_descriptions
-from vcs_runtime.experiments.metrics import cider
-from vcs_runtime.experiments.metrics.corpus import Corpus
-from vcs_runtime.experiments.metrics.ptb_tokenizer import ptb_words
-from vcs_runtime.experiments.vatex import Video, read_vatex
+from vcs_experiments import statistics
+from vcs_experiments.datasets.texts import Problems, read_cases, read_descriptions
+from vcs_experiments.metrics import cider
+from vcs_experiments.metrics.corpus import Corpus
+from vcs_experiments.metrics.ptb_tokenizer import ptb_words
+from vcs_experiments.vatex import Video, read_vatex
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
+from vcs_experiments.clip_cc_bench import read_texts
+from vcs_experiments.datasets.clip_cc import find_texts, read_published
+from vcs_experiments.datasets.texts import Problems
+from vcs_experiments.leaderboard import leaderboard
 from vcs_runtime import Segmenter
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.experiments.clip_cc_bench import read_texts
-from vcs_runtime.experiments.datasets.clip_cc import find_texts, read_published
-from vcs_runtime.experiments.datasets.texts import Problems
-from vcs_runtime.experiments.leaderboard import leaderboard
 from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.segmentation.punkt import Punkt
 

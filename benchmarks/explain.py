@@ -27,10 +27,10 @@ import numpy as np
 from records import ANY, keep
 from repetition import said_before
 
+from vcs_experiments.datasets.texts import Problems, read_cases
+from vcs_experiments.vatex import read_vatex
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer
-from vcs_runtime.experiments.datasets.texts import Problems, read_cases
-from vcs_runtime.experiments.vatex import read_vatex
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.verdicts import MISSING, MOVED, REPEATED, UNSUPPORTED, Thresholds

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from records import ANY, keep
 
+from vcs_experiments.datasets.texts import Problems, read_cases
 from vcs_runtime import Scorer
-from vcs_runtime.experiments.datasets.texts import Problems, read_cases
-from vcs_runtime.experiments.statistics import paired_difference
+from vcs_runtime.comparing.statistics import paired_difference
 from vcs_runtime.text.cleaning import strip_punctuation
 
 SCORES = ("vcs", "gas", "las", "nas", "margin")

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
+from vcs_experiments import statistics
+from vcs_experiments.datasets.texts import Problems, read_authors, read_cases, read_descriptions
+from vcs_experiments.metrics.scoring import realign
+from vcs_experiments.results import Results
+from vcs_experiments.vatex import Video, read_vatex
 from vcs_numba import Params, Scores
 from vcs_numba.recombine import recombine
 from vcs_runtime import Scorer
-from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.datasets.texts import Problems, read_authors, read_cases, read_descriptions
-from vcs_runtime.experiments.metrics.scoring import realign
-from vcs_runtime.experiments.results import Cell, Results, Table
-from vcs_runtime.experiments.vatex import Video, read_vatex
+from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vcs_experiments.datasets.texts import Case, Problems, read_cases
 from vcs_numba import Params, align
 from vcs_runtime import Result, Scorer
-from vcs_runtime.experiments.datasets.texts import Case, Problems, read_cases
 from vcs_runtime.jobs.pairs import read_pairs
 from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.result import Evidence

@@ -11,10 +11,10 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
+from vcs_experiments.datasets.texts import Problems, read_cases
+from vcs_experiments.rewriting.answers import checked
+from vcs_experiments.rewriting.kinds import KINDS
 from vcs_runtime.errors import TextError
-from vcs_runtime.experiments.datasets.texts import Problems, read_cases
-from vcs_runtime.experiments.rewriting.answers import checked
-from vcs_runtime.experiments.rewriting.kinds import KINDS
 from vcs_runtime.segmentation.segmenter import Segmenter
 
 

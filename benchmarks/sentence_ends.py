@@ -23,13 +23,13 @@ from typing import Any
 
 from records import keep
 
+from vcs_experiments.datasets.texts import Problems
+from vcs_experiments.vatex import read_vatex
 from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, load_recipe
 from vcs_export.checkpoint.sources import stage
 from vcs_export.families.learned_segmenter import WEIGHTS_FILE, build_learned_segmenter_bundle, read_updates
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.experiments.datasets.texts import Problems
-from vcs_runtime.experiments.vatex import read_vatex
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules

@@ -33,18 +33,18 @@ import numpy as np
 from records import ANY, keep
 from scipy.stats import kendalltau, rankdata, spearmanr
 
-from vcs_numba import WORD_CLASSES, Params, SubstitutionParams, WordPair, align, substitution_batch
-from vcs_runtime import Options, Scorer
-from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.experiments.datasets.clip_cc import read_published
-from vcs_runtime.experiments.datasets.texts import (
+from vcs_experiments.datasets.clip_cc import read_published
+from vcs_experiments.datasets.texts import (
     Case,
     Problems,
     read_authors,
     read_cases,
     read_descriptions,
 )
-from vcs_runtime.experiments.vatex import read_vatex
+from vcs_experiments.vatex import read_vatex
+from vcs_numba import WORD_CLASSES, Params, SubstitutionParams, WordPair, align, substitution_batch
+from vcs_runtime import Options, Scorer
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
 from vcs_runtime.scoring.result import Evidence, Pair, Result
 from vcs_runtime.words.numbering import Numbering

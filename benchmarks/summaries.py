@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from records import ANY, FOLDER, keep
 
-from vcs_runtime.experiments.statistics import kendall
+from vcs_experiments.statistics import kendall
 
 RESULTS = FOLDER.parent
 READING = RESULTS / "reading-scores.md"

@@ -32,12 +32,12 @@ from typing import Any
 import numpy as np
 from sides import measure, peak_mb
 
-from vcs_runtime.visil import Image, Summary, Video, frontier, mask_caption, probe, select_summary, visil
-from vcs_runtime.visil.correlation import correlate
-from vcs_runtime.visil.frames import VideoFile, format_timecode, parse_timecode, uniform
-from vcs_runtime.visil.masking import builtin_keywords
-from vcs_runtime.visil.models.genai import GenAI
-from vcs_runtime.visil.prompts import builtin
+from vcs_visil import Image, Summary, Video, frontier, mask_caption, probe, select_summary, visil
+from vcs_visil.correlation import correlate
+from vcs_visil.frames import VideoFile, format_timecode, parse_timecode, uniform
+from vcs_visil.masking import builtin_keywords
+from vcs_visil.models.genai import GenAI
+from vcs_visil.prompts import builtin
 
 _IN_NAMESPACE = "VISIL_BENCHMARK_WITHOUT_NETWORK"
 RATE = Fraction(30000, 1001)

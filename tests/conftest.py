@@ -44,6 +44,7 @@ NEEDS = {
     "cli/test_doctor.py": f"{BUILD} openvino sentencex",
     "cli/test_help.py": BUILD,
     "cli/test_language.py": BUILD,
+    "comparing": f"{BUILD} scipy",
     "compat/test_pictures.py": "matplotlib",
     "compat/test_score.py": "sentencex",
     "core/test_properties.py": "hypothesis",

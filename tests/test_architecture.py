@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("vcs_numba", "runtime/vcs_runtime", "export/vcs_export")
+PACKAGES = ("vcs_numba", "runtime", "export/vcs_export")
 
 
 def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> None:

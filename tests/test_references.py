@@ -20,7 +20,7 @@ import pytest
 from vcs_runtime.cli import cli
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_export")
+PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_experiments", "vcs_visil", "vcs_export")
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
 DATA = {

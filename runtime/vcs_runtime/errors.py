@@ -6,7 +6,6 @@ catch them. Errors about the machine or a bundle are also `RuntimeError`s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 
@@ -20,21 +19,6 @@ class TextError(VcsError, ValueError):
 
 class InputError(VcsError, ValueError):
     """An input file that cannot be read, or an output file that cannot be written, with file and line."""
-
-
-class OtherSignatureError(InputError):
-    """An output that was computed with another signature.
-
-    Attributes
-    ----------
-    fields
-        Names of the fields in which the two signatures differ.
-    """
-
-    def __init__(self, message: str, fields: Sequence[str] = ()) -> None:
-        """Keep the message and the fields."""
-        super().__init__(message)
-        self.fields = tuple(fields)
 
 
 class BundleError(VcsError, RuntimeError):

@@ -60,7 +60,6 @@ def make_predict_fn(
         if name not in names_of(options):
             raise unknown_choice("columns", name, names_of(options))
     config = ScorerConfig.of(config, device="cpu")
-    config.refuse_consistent("a worker of Spark sees a part of its data frame")
     scorer = Scorer.from_config(replace(config, threads=config.threads or 1))
 
     def predict(reference: npt.NDArray[Any], generated: npt.NDArray[Any]) -> npt.NDArray[Any] | Columns:

@@ -18,7 +18,7 @@ from vcs_runtime.capi import Status
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.serve.openapi import document
-from vcs_runtime.visil import VisilOptions
+from vcs_visil import VisilOptions
 
 REFERENCE = ROOT / "docs/reference"
 # Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their own.

@@ -14,14 +14,14 @@ from support.numpy_bert import load, transform
 from support.stories import read_lines, story, write_pairs
 from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
+from vcs_experiments.metrics.bertscore import BERTScore, bertscore
+from vcs_experiments.metrics.scoring import Job, KnownMetrics
+from vcs_experiments.metrics.token_states import States, TokenStates
 from vcs_export.families.bert import build_bert_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.experiments.metrics.bertscore import BERTScore, bertscore
-from vcs_runtime.experiments.metrics.scoring import Job, KnownMetrics
-from vcs_runtime.experiments.metrics.token_states import States, TokenStates
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.tokenizer import cut_windows, load_tokenizer
@@ -88,7 +88,7 @@ def test_an_open_embedder_shows_the_states_and_the_model_is_opened_once(
     texts = [story(i, 1 + i) for i in range(6)]
     expected = states.get(texts)
     with Embedder.open(tiny_bundle, "cpu") as embedder:
-        monkeypatch.setattr("vcs_runtime.experiments.metrics.token_states.Embedder", None)
+        monkeypatch.setattr("vcs_experiments.metrics.token_states.Embedder", None)
         shared = TokenStates(open_bundle(tiny_bundle), embedder.device, embedder=embedder)
         found = shared.get(texts)
     assert (shared.identity, shared.layer) == (states.identity, states.layer)

@@ -18,14 +18,14 @@ from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_sentence import write_tiny_family
 from support.tiny_tokenizers import roberta_tokenizer
+from vcs_experiments.metrics.bertscore import BERTScore, TokenIdf, bertscore, read_baseline
+from vcs_experiments.metrics.corpus import Corpus
+from vcs_experiments.metrics.token_states import States, TokenStates
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError, InputError
-from vcs_runtime.experiments.metrics.bertscore import BERTScore, TokenIdf, bertscore, read_baseline
-from vcs_runtime.experiments.metrics.corpus import Corpus
-from vcs_runtime.experiments.metrics.token_states import States, TokenStates
 from vcs_runtime.inference.device import choose_device
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")

@@ -20,7 +20,7 @@ from support.command_line import Finished, vcs
 from support.experiments import write_json
 from support.stories import read_lines, story
 from support.terminal import on_terminal
-from vcs_runtime.experiments.datasets.clip_cc import read_published
+from vcs_experiments.datasets.clip_cc import read_published
 from vcs_runtime.jobs.bootstrap import mean_interval
 
 # Rank, name, Borda points and mean HM-CF of the paper's Table 2 (arXiv:2608.04302).

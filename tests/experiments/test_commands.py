@@ -18,8 +18,8 @@ from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.cli import cli
+from vcs_runtime.comparing.statistics import holm, paired_difference
 from vcs_runtime.errors import InputError, MissingExtraError
-from vcs_runtime.experiments import statistics
 
 METRICS = ["VCS_LCT0", "VCS_LCT1", "margin_LCT0", "margin_LCT1", "Cosine", "LAS", "NAS_LCT0", "NAS_LCT1",
            "BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum", "CIDEr",
@@ -198,9 +198,9 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
     assert pairs_file[0].startswith("model,id,VCS_LCT0,margin_LCT0,Cosine,LAS,NAS_LCT0,BLEU-1,")
     assert {line.split(",")[0] for line in pairs_file[1:]} == {"copy", "Half", "noise"}
     # Neighbours: two tests, so that the smaller p-value is doubled.
-    p = [statistics.paired_difference(first, second, resamples=200).p_bootstrap
+    p = [paired_difference(first, second, resamples=200).p_bootstrap
          for first, second in ((np.array([lines[f"copy/{i}"] for i in common]), half), (half, noise))]  # fmt: skip
-    assert [row["p bootstrap"] for row in rows[:2]] == pytest.approx(statistics.holm(np.array(p)).tolist())
+    assert [row["p bootstrap"] for row in rows[:2]] == pytest.approx(holm(np.array(p)).tolist())
     assert "p-values corrected by Holm's method over 2 tests" in done.stdout
     assert not (out / "comparison.tex").exists()
     # VCS comes before the metrics beside it, in files and on a terminal.

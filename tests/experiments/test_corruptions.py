@@ -11,8 +11,8 @@ import pytest
 
 from support.experiments import files, table
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime.experiments.datasets import corruptions
-from vcs_runtime.experiments.datasets.texts import POSITIONS, SERIES
+from vcs_experiments.datasets import corruptions
+from vcs_experiments.datasets.texts import POSITIONS, SERIES
 
 
 def test_corruptions_of_ones_own_are_made_scored_and_made_again(experiment: Any, tmp_path: Path) -> None:

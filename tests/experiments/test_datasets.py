@@ -10,10 +10,10 @@ import pytest
 
 from support.experiments import CASES, comparison, sentences, write_json
 from support.stories import story, write_pairs
+from vcs_experiments import vatex
+from vcs_experiments.datasets import published
+from vcs_experiments.datasets.texts import Problems, read_authors, read_cases, read_descriptions
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments import vatex
-from vcs_runtime.experiments.datasets import published
-from vcs_runtime.experiments.datasets.texts import Problems, read_authors, read_cases, read_descriptions
 
 
 def edit(path: Path, change) -> None:  # type: ignore[no-untyped-def]

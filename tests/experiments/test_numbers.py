@@ -17,17 +17,18 @@ import pytest
 import scipy.stats
 
 from support.stories import story
-from vcs_numba import Params
-from vcs_runtime import Scorer
-from vcs_runtime.errors import TextError
-from vcs_runtime.experiments import statistics
-from vcs_runtime.experiments.metrics.lexical import lexical_scores
-from vcs_runtime.experiments.metrics.scoring import (
+from vcs_experiments import statistics
+from vcs_experiments.metrics.lexical import lexical_scores
+from vcs_experiments.metrics.scoring import (
     Job,
     KnownMetrics,
     LongMetrics,
     realign,
 )
+from vcs_numba import Params
+from vcs_runtime import Scorer
+from vcs_runtime.comparing.statistics import holm, paired_difference
+from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import Options
 
 
@@ -78,7 +79,7 @@ def meteor(data: Path) -> Any:
     script = (
         "import nltk\n"
         "del nltk.data.path[1:]\n"
-        "from vcs_runtime.experiments.metrics import lexical\n"
+        "from vcs_experiments.metrics import lexical\n"
         "there = lexical.has_meteor()\n"
         "pairs = ('The dogs ran. Rain fell.', 'the dog ran'), (\"'the dogs\", 'the dogs')\n"
         "print([lexical.lexical_scores([a], b, meteor=there).get('METEOR') for a, b in pairs])"
@@ -186,7 +187,7 @@ def test_the_permutation_test_is_exact_where_all_signs_can_be_tried() -> None:
     means = (all_signs * d).mean(axis=1)
     # SciPy's two-sided p-value: twice the smaller tail.
     tail = min((means >= d.mean() - 1e-12).mean(), (means <= d.mean() + 1e-12).mean())
-    found = statistics.paired_difference(first, second)
+    found = paired_difference(first, second)
     assert found.p_permutation == pytest.approx(min(1.0, 2 * tail))
     assert found.mean == pytest.approx(d.mean())
     assert found.low < d.mean() < found.high
@@ -195,25 +196,23 @@ def test_the_permutation_test_is_exact_where_all_signs_can_be_tried() -> None:
 def test_a_clear_difference_is_significant_and_none_is_not() -> None:
     draw = np.random.default_rng(2)
     base = draw.normal(0, 1, 60)
-    clear = statistics.paired_difference(base + 0.5 + draw.normal(0, 0.1, 60), base)
+    clear = paired_difference(base + 0.5 + draw.normal(0, 0.1, 60), base)
     assert clear.p_bootstrap < 0.01
     assert clear.p_permutation < 0.01
     assert clear.low > 0.4
-    noise = statistics.paired_difference(base + draw.normal(0, 0.1, 60), base)
+    noise = paired_difference(base + draw.normal(0, 0.1, 60), base)
     assert min(noise.p_bootstrap, noise.p_permutation) > 0.05
-    same = statistics.paired_difference(base, base)
+    same = paired_difference(base, base)
     assert (same.mean, same.p_bootstrap, same.p_permutation) == (0.0, 1.0, 1.0)
-    assert statistics.paired_difference(base + 1, base, seed=3) == statistics.paired_difference(
-        base + 1, base, seed=3
-    )
-    assert math.isnan(statistics.paired_difference(base[:1], base[1:2]).low)
+    assert paired_difference(base + 1, base, seed=3) == paired_difference(base + 1, base, seed=3)
+    assert math.isnan(paired_difference(base[:1], base[1:2]).low)
 
 
 @pytest.mark.parametrize("n", [5, 11, 60, 1000])
 def test_the_paired_tests_draw_as_scipy_does(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(n)
     first, second = draw.normal(0.3 / math.sqrt(n), 1, n), draw.normal(0, 0.1, n)
-    found = statistics.paired_difference(first, second, resamples=300, seed=7)
+    found = paired_difference(first, second, resamples=300, seed=7)
     rng = (np.random.default_rng(7) for _ in range(2))
     theirs = scipy.stats.permutation_test((first - second,), np.mean, permutation_type="samples", n_resamples=300,
                                           rng=next(rng))  # fmt: skip
@@ -225,14 +224,14 @@ def test_the_paired_tests_draw_as_scipy_does(n: int, monkeypatch: pytest.MonkeyP
     far = np.abs(drawn.bootstrap_distribution - drawn.bootstrap_distribution.mean()) >= abs(found.mean)
     assert found.p_bootstrap == pytest.approx((far.sum() + 1) / 301)
     monkeypatch.setattr(statistics, "_DRAWN", 7 * n)  # whatever memory there is
-    assert statistics.paired_difference(first, second, resamples=300, seed=7) == found
+    assert paired_difference(first, second, resamples=300, seed=7) == found
 
 
 def test_holm_by_hand() -> None:
     # Times 4, 3, 2, 1 from the smallest on, never below the one before, never above 1.
-    assert statistics.holm(np.array([0.04, 0.01, 0.03, 0.005])) == pytest.approx([0.06, 0.03, 0.06, 0.02])
-    assert statistics.holm(np.array([0.6, 0.9, 0.7])) == pytest.approx([1.0, 1.0, 1.0])
-    assert statistics.holm(np.array([0.03])) == pytest.approx([0.03])
+    assert holm(np.array([0.04, 0.01, 0.03, 0.005])) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert holm(np.array([0.6, 0.9, 0.7])) == pytest.approx([1.0, 1.0, 1.0])
+    assert holm(np.array([0.03])) == pytest.approx([0.03])
 
 
 def test_kendall_and_spearman_by_hand() -> None:

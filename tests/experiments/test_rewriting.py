@@ -15,12 +15,12 @@ from support import fake_server as fake
 from support.experiments import files, sentences, table, write_json
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story
+from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_cases
+from vcs_experiments.rewriting.answers import checked
+from vcs_experiments.rewriting.kinds import KINDS, Kind
+from vcs_experiments.rewriting.prompts import ask_for
+from vcs_experiments.rewriting.writing import FILE, Rewriter
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_runtime.experiments.datasets.texts import TABLE_1_INVALID, Problems, read_cases
-from vcs_runtime.experiments.rewriting.answers import checked
-from vcs_runtime.experiments.rewriting.kinds import KINDS, Kind
-from vcs_runtime.experiments.rewriting.prompts import ask_for
-from vcs_runtime.experiments.rewriting.writing import FILE, Rewriter
 
 TEXT = "A man parks his old car. He walks to the river. A dog runs down the street. He looks at the water."
 KIND = {kind.id: kind for kind in KINDS}
@@ -245,7 +245,7 @@ def tiny_writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_a_random_model_writes_is_refused(tiny_writer: Path) -> None:
-    from vcs_runtime.visil.models.genai import GenAI
+    from vcs_visil.models.genai import GenAI
 
     writer = GenAI(tiny_writer, "cpu")
     with pytest.raises(TextError, match="no answer of 1 can be used"):

@@ -16,8 +16,8 @@ import pytest
 
 from support.tiny_gguf import CONTINUED, NEW_TURN, write_gguf
 from vcs_runtime.errors import ModelError
-from vcs_runtime.visil import probe
-from vcs_runtime.visil.models.servers import VLLM, Stepping
+from vcs_visil import probe
+from vcs_visil.models.servers import VLLM, Stepping
 
 ALL = 400  # more tokens than the model has
 

@@ -15,9 +15,9 @@ from vcs_runtime import Params, Scorer, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.training.scorer import TrainingScorer
-from vcs_runtime.visil.models.http import Client
-from vcs_runtime.visil.options import VisilOptions
-from vcs_runtime.visil.selection import select_summary
+from vcs_visil.models.http import Client
+from vcs_visil.options import VisilOptions
+from vcs_visil.selection import select_summary
 
 WRONG = (math.nan, math.inf, -math.inf, 10**400, "1", b"1", True, 1j, [1.0])
 # Takes infinity: no deadline.

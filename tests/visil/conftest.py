@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vcs_runtime.visil import Image
+from vcs_visil import Image
 
 
 @pytest.fixture(scope="session")

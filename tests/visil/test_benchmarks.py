@@ -14,8 +14,8 @@ from support.stories import read_lines
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
-from vcs_runtime.visil import Image
-from vcs_runtime.visil.jobs.items import read_items
+from vcs_visil import Image
+from vcs_visil.jobs.items import read_items
 
 
 def visil(*arguments: object) -> Result:

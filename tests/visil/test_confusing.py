@@ -17,12 +17,12 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import TextError
-from vcs_runtime.visil import Image
-from vcs_runtime.visil.confusing import CHANGES, change_text
-from vcs_runtime.visil.frames import VideoFile
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.jobs.items import read_items
-from vcs_runtime.visil.prompts import builtin
+from vcs_visil import Image
+from vcs_visil.confusing import CHANGES, change_text
+from vcs_visil.frames import VideoFile
+from vcs_visil.images import Part
+from vcs_visil.jobs.items import read_items
+from vcs_visil.prompts import builtin
 
 TEXT = "A man drives a black car to [KEYFRAME1]."
 OTHER = "A man drives a red car to [KEYFRAME1]."

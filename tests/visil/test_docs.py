@@ -13,7 +13,7 @@ from support.blocks import Page, titled
 from support.snippets import run_snippet
 from support.stories import write_pairs
 from support.tiny_video import write_video
-from vcs_runtime.visil import Image
+from vcs_visil import Image
 
 PAGE = "docs/guide/visil.md"
 

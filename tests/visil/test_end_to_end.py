@@ -18,11 +18,11 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError
-from vcs_runtime.visil import Image
-from vcs_runtime.visil.frames import VideoFile, uniform
-from vcs_runtime.visil.jobs.scores import read_answers, read_scores
-from vcs_runtime.visil.models.genai import GenAI
-from vcs_runtime.visil.models.recorded import Recorder
+from vcs_visil import Image
+from vcs_visil.frames import VideoFile, uniform
+from vcs_visil.jobs.scores import read_answers, read_scores
+from vcs_visil.models.genai import GenAI
+from vcs_visil.models.recorded import Recorder
 
 CAPTION = "A man drives a black sedan down the street. The dog runs near the river."
 KEYWORDS = ["man", "sedan", "street", "dog", "river"]

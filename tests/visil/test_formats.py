@@ -14,7 +14,7 @@ from support import fake_server as fake
 from support.stories import read_lines, write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
-from vcs_runtime.visil import Image
+from vcs_visil import Image
 
 # The paper's means of tokens (Table 1), with scores of our own: (format, score, tokens) of two videos.
 VIDEOS = {

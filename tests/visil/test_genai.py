@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 
 from support.tiny_genai import HEADS, HIDDEN, IMAGE_TOKENS
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.visil import Image, Summary, Video, probe, visil
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.models.genai import GenAI
+from vcs_visil import Image, Summary, Video, probe, visil
+from vcs_visil.images import Part
+from vcs_visil.models.genai import GenAI
 
 ANSWER = "man drives sedan 7é"  # words of one token and of several, and a character of two
 
@@ -211,7 +211,7 @@ def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> 
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     scripts = (
-        "from vcs_runtime.visil.models.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
+        "from vcs_visil.models.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
         "from vcs_runtime.inference.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
     )
     environment = {**os.environ, "LD_PRELOAD": str(library)}

@@ -17,7 +17,7 @@ from support.generating_server import GeneratingHandler
 from support.stories import read_lines, write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.visil import (
+from vcs_visil import (
     Generated,
     Image,
     Summary,
@@ -26,11 +26,11 @@ from vcs_runtime.visil import (
     mask_caption,
     visil,
 )  # fmt: skip
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.models.apis import Gemini, OpenAI
-from vcs_runtime.visil.models.genai import GenAI
-from vcs_runtime.visil.models.logprobs import check_forced
-from vcs_runtime.visil.prompts import builtin
+from vcs_visil.images import Part
+from vcs_visil.models.apis import Gemini, OpenAI
+from vcs_visil.models.genai import GenAI
+from vcs_visil.models.logprobs import check_forced
+from vcs_visil.prompts import builtin
 
 ANSWERS = Path(__file__).parent / "answers"
 SECRET = "sk-very-secret"

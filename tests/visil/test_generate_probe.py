@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from support import fake_server as fake
 from support.generating_server import GeneratingHandler
 from vcs_runtime.cli import cli
-from vcs_runtime.visil import probe_generated
-from vcs_runtime.visil.models.apis import Gemini, OpenAI
+from vcs_visil import probe_generated
+from vcs_visil.models.apis import Gemini, OpenAI
 
 OPEN: dict[str, Callable[[str], Any]] = {
     "openai": OpenAI,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.visil import (
+from vcs_visil import (
     Forced,
     Image,
     Summary,
@@ -21,8 +21,8 @@ from vcs_runtime.visil import (
     select_summary,
     visil,
 )
-from vcs_runtime.visil.correlation import correlate, fit_logit
-from vcs_runtime.visil.images import Part
+from vcs_visil.correlation import correlate, fit_logit
+from vcs_visil.images import Part
 
 CAPTION = "A man drives a black sedan down the street."
 # Token probabilities of the words "man", "sed|an", "street" on each side.

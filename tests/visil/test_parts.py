@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from vcs_runtime.errors import CacheError, InputError, ModelError, TextError
-from vcs_runtime.visil import (
+from vcs_visil import (
     Forced,
     Image,
     Summary,
@@ -25,13 +25,13 @@ from vcs_runtime.visil import (
     select_summary,
     visil,
 )
-from vcs_runtime.visil.correlation import correlate
-from vcs_runtime.visil.frames import VideoFile, format_timecode
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.masking import builtin_keywords
-from vcs_runtime.visil.models.logprobs import answer_length, by_word, check_forced
-from vcs_runtime.visil.models.recorded import Recorded, Recorder, question_key
-from vcs_runtime.visil.prompts import builtin
+from vcs_visil.correlation import correlate
+from vcs_visil.frames import VideoFile, format_timecode
+from vcs_visil.images import Part
+from vcs_visil.masking import builtin_keywords
+from vcs_visil.models.logprobs import answer_length, by_word, check_forced
+from vcs_visil.models.recorded import Recorded, Recorder, question_key
+from vcs_visil.prompts import builtin
 
 
 @pytest.mark.parametrize(

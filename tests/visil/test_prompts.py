@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.visil import Image, Summary
-from vcs_runtime.visil.prompts import Prompts, builtin
+from vcs_visil import Image, Summary
+from vcs_visil.prompts import Prompts, builtin
 
 
 def own_prompts(folder: Path) -> Path:

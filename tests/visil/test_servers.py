@@ -10,9 +10,9 @@ import pytest
 
 from support import fake_server as fake
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_runtime.visil import Image, LogProbs, probe
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.models.servers import VLLM, SGLang, Stepping
+from vcs_visil import Image, LogProbs, probe
+from vcs_visil.images import Part
+from vcs_visil.models.servers import VLLM, SGLang, Stepping
 
 ANSWER = "man drives sedan street"
 Open = Callable[..., LogProbs]

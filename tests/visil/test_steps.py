@@ -20,14 +20,14 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_runtime.visil import Image, Summary, writing
-from vcs_runtime.visil.frames import VideoFile
-from vcs_runtime.visil.images import Part
-from vcs_runtime.visil.jobs.items import Item
-from vcs_runtime.visil.jobs.scores import score_videos
-from vcs_runtime.visil.models.servers import VLLM, Stepping
-from vcs_runtime.visil.options import VisilOptions
-from vcs_runtime.visil.prompts import builtin
+from vcs_visil import Image, Summary, writing
+from vcs_visil.frames import VideoFile
+from vcs_visil.images import Part
+from vcs_visil.jobs.items import Item
+from vcs_visil.jobs.scores import score_videos
+from vcs_visil.models.servers import VLLM, Stepping
+from vcs_visil.options import VisilOptions
+from vcs_visil.prompts import builtin
 
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."

@@ -25,8 +25,9 @@ from vcs_runtime.util.printable import printable
 
 # The commands under the headings of `vcs-runtime --help`, with the package of their modules and summaries.
 # A module is imported when its command is asked for, so that neither this help nor `score` waits for what the
-# others need. The commands of `vcs_export` are found by name only: this package never imports that one.
+# others need. The commands of other packages are found by name only: this package never imports those.
 _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
+_EXPERIMENTS, _VISIL = "vcs_experiments.cli", "vcs_visil.cli"
 _SECTIONS = {
     "Scoring": {
         "score": (_HERE, "Score a file of pairs, or one pair of text files."),
@@ -47,8 +48,8 @@ _SECTIONS = {
         "engine": (_EXPORT, "Build and check TensorRT engines of a bundle."),
     },
     "Experiments, servers and other languages": {
-        "experiment": (_HERE, "Run the authors' experiments on your data."),
-        "visil": (_HERE, "Score how much information a summary of a video loses."),
+        "experiment": (_EXPERIMENTS, "Run the authors' experiments on your data."),
+        "visil": (_VISIL, "Score how much information a summary of a video loses."),
         "serve": (_HERE, "Serve scores over HTTP."),
         "triton": (_HERE, "Serve scores from NVIDIA's Triton server."),
         "capi": (_HERE, "Build the library for C, C++, Rust and Go."),

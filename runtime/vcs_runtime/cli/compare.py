@@ -11,11 +11,11 @@ import rich.table
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, max_read_mb, usage_errors
 from vcs_runtime.cli.tables import console
-from vcs_runtime.experiments import comparison_tables
-from vcs_runtime.experiments.compare import compare as compare_files
-from vcs_runtime.experiments.comparison_tables import grids, notes
-from vcs_runtime.experiments.results import csv_text
-from vcs_runtime.experiments.systems import CORRECTIONS, Comparison
+from vcs_runtime.comparing import tables
+from vcs_runtime.comparing.cells import csv_text
+from vcs_runtime.comparing.compare import compare as compare_files
+from vcs_runtime.comparing.systems import CORRECTIONS, Comparison
+from vcs_runtime.comparing.tables import grids, notes
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
 from vcs_runtime.util.printable import printable
@@ -77,14 +77,14 @@ def compare(
     if as_json or format_ == "json":
         click.echo(json.dumps(comparison.to_dict()))
     elif format_ == "csv":
-        table = comparison_tables.tables(comparison)[-1]
+        table = tables.tables(comparison)[-1]
         click.echo(csv_text(table.columns, table.rows), nl=False)
         if comparison.reason:
             warn(notes(comparison)[0])
     elif format_ == "latex":
-        click.echo(comparison_tables.latex(comparison), nl=False)
+        click.echo(tables.latex(comparison), nl=False)
     elif format_ == "markdown":
-        click.echo(comparison_tables.markdown(comparison), nl=False)
+        click.echo(tables.markdown(comparison), nl=False)
     else:
         _print(comparison)
     if as_json or format_ in ("json", "csv"):  # the other formats say it among their notes
@@ -115,5 +115,5 @@ def _print(comparison: Comparison) -> None:
         for name, first, second in comparison.moved:
             table.add_row(printable(name), f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}")
         out.print(table)
-    for line in comparison_tables.signatures(comparison):
+    for line in tables.signatures(comparison):
         out.print(line, soft_wrap=True)

@@ -11,7 +11,6 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from vcs_runtime.cli.consistent import decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -105,11 +104,9 @@ def explain(
     if many:
         found = one_source(pairs, source)
         failed, chosen = unmatched(found), input_pairs(found, name)
-        config = decide(config, located(found), options)  # with --id, too: as `score` splits the pair
     else:
         pair = one_pair(references, generated)
         failed, chosen = False, iter([pair])
-        config = decide(config, [("the pair", pair.texts)], options)
     with open_scorer(config) as scorer:
         blocks = scorer.stream(chosen, attrgetter("texts"), options)
         for pair, result, evidence in chain.from_iterable(blocks):

@@ -44,7 +44,6 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """
     old = outdated_cache(Path(config.cache)) if config.cache else None
     with usage_errors():
-        config.refuse_consistent("this command has none")
         scorer = Scorer.from_config(config)
     if old:
         warn(f"{old}: the vectors of an earlier version are not read, and may be deleted")

@@ -175,8 +175,7 @@ bundle = click.option(
 )
 segmenter = click.option(
     "--segmenter", default="auto", show_default=True, metavar="NAME",
-    help="How texts are split into sentences: auto (pair by pair: rules if punctuated, otherwise the learned "
-    "model), consistent (all pairs of the job by the learned model if any needs it, otherwise by rules), "
+    help="How texts are split into sentences: auto (rules if punctuated, otherwise the learned model), "
     "rules, learned, punkt (NLTK's), or a bundle.",
 )  # fmt: skip
 device = click.option(

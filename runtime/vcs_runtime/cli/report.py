@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.consistent import decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -33,8 +32,8 @@ from vcs_runtime.cli.options import (
     threshold_options,
     usage_errors,
 )
+from vcs_runtime.comparing.compare import compare
 from vcs_runtime.errors import InputError
-from vcs_runtime.experiments.compare import compare
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
@@ -132,7 +131,6 @@ def report(
     inputs = (*references, *([generated] if generated else []))
     refuse_input_as_output(output, *sources, *inputs, *chain.from_iterable(each.paths for each in found))
     with ExitStack() as stack:
-        config = _decided(config, references, generated, found, options)
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
         if generated:
             assert scorer is not None
@@ -169,15 +167,6 @@ def report(
         warn(f"{failed.pair}: {failed.reason}")
     click.echo(output)
     context.exit(1 if systems.failed or problems else 0)
-
-
-def _decided(
-    config: ScorerConfig, references: Sequence[Path], generated: Path | None, found: Sequence[PairSource],
-    options: Options,
-) -> ScorerConfig:  # fmt: skip
-    """Decide on a segmenter that is "consistent", from all texts of the report."""
-    one = [("the pair", one_pair(references, generated).texts)] if generated else []
-    return decide(config, chain(one, *map(located, found)), options)
 
 
 def _in_pdf(output: Path) -> bool:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vcs_runtime.cli.consistent import continuing, decide, located
 from vcs_runtime.cli.inputs import (
     InputOptions,
     check_source,
@@ -138,15 +136,11 @@ def score(
     systems = systems_of(pairs[0] if pairs else None, source)
     targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
-    # One decision for all systems: scores that are to be compared are split alike.
-    decided_as = decide(config, chain.from_iterable(map(located, systems.values())), options)
     with ExitStack() as stack:
-        stack.enter_context(continuing(config, decided_as))
         if runner == "ray":  # whose machines open the bundle by its name
-            on_ray = replace(config, segmenter=decided_as.segmenter)
-            score_file: ScoreFile = partial(_score_on_ray, address, actors, on_ray)
+            score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
         else:
-            score_file = partial(run.score_file, stack.enter_context(open_scorer(decided_as)))
+            score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
         summaries = {}
         for name, each in systems.items():
             summaries[name] = summary = score_file(
@@ -189,7 +183,7 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
 
 
 def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool) -> int:
-    with open_scorer(decide(config, [("the pair", pair.texts)], options)) as scorer:
+    with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
         warn(result.error)

@@ -68,7 +68,6 @@ def serve(
 
     with usage_errors():
         limits = Limits(max_body_mb, max_pairs, timeout_s, queue)
-        config.refuse_consistent("a server does not know the requests to come")
     if token_file is None and not is_loopback(host):
         raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
     token = None if token_file is None else read_token(token_file, warn)

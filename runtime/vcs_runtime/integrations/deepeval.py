@@ -90,7 +90,6 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
             raise unknown_choice("score_name", score_name, NAMES)
         Options(chunk_size, params, short=short)
         self.config = ScorerConfig.of(config).absolute()
-        self.config.refuse_consistent("DeepEval shows its test cases one by one")
         self.threshold = checked_number("threshold", threshold, "a finite number", lambda score: True)
         self.score_name = score_name
         self.chunk_size = chunk_size

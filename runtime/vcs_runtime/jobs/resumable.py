@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vcs_runtime.errors import InputError, OtherSignatureError
+from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.util.progress import progress_bar
@@ -44,13 +44,12 @@ def hash_texts(*texts: Any) -> str:
 
 
 def check_signature(place: object, signature: Any, expected: Any) -> None:
-    """Raise OtherSignatureError unless what was computed earlier has the signature of this run."""
+    """Raise InputError unless what was computed earlier has the signature of this run."""
     if signature != expected:
         fields = differing_fields(signature, expected)
-        raise OtherSignatureError(
+        raise InputError(
             f"{place}: its signature is {signature}, and this run's is {expected}"
-            f"{in_words(fields)}: resume with the same options, or use another output",
-            fields,
+            f"{in_words(fields)}: resume with the same options, or use another output"
         )
 
 

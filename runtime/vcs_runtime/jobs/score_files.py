@@ -116,9 +116,7 @@ def check_signatures(signatures: Mapping[Path, str]) -> None:
     for path, other in others:
         if other != signature:
             fields = differing_fields(signature, other)
-            remedy = (
-                "score all systems in one command with --segmenter consistent; " if "seg" in fields else ""
-            )
+            remedy = "score all systems with --segmenter learned; " if "seg" in fields else ""
             raise InputError(
                 f"{first} and {path} were scored differently: {signature} and {other}{in_words(fields)}; "
                 f"{remedy}--ignore-signatures compares them all the same"

@@ -85,12 +85,12 @@ class Mix:
             which = "The systems were not split alike"
         if differently:
             return (
-                f"{which}, so a part of their differences may come from the segmenters: score all systems in "
-                "one command with --segmenter consistent."
+                f"{which}, so a part of their differences may come from the segmenters: score all systems "
+                "with --segmenter learned."
             )
         return (
             "Two segmenters cut one text differently, and scores of their pairs differ by that, too: "
-            "--segmenter consistent splits all texts by one."
+            "--segmenter learned splits all texts by one."
         )
 
 

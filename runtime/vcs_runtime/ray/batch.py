@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 
@@ -19,7 +19,6 @@ from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 
 #: Why pairs of a data set cannot decide on a segmenter together.
-NO_JOB: Final = "an actor sees its data set batch by batch"
 
 
 class ScoreBatch:
@@ -52,7 +51,6 @@ class ScoreBatch:
         generated: str = "generated",
     ) -> None:
         config = ScorerConfig.of(config)
-        config.refuse_consistent(NO_JOB)
         self._scorer = Scorer.from_config(replace(config, threads=config.threads or _assigned_cpus()))
         self._options = options
         self._texts = (reference, generated)

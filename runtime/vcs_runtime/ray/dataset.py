@@ -18,7 +18,7 @@ from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts,
 from vcs_runtime.jobs.run import record_of
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.ray.batch import NO_JOB, ScoreBatch
+from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import write_shard
 from vcs_runtime.scoring.columns import Columns, scores_of, to_columns
@@ -194,7 +194,6 @@ def _through_actors(
     from ray.data import ActorPoolStrategy
 
     config = ScorerConfig.of(config).absolute()
-    config.refuse_consistent(NO_JOB)
     needs = Needs.of(config.device, actors, config.threads)
     dataset.context.execution_options.preserve_order = True  # otherwise the fastest blocks come first
     return dataset.map_batches(

@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ from vcs_runtime.jobs.summary import SKIP, Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.shards import ShardFolder
-from vcs_runtime.scoring.consistency import decided
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
-from vcs_runtime.segmentation.segmenter import CONSISTENT
 
 _IN_FLIGHT = 2  # shards of an actor: the next one is there when one is done
 _AHEAD = 1000  # shards in memory that may be finished before their turn
@@ -94,9 +91,6 @@ def score_file(
     """
     config = ScorerConfig.of(config).absolute()
     source = as_source(source)
-    if config.segmenter == CONSISTENT:
-        own, _ = decided(config, source.read(), attrgetter("texts"), options)
-        config = replace(config, segmenter=own.segmenter)
     needs = Needs.of(config.device, actors, config.threads)
     pool = _Pool(needs, replace(config, threads=needs.cpus), options)
     try:

@@ -11,7 +11,7 @@ from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT, Punkt
-from vcs_runtime.segmentation.segmenter import CHOICES, CONSISTENT, Segmenter, choose_segmenter
+from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
@@ -51,9 +51,9 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
     if bundle:
         embedder_spec(bundle)
     segmenter = None
-    if isinstance(config.segmenter, str) and config.segmenter in (*CHOICES, CONSISTENT):
+    if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
         segmenter = bundle or _opened(config.bundle)
-        choose_segmenter(segmenter, "auto" if config.segmenter == CONSISTENT else config.segmenter)
+        choose_segmenter(segmenter, config.segmenter)
     elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter != PUNKT:
         segmenter = _opened(config.segmenter)
         choose_segmenter(segmenter, "auto")

@@ -16,7 +16,7 @@ from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
 from vcs_runtime.segmentation.custom import TextSegmenter
 from vcs_runtime.segmentation.punkt import PUNKT
-from vcs_runtime.segmentation.segmenter import CHOICES, CONSISTENT
+from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.util.process import threads_or_cores
@@ -151,6 +151,8 @@ class ScorerConfig:
         checked_number("pair_mem_gb", self.pair_mem_gb, "a number of GB above 0", lambda size: size > 0)
         checked_count("memory_mb", self.memory_mb, least=0)
         threads_or_cores(self.threads)
+        if self.segmenter == "consistent":  # until 0.2
+            raise ValueError("segmenter: 'consistent' is gone: 'learned' splits all texts alike")
         if self.embedder is not None:
             checked_identity(self.embedder, "embedder", "embed")
         if not isinstance(self.segmenter, str | os.PathLike | Bundle):
@@ -166,27 +168,15 @@ class ScorerConfig:
         """Whether the embedder or the segmenter is an object of the caller."""
         return self.embedder is not None or not isinstance(self.segmenter, str | os.PathLike | Bundle)
 
-    def refuse_consistent(self, what: str) -> None:
-        """Raise ValueError if the segmenter is "consistent"; `what` says why no job is known here."""
-        if self.segmenter == CONSISTENT:
-            raise undecided(what)
-
     def absolute(self) -> ScorerConfig:
         """Return the same config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
             bundle=_absolute(self.bundle, "default", FAST),
             cache=None if self.cache is None else _absolute(self.cache),
-            segmenter=_absolute(self.segmenter, *CHOICES, CONSISTENT, PUNKT),
+            segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
             words=_absolute(self.words, "default", FAST),
         )
-
-
-def undecided(why: str) -> ValueError:
-    """Return the error for a segmenter that only a job can decide on, where no job is known."""
-    return ValueError(
-        f"segmenter: 'consistent' is decided from all texts of a job, and {why}: choose 'rules' or 'learned'"
-    )
 
 
 def _absolute(path: Any, *words: str) -> Any:

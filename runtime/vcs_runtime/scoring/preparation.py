@@ -33,6 +33,7 @@ T = TypeVar("T")
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
+_SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
 
 
 @dataclass
@@ -157,36 +158,6 @@ class Preparation:
         if block:
             self._split_pending(block, options)
             yield block
-
-    def first_beyond_rules(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> T | None:
-        """Find the first item with a text that rules leave to the learned segmenter.
-
-        Pairs that cannot be scored do not count.
-
-        Parameters
-        ----------
-        items
-            Anything, read up to the item that is found.
-        key
-            As for `blocks`.
-        options
-            As for `blocks`.
-
-        Returns
-        -------
-        item or None
-            None if rules can split all texts.
-        """
-        for item in items:
-            try:
-                pair = self._prepare(key(item), options)
-            except TextError:
-                continue
-            # HM-CF splits texts as they stand, where apostrophes are not expanded yet.
-            as_they_stand = pair.texts if HM_CF in options.also else []
-            if pair.pending or any(self._segmenter.sentences(text, "") is None for text in as_they_stand):
-                return item
-        return None
 
     def segmenter_of(self, pair: Pair, options: Options) -> str | None:
         """Return the name of what splits a pair; None for short texts, and for a pair that is an error."""
@@ -337,3 +308,9 @@ def _words(texts: dict[str, str]) -> PreparedPair:
         if not words:
             raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
     return PreparedPair(list(texts.values()), None, list(chunks.values()))
+
+
+def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:
+    """Yield the name of what splits each pair, as results have it; None for a pair that cannot be scored."""
+    preparation = Preparation(segmenter, _SPLITS)
+    return (preparation.segmenter_of(pair, Options()) for pair in pairs)

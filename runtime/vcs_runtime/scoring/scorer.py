@@ -16,15 +16,13 @@ from vcs_runtime.inference.vector_store import VectorRequest, VectorStore
 from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
-from vcs_runtime.scoring.options import Options, ScorerConfig, undecided
+from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import GPU_BLOCKS, Preparation, PreparedPair
 from vcs_runtime.scoring.requested import Requested, embed
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
-from vcs_runtime.segmentation.segmenter import CONSISTENT, Segmenter
-from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.progress import finished_units, progress_bar
 from vcs_runtime.util.stages import in_order
 
@@ -44,7 +42,6 @@ class Scorer:
         store: VectorStore,
         memory_mb: int,
         pair_mem_gb: float,
-        decides: bool = False,
         words: WordComparison | None = None,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
@@ -54,12 +51,9 @@ class Scorer:
         self._preparation = Preparation(
             segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, pair_mem_gb
         )
-        self._memory = memory_mb, pair_mem_gb
         self._words = words or WordComparison()
-        self.scripts = ScriptCounts() if decides else self._preparation.scripts
+        self.scripts = self._preparation.scripts
         """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
-        self._decides = decides and None not in (segmenter.rules_name, segmenter.model_name)
-        self._jobs: dict[str, Scorer] = {}  # by the segmenter of jobs; they share the models
 
     @classmethod
     def open(
@@ -133,9 +127,8 @@ class Scorer:
         """Open a scorer from a configuration; errors as for `open`."""
         embedder, segmenter = open_models(config)
         store = VectorStore.open(embedder, config.cache, config.memory_mb << 20)
-        decides = config.segmenter == CONSISTENT
         words = WordComparison(config.words)
-        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, decides, words)
+        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, words)
 
     @property
     def signature(self) -> str:
@@ -148,9 +141,7 @@ class Scorer:
         return self._words.is_open
 
     def signature_for(self, options: Options) -> str:
-        """Return the signature of a score; ValueError if each job decides on it (segmenter "consistent")."""
-        if self._decides and not options.short:
-            raise undecided("pairs come one by one here, unlike those of score_many")
+        """Return the signature of a score."""
         return signature(options, self.embedder, self.segmenter, self._words)
 
     def score(
@@ -256,7 +247,7 @@ class Scorer:
         results: list[Result] = []
         with progress_bar(len(pairs), enabled=progress) as advance:
             options = Options(chunk_size, params, aggregate, short, also=also)
-            for block in self._for_job(pairs, options).stream(pairs, _itself, options):
+            for block in self.stream(pairs, _itself, options):
                 results += [result for _, result, _ in block]
                 advance(len(block))
         return results
@@ -350,25 +341,11 @@ class Scorer:
 
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
         pair = (reference, generated)
-        job = self._for_job([pair], options)
-        [requested] = job._requested([pair], _itself, options)
-        [[(_, result, evidence)]] = job._scored(embed(requested), options)
+        [requested] = self._requested([pair], _itself, options)
+        [[(_, result, evidence)]] = self._scored(embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
-
-    def _for_job(self, pairs: Sequence[Pair], options: Options) -> Scorer:
-        """Return the scorer of a job: this one, or one that has the only segmenter of the job."""
-        if not self._decides or options.short:
-            return self
-        assert isinstance(self.segmenter, Segmenter)
-        found = self._preparation.first_beyond_rules(pairs, _itself, options)
-        use = "rules" if found is None else "learned"
-        if use not in self._jobs:
-            only = self.segmenter.only(use)
-            self._jobs[use] = Scorer(self.embedder, only, self._store, *self._memory, words=self._words)
-            self._jobs[use]._preparation.scripts = self.scripts
-        return self._jobs[use]
 
     def _requested(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import threading
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -26,7 +24,6 @@ from vcs_runtime.text.cleaning import check_texts
 CHOICES = ("auto", "rules", "learned")
 #: What a scorer may be told beside these: a whole job is split by rules alone, or by the learned segmenter
 #: alone if any text needs it. A `Segmenter` sees no job, so it has no such choice.
-CONSISTENT: Final = "consistent"
 
 
 class Segmenter:
@@ -53,7 +50,6 @@ class Segmenter:
         self._lock = threading.Lock()
         self._closed = False
         self._opened: BoundaryModel | None = None
-        self._whole: Segmenter | None = None
         self.device: Device | None = None
         """Where the learned segmenter runs; None without one."""
         if self.spec.model:
@@ -115,34 +111,6 @@ class Segmenter:
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         return cls(opened, device, threads, use, gpu_mem_gb, batch_invariant)
-
-    def only(self, use: str) -> Segmenter:
-        """Return this segmenter with its rules or its learned segmenter alone.
-
-        Both share the model, which this one closes.
-
-        Parameters
-        ----------
-        use
-            "rules" or "learned".
-
-        Returns
-        -------
-        Segmenter
-            A segmenter that need not be closed.
-
-        Raises
-        ------
-        BundleError
-            The bundle lacks this segmenter.
-        """
-        one = copy.copy(self)
-        one.spec = choose_segmenter(self._bundle, use)
-        one._rules = self._rules if one.spec.rules else None
-        one.device = self.device if one.spec.model else None
-        one._opened, one._whole = None, self
-        one.identity = one._named()
-        return one
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
@@ -271,8 +239,6 @@ class Segmenter:
         return number
 
     def _boundary_model(self) -> BoundaryModel:
-        if self._whole and self.spec.model:
-            return self._whole._boundary_model()
         if self.spec.model is None or self.device is None:
             raise _no_learned_segmenter(self._bundle)
         with self._lock:

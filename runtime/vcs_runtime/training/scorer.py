@@ -88,7 +88,6 @@ class TrainingScorer:
             unscorable = checked_number("unscorable", unscorable, "a finite number", lambda reward: True)
         self._unscorable = unscorable
         self._config = ScorerConfig.of(config).absolute()
-        self._config.refuse_consistent("a training shows its texts one after the other")
         open_bundles(self._config)
         if SUBSTITUTION in self._options.also:
             WordComparison(self._config.words).open()

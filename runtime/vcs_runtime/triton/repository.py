@@ -123,7 +123,6 @@ class Deployment:
             checked_count(argument, getattr(self, argument), least, most)
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
-        self.config.refuse_consistent("a server does not know the requests to come")
         if self.options.also:
             raise ValueError("options: Triton's outputs are the scores of VCS, so leave out `also` (--with)")
         split_device(self.config.device)

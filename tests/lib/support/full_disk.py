@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from support.command_line import vcs
-from vcs_runtime.experiments.results import Results, Table, write_csv
+from vcs_experiments.results import Results
+from vcs_runtime.comparing.cells import Table, write_csv
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:

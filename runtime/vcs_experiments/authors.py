@@ -1,0 +1,75 @@
+"""Measures whether a metric agrees across authors who described the same scene (papers, Table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import permutations
+
+from vcs_experiments.agreement import agreement
+from vcs_experiments.datasets.texts import Problems
+from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
+from vcs_experiments.results import Results, means_table
+from vcs_experiments.running import Output, run_jobs
+from vcs_runtime.comparing.cells import Cell, Table
+
+# The papers say of VCS alone that all of its means are above this.
+CONSISTENT = 0.8
+
+
+def run(
+    texts: Mapping[str, Mapping[str, str]],
+    published: ScoresById,
+    metrics: Metrics,
+    out: Output,
+    problems: Problems,
+) -> Results:
+    """Score every ordered pair of authors, and write the results.
+
+    Parameters
+    ----------
+    texts
+        The texts by scene, then by author. In the pair "A1-A2" the text of A1 is the reference.
+    published
+        Published scores, by "SCENE/A1-A2".
+    metrics
+        What scores the texts.
+    out
+        Where the results go.
+    problems
+        Learns of each pair that cannot be scored.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
+    """
+    jobs = [
+        Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
+        for scene, by in texts.items()
+        for reference, generated in permutations(by, 2)
+    ]
+    scores = run_jobs(jobs, metrics, out, problems)
+    both = {name: name.rsplit("/", 1)[1] for name in sorted(scores, key=lambda name: name.rsplit("/", 1)[1])}
+    groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
+    for name, authors in both.items():
+        groups.setdefault((authors,), []).append(scores[name])
+    counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
+    title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
+    means = means_table("authors", title, groups, ("authors",), metrics)
+    tables = [means, _consistency(means, metrics)]
+    if published:
+        tables += agreement(both, scores, published, metrics, "authors")
+    results = Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
+    results.write(out.folder)
+    return results
+
+
+def _consistency(means: Table, metrics: Metrics) -> Table:
+    """Count the pairs of authors whose mean is too low for texts that tell the same story."""
+    rows: list[tuple[Cell, ...]] = []
+    for metric in metrics.columns if means.rows else ():
+        values = [float(row[means.columns.index(metric)] or 0) for row in means.rows]
+        below = sum(value <= CONSISTENT for value in values)
+        rows.append((metric, len(values), min(values), max(values), below))
+    columns = ("metric", "pairs", "lowest mean", "highest mean", f"not above {CONSISTENT:g}")
+    return Table("consistency", "Lowest and highest mean of a pair of authors", columns, rows)

@@ -1,0 +1,1 @@
+"""The commands `vcs-runtime experiment`."""

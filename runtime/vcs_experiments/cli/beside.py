@@ -1,0 +1,141 @@
+"""Options of the metrics beside VCS in `vcs-runtime experiment`, and how the metrics are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from vcs_experiments.datasets.texts import Problems, read_descriptions
+from vcs_experiments.metrics.bertscore import BERTScore, read_baseline
+from vcs_experiments.metrics.corpus import Corpus
+from vcs_experiments.metrics.scoring import KnownMetrics
+from vcs_experiments.metrics.token_states import TokenStates
+from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import PATH, Decorator, combined, together
+from vcs_runtime.errors import BundleError
+from vcs_runtime.inference.custom import ScoringEmbedder
+from vcs_runtime.inference.embedder import Embedder
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The settings of CIDEr and BERTScore.
+
+    Attributes
+    ----------
+    idf_references
+        File of the references that idf is computed over; None: those that are scored.
+    bertscore
+        Bundle of BERTScore's encoder; None: the one of the other metrics.
+    bertscore_layer
+        Layer whose states are compared; None: the last one.
+    bertscore_idf
+        Whether tokens have idf weights.
+    bertscore_baseline
+        File of the baselines that rescale BERTScore.
+    """
+
+    idf_references: Path | None = None
+    bertscore: str | None = None
+    bertscore_layer: int | None = None
+    bertscore_idf: bool = False
+    bertscore_baseline: Path | None = None
+
+    def corpus(self, references: Iterable[Sequence[str]]) -> Corpus:
+        """Return what idf is computed over. Raises InputError if the file cannot be read.
+
+        Parameters
+        ----------
+        references
+            The references that are scored, by item.
+
+        Returns
+        -------
+        Corpus
+            The corpus.
+        """
+        if self.idf_references is None:
+            return Corpus.of(references)
+        texts = read_descriptions(self.idf_references, Problems(warn)).values()
+        return Corpus.of(([text] if isinstance(text, str) else text for text in texts), given=True)
+
+    def opened(
+        self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, workers: int, corpus: Corpus
+    ) -> KnownMetrics:
+        """Open the metrics, and report on standard error which are left out.
+
+        Parameters
+        ----------
+        bundle
+            The bundle of the other metrics.
+        embedder
+            Its open embedder.
+        threads
+            Number of threads on a CPU; None for all cores.
+        workers
+            Number of processes for BLEU and ROUGE.
+        corpus
+            What idf is computed over.
+
+        Returns
+        -------
+        KnownMetrics
+            The metrics.
+
+        Raises
+        ------
+        BundleError
+            The bundle or layer that the user chose does not show the states of tokens.
+        InputError
+            The file of baselines has none for the layer.
+        """
+        if len(corpus.documents) < 2:
+            warn("CIDEr is left out: its idf needs the references of two items or more (--idf-references)")
+        known = KnownMetrics(workers, corpus, self._matched(bundle, embedder, threads, corpus))
+        if not known.meteor:
+            warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
+                 "(docs/guide/experiments.md says how to get them)")  # fmt: skip
+        return known
+
+    def _matched(
+        self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, corpus: Corpus
+    ) -> BERTScore | None:
+        chosen = open_bundle(self.bertscore) if self.bertscore else bundle
+        own = embedder if isinstance(embedder, Embedder) and not self.bertscore else None
+        try:
+            states = TokenStates(chosen, embedder.device, threads, self.bertscore_layer, own)
+        except BundleError as error:
+            if self != Beside(self.idf_references):
+                raise
+            warn(f"BERTScore is left out: {error}")
+            return None
+        baseline = None
+        if self.bertscore_baseline:
+            if states.layer is None:
+                raise BundleError(f"bundle {chosen.root}: its layers have no numbers, so no baseline fits")
+            baseline = read_baseline(self.bertscore_baseline, states.layer)
+        idf = corpus if self.bertscore_idf else None
+        return BERTScore(states, idf, baseline, named=self.bertscore is not None)
+
+
+def beside() -> Decorator:
+    """Add the options of these metrics to a command, which receives `beside`, a `Beside`."""
+    return combined("beside", Beside, together(
+        click.option("--idf-references", type=PATH, metavar="FILE",
+                     help="File of reference texts by id over which idf is computed, for CIDEr and "
+                     "--bertscore-idf. [default: the references that are scored]"),
+        click.option("--bertscore", metavar="BUNDLE",
+                     help="Bundle whose encoder computes BERTScore. [default: that of --bundle]"),
+        click.option("--bertscore-layer", type=click.IntRange(min=0), metavar="N",
+                     help="Layer of that encoder whose tokens are compared; 0 is its embeddings. "
+                     "[default: the last one]"),
+        click.option("--bertscore-idf", is_flag=True, help="Weigh the tokens of BERTScore by idf."),
+        click.option("--bertscore-baseline", type=PATH, metavar="FILE",
+                     help="File of baselines by layer that rescale BERTScore, as bert-score has them. "
+                     "[default: not rescaled]"),
+        section="Scoring",
+    ))  # fmt: skip

@@ -1,0 +1,158 @@
+"""`vcs-runtime experiment clip-cc-bench`: the leaderboard of CLIP-CC-Bench."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import click
+import rich.table
+
+from vcs_experiments import clip_cc_bench as study
+from vcs_experiments.cli.results import exit_if, finish
+from vcs_experiments.datasets.clip_cc import find_texts, read_published
+from vcs_experiments.datasets.texts import Problems
+from vcs_experiments.leaderboard import document, leaderboard
+from vcs_experiments.results import check_output
+from vcs_experiments.running import Output
+from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.inputs import open_scorer
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
+    as_json,
+    check_resume,
+    csv_safe,
+    max_read_mb,
+    overwrite,
+    resume,
+    scorer_options,
+)
+from vcs_runtime.cli.tables import console
+from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.opening import open_bundles
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.extras import require
+from vcs_runtime.util.figures import require_matplotlib
+
+#: MiB for vectors: the references of 200 clips and the predictions of one system, of 4,096 components.
+_MEMORY_MB = 1024
+
+
+@click.command("clip-cc-bench", cls=SectionedCommand)
+@click.argument("data", type=PATH, required=False)
+@click.option("--judge", "judges", multiple=True, metavar="[NAME=]BUNDLE",
+              help="Bundle of a judge, and its name; may be repeated. [default: --bundle]")  # fmt: skip
+@click.option("--add", "added", type=PATH, multiple=True, metavar="FILE",
+              help="Predictions of a further system, {clip: text}; may be repeated.")  # fmt: skip
+@click.option("--published", is_flag=False, flag_value="", metavar="[DIR]",
+              help="Recompute the published leaderboard, from DATA or DIR if given, and stop.")  # fmt: skip
+@click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
+@csv_safe
+@max_read_mb
+@resume
+@overwrite
+@as_json
+@click.option("--plots", "drawn", is_flag=True, help="Draw a plot into --output.")
+@correction
+@enough_resamples
+@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+@scorer_options
+def clip_cc_bench(
+    data: Path | None, judges: tuple[str, ...], added: tuple[Path, ...], published: str | None,
+    output: Path | None, resume: bool, overwrite: bool, as_json: bool, drawn: bool, correction: str,
+    resamples: int | None, seed: int, config: ScorerConfig,
+) -> None:  # fmt: skip
+    """Rank systems as CLIP-CC-Bench does, with your judges.
+
+    DATA is a checkout of the benchmark, or a folder with references.json and predictions/SYSTEM.json. Every
+    system is scored by every judge; systems are ranked by Borda count. --output receives all tables, the
+    scores, and result files in the benchmark's schema.
+
+    \b
+    Examples:
+      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench -o board
+      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench --judge nv-embed=authors --add mine.json -o board
+      vcs-runtime experiment clip-cc-bench --published --json
+    """
+    if published is not None:
+        if judges or added or output:
+            raise click.UsageError("--published scores nothing: leave out --judge, --add and --output")
+        _print_published(Path(published) if published else data, as_json)
+        return
+    if data is None or output is None:
+        raise click.UsageError("DATA and --output are needed, or --published")
+    check_resume(resume, overwrite)
+    require("scipy", "experiments", "this experiment")
+    if drawn:
+        require_matplotlib()
+    configs = _judges(judges, replace(config, memory_mb=_MEMORY_MB))
+    references, predictions = find_texts(data)
+    problems = Problems(warn)
+    texts, systems = study.read_texts(references, predictions, added, problems)
+    check_output(output, references, *added)
+    opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
+    for name, own in configs.items():
+        opened[name] = partial(open_scorer, own)
+    out = Output(output, resume, overwrite)
+    sources = (references, *added)
+    lines = study.score_all(opened, texts, systems, out, sources, problems)
+    results, places, means = study.run(
+        lines, out, problems, added=[path.stem for path in added], correction=correction,
+        resamples=resamples, seed=seed, plots=drawn,
+    )  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(document(places, means, str(data))))
+        exit_if(results.problems)
+    else:
+        finish(results, output)
+
+
+def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerConfig]:
+    """Return how each judge is opened, by its name: the given one, or the last part of its folder.
+
+    All bundles are opened here: a wrong one would otherwise be found when the judges before it are done.
+    """
+    bundles: dict[str, str] = {}
+    for value in values or (str(config.bundle),):
+        name, equals, bundle = value.partition("=")
+        if not equals:
+            name, bundle = Path(value).name, value
+        if not name or not bundle or Path(name).name != name:
+            raise click.UsageError(f"--judge: {value!r} is not NAME=BUNDLE")
+        if name in bundles:
+            raise click.UsageError(f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE")
+        bundles[name] = bundle
+    configs: dict[str, ScorerConfig] = {}
+    for name, bundle in bundles.items():
+        verified, _ = open_bundles(replace(config, bundle=bundle))
+        assert verified is not None  # there is no embedder of a caller
+        configs[name] = replace(config, bundle=verified)
+    return configs
+
+
+def _print_published(folder: Path | None, as_json: bool) -> None:
+    means, names, source = read_published(folder)
+    places = leaderboard(means, names)
+    if as_json:
+        click.echo(json.dumps(document(places, means, source)))
+        return
+    judges = sorted(means)
+    table = rich.table.Table(
+        "rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges, box=None, pad_edge=False
+    )
+    for place in places:
+        table.add_row(
+            str(place.rank), place.name, str(place.borda),
+            *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
+            *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges),
+        )  # fmt: skip
+    console().print(table)
+    console().print(f"\n{len(places)} systems, {len(judges)} judges, whose columns are their means of HM-CF")
+    console().print(source, soft_wrap=True)

@@ -1,0 +1,375 @@
+"""`vcs-runtime experiment`: the authors' experiments on your data and with your bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import click
+
+from vcs_experiments import authors as authors_study
+from vcs_experiments import corruption as corruption_study
+from vcs_experiments import parameters as parameters_study
+from vcs_experiments import rank as rank_study
+from vcs_experiments import usefulness as usefulness_study
+from vcs_experiments import vatex as vatex_study
+from vcs_experiments.cli.beside import Beside, beside
+from vcs_experiments.cli.clip_cc_bench import clip_cc_bench
+from vcs_experiments.cli.make_corruptions import make_corruptions
+from vcs_experiments.cli.results import finish
+from vcs_experiments.datasets import published as published_scores
+from vcs_experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
+from vcs_experiments.metrics.scoring import KnownMetrics, LongMetrics
+from vcs_experiments.results import check_output
+from vcs_experiments.running import Output
+from vcs_numba.jit.threads import thread_count
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import (
+    PATH,
+    Command,
+    Decorator,
+    Number,
+    NumberRange,
+    SectionedCommand,
+    combined,
+    csv_safe,
+    further,
+    max_read_mb,
+    output_folder,
+    overwrite,
+    resume,
+    scorer_options,
+    together,
+)
+from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.scoring.options import PRESETS, ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.extras import require
+from vcs_runtime.util.figures import require_matplotlib
+
+_data = partial(click.option, "--data", type=PATH, required=True)
+_threshold = click.option("--threshold", type=Number(), default=0.5, show_default=True, metavar="X",
+                          help="Minimum score of a text that is classified as valid.")  # fmt: skip
+_seed = click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+_output = together(output_folder(help="Folder for the results."), csv_safe, max_read_mb)
+_references = click.option("--references", "source", type=PATH, required=True, metavar="FILE",
+                           help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
+_predictions = click.option("--predictions", type=PATH, required=True, metavar="DIR",
+                            help="Folder with a file for each model, such as MODEL.json.")  # fmt: skip
+_ranking = click.option("--ranking", type=PATH, metavar="FILE",
+                        help="Ranking to compare with: one model per line, best first.")  # fmt: skip
+_chunk_size = click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True,
+                           metavar="K", help="Number of sentences joined to one chunk.")  # fmt: skip
+
+
+def _resamples(default: int) -> Decorator:
+    return click.option("--resamples", type=click.IntRange(min=100), default=default, show_default=True,
+                        metavar="N", help="Number of resamples of the bootstrap and the permutation test."
+                        )  # fmt: skip
+
+
+def _lcts(*default: float, help: str = "Local Chronology Tolerance; may be repeated.") -> Decorator:
+    return click.option("--lct", "lcts", type=NumberRange(min=0), multiple=True, default=default,
+                        show_default=bool(default), metavar="X", callback=_without_repetition,
+                        help=help)  # fmt: skip
+
+
+def _chunk_sizes(*default: int) -> Decorator:
+    return click.option("--chunk-size", "chunk_sizes", type=click.IntRange(min=1), multiple=True,
+                        default=default, show_default=True, metavar="K", callback=_without_repetition,
+                        help="Number of sentences joined to one chunk; may be repeated.")  # fmt: skip
+
+
+def _without_repetition(
+    context: click.Context, parameter: click.Parameter, values: tuple[float, ...]
+) -> tuple[float, ...]:
+    if len(set(values)) < len(values):
+        raise click.BadParameter("a value is repeated")
+    return values
+
+
+# Settings of the papers: those of their tables, in one pass, and those that their text states.
+_PRESETS = {"tables": (PRESETS["table-lct0"], PRESETS["table-lct1"]), "paper": (PRESETS["paper"],)}
+_preset = click.option("--preset", type=click.Choice(list(_PRESETS)), default="tables", show_default=True,
+                       help="Chunk size and LCTs of the papers' tables (1; 0 and 1), or of their text "
+                       "(3; 0.1).")  # fmt: skip
+_preset_lcts = _lcts(help="Local Chronology Tolerance; may be repeated. [default: the preset's]")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How VCS is computed."""
+
+    lcts: tuple[float, ...]
+    chunk_size: int = 1
+
+
+def _settings(preset: str, lcts: tuple[float, ...], chunk_size: int | None = None) -> _Settings:
+    chosen = _PRESETS[preset]
+    return _Settings(lcts or tuple(lct for _, lct in chosen), chunk_size or chosen[0][0])
+
+
+_papers = combined("settings", _settings, _preset, _preset_lcts, click.option(
+    "--chunk-size", type=click.IntRange(min=1), metavar="K",
+    help="Number of sentences joined to one chunk. [default: the preset's]",
+))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How an experiment runs that scores pairs."""
+
+    config: ScorerConfig
+    output: Output
+    workers: int
+    beside: Beside
+
+    @contextmanager
+    def opened(
+        self, references: Iterable[Sequence[str]], *sources: Path | None
+    ) -> Iterator[tuple[Scorer, KnownMetrics]]:
+        """Yield the scorer and the metrics of other packages; the output folder exists from then on.
+
+        `references` are those of each item. Raises InputError if the output would replace one of `sources`.
+        """
+        check_output(self.output.folder, *sources, self.beside.idf_references, self.beside.bertscore_baseline)
+        require("scipy", "experiments", "this experiment")
+        corpus = self.beside.corpus(references)
+        bundle = open_bundle(self.config.bundle)  # type: ignore[arg-type]
+        with open_scorer(replace(self.config, bundle=bundle)) as scorer:
+            embedder, threads = scorer.embedder, self.config.threads
+            with closing(self.beside.opened(bundle, embedder, threads, self.workers, corpus)) as known:
+                self.output.folder.mkdir(parents=True, exist_ok=True)
+                yield scorer, known
+
+
+def _run(
+    output: Path, resume: bool, overwrite: bool, workers: int | None, config: ScorerConfig, beside: Beside
+) -> _Run:
+    return _Run(config, Output(output, resume, overwrite), workers or thread_count(), beside)
+
+
+def _scored(command: Command) -> Command:
+    """Add the options of an experiment that scores pairs; the command receives `run`, a `_Run`."""
+    return scorer_options(beside()(combined("run", _run, together(
+        _output,
+        resume,
+        overwrite,
+        click.option("--workers", type=click.IntRange(min=1), metavar="N",
+                     help="Number of processes for BLEU and ROUGE. [default: all cores]"),
+    ))(command)))  # fmt: skip
+
+
+@click.group()
+def experiment() -> None:
+    """Run the authors' experiments on your data.
+
+    Needs `vcs-runtime[experiments]`. docs/guide/experiments.md describes the data and the results.
+    """
+
+
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="DIR", help="Folder with comparison/SCENE.json, and optionally comparison-published/ and the "
+       "graded series.")  # fmt: skip
+@_papers
+@_threshold
+@click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --output.")
+@_scored
+def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, run: _Run) -> None:
+    """Separate valid rewrites of texts from corrupted ones.
+
+    Every rewrite of every description is scored by VCS and by other metrics.
+
+    \b
+    Example:
+      vcs-runtime experiment corruption --data authors -o results --plots
+    """
+    if drawn:
+        require_matplotlib()
+    problems = Problems(warn)
+    cases, published = _read(data, problems)
+    with run.opened([case.reference] for case in cases) as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
+        results = corruption_study.run(
+            cases, published, metrics, run.output, problems, threshold=threshold,
+            plots=f"VCS_LCT{settings.lcts[0]:g}" if drawn else None,
+        )  # fmt: skip
+    finish(results, run.output.folder)
+
+
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="FILE", help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.")
+@click.option("--published", "source", type=PATH, metavar="FILE", help="CSV file of scores to compare with: "
+              "scene, Comparison, then metrics.")  # fmt: skip
+@_papers
+@_scored
+def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> None:
+    """Compare texts of several authors on the same scenes.
+
+    All ordered pairs of authors are scored, by VCS and by other metrics.
+
+    \b
+    Example:
+      vcs-runtime experiment authors --data authors.json -o results
+    """
+    problems = Problems(warn)
+    texts = read_authors(data, problems)
+    published = published_scores.read_published_authors(source, problems) if source else {}
+    references = ([text] for by_author in texts.values() for text in by_author.values())
+    with run.opened(references, data, source) as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
+        results = authors_study.run(texts, published, metrics, run.output, problems)
+    finish(results, run.output.folder)
+
+
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
+@combined("settings", _settings, _preset, _preset_lcts)
+@_resamples(1000)
+@_seed
+@_scored
+def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run) -> None:
+    """Correlate VCS_short with human ratings of captions.
+
+    VCS_short, its parts and other metrics are correlated with the ratings, with 1 and with 9 references.
+    Words are its chunks, whatever the preset.
+
+    \b
+    Example:
+      vcs-runtime experiment vatex --data vatex-eval.jsonl -o results
+    """
+    problems = Problems(warn)
+    videos = vatex_study.read_vatex(data, problems)
+    with run.opened((video.references for video in videos), data) as (scorer, known):
+        metrics = vatex_study.ShortMetrics(scorer, known, lcts=settings.lcts)
+        results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
+    finish(results, run.output.folder)
+
+
+@experiment.command(cls=SectionedCommand)
+@_references
+@_predictions
+@_ranking
+@click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; "
+              "its margin if VCS is 0 for most texts]")  # fmt: skip
+@click.option("--baseline", metavar="MODEL", help="Model that all others are tested against. [default: none]")
+@click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")
+@correction
+@_lcts(0.0)
+@_chunk_size
+@further
+@enough_resamples
+@_seed
+@_scored
+def rank(
+    source: Path, predictions: Path, ranking: Path | None, by: str | None, baseline: str | None,
+    all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int,
+    also: tuple[str, ...], resamples: int | None, seed: int, run: _Run,
+) -> None:  # fmt: skip
+    """Rank the models of a folder by their scores.
+
+    The ranking comes with bootstrap intervals and paired tests between neighbours; and, on request, of all
+    models against a baseline or against each other, as `vcs-runtime compare` makes them.
+
+    \b
+    Example:
+      vcs-runtime experiment rank --references refs.json --predictions models -o results
+    """
+    problems = Problems(warn)
+    references = read_descriptions(source, problems)
+    models = rank_study.read_models(predictions, references, problems)
+    other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
+    if baseline and baseline not in models:
+        raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
+    documents = ([text] if isinstance(text, str) else text for text in references.values())
+    sources = source, ranking, predictions / "results.json"
+    with run.opened(documents, *sources) as (scorer, known):
+        metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size, also=also)
+        if by and by not in metrics.columns:
+            raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
+        results = rank_study.run(
+            references, models, metrics, by, run.output, problems, ranking=other_ranking,
+            baseline=baseline, all_pairs=all_pairs, correction=correction, resamples=resamples, seed=seed,
+            segmenter=scorer.segmenter,
+        )  # fmt: skip
+    finish(results, run.output.folder)
+
+
+@experiment.command(cls=SectionedCommand)
+@_data(metavar="DIR", help="Data folder, as for `corruption`.")
+@_chunk_sizes(1, 2, 3, 5)
+@_lcts(0.0, 0.1, 0.25, 0.5, 1.0)
+@_threshold
+@_output
+@scorer_options
+def parameters(
+    data: Path, chunk_sizes: tuple[int, ...], lcts: tuple[float, ...], threshold: float, output: Path,
+    config: ScorerConfig,
+) -> None:  # fmt: skip
+    """Repeat `corruption` with many chunk sizes and LCTs.
+
+    Texts are embedded once and aligned with every setting. Vectors are stored in --cache, by default in
+    vectors/ in --output, so an interrupted run continues from there.
+
+    \b
+    Example:
+      vcs-runtime experiment parameters --data authors -o results --chunk-size 1 --lct 0 --lct 1
+    """
+    require("scipy", "experiments", "this experiment")
+    problems = Problems(warn)
+    cases, published = _read(data, problems)
+    with open_keeping_vectors(config, output) as scorer:
+        results = parameters_study.run(cases, published, scorer, output, problems, chunk_sizes=chunk_sizes,
+                                       lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
+    finish(results, output)
+
+
+@experiment.command(cls=SectionedCommand)
+@_references
+@_predictions
+@_ranking
+@_data(required=False, metavar="DIR", help="Data folder, as for `corruption`, for the AUC.")
+@_chunk_sizes(1, 3)
+@_lcts(0.0, 1.0)
+@_output
+@scorer_options
+def usefulness(
+    source: Path, predictions: Path, ranking: Path | None, data: Path | None, chunk_sizes: tuple[int, ...],
+    lcts: tuple[float, ...], output: Path, config: ScorerConfig,
+) -> None:  # fmt: skip
+    """Find which scores can order your models.
+
+    A table says how often each score is 0, and how many pairs of models it tells apart. Vectors are stored
+    in --cache, by default in vectors/ in --output, so an interrupted run continues from there.
+
+    \b
+    Example:
+      vcs-runtime experiment usefulness --references refs.json --predictions models -o results
+    """
+    require("scipy", "experiments", "this experiment")
+    problems = Problems(warn)
+    references = read_descriptions(source, problems)
+    models = rank_study.read_models(predictions, references, problems)
+    other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
+    labelled = usefulness_study.read_labelled(data, problems) if data else ()
+    check_output(output, source, predictions, ranking)
+    with open_keeping_vectors(config, output) as scorer:
+        results = usefulness_study.run(references, models, labelled, scorer, output, problems,
+                                       ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
+    finish(results, output)
+
+
+experiment.add_command(clip_cc_bench)
+experiment.add_command(make_corruptions)
+
+
+def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[str, float]]]:
+    cases = read_cases(data, problems)
+    folder = published_scores.find_published(data, "comparison")
+    return cases, published_scores.read_published(folder, problems) if folder else {}

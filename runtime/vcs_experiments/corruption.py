@@ -1,0 +1,140 @@
+"""Measures how well a metric separates valid rewrites from corrupted ones (papers, Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vcs_experiments import statistics
+from vcs_experiments.agreement import agreement
+from vcs_experiments.datasets.texts import TABLE_1_INVALID, Case, Problems
+from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
+from vcs_experiments.plots import plot_all
+from vcs_experiments.results import Results, means_table
+from vcs_experiments.running import Output, run_jobs
+from vcs_runtime.comparing.cells import Cell, Table
+
+
+def run(
+    cases: Sequence[Case],
+    published: ScoresById,
+    metrics: Metrics,
+    out: Output,
+    problems: Problems,
+    *,
+    threshold: float = 0.5,
+    plots: str | None = None,
+) -> Results:
+    """Score every case, and write the results.
+
+    Parameters
+    ----------
+    cases
+        The rewrites.
+    published
+        Published scores, by "SCENE/CASE".
+    metrics
+        What scores the texts.
+    out
+        Where the results go.
+    problems
+        Learns of each case that cannot be scored or compared.
+    threshold
+        A score from here on says that a text is valid.
+    plots
+        The column that plots are drawn of; None draws none.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
+    """
+    jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
+    scores = run_jobs(jobs, metrics, out, problems)
+    scored = [case for case in cases if case.id in scores]
+    for name in sorted(published.keys() - {case.id for case in cases}):
+        problems.add(f"{name}: published, but there is no such text here")
+    for name in sorted(
+        {case.id for case in scored if not case.series} - published.keys() if published else ()
+    ):
+        problems.add(f"{name}: no published score")
+    counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
+    results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
+    results.tables += tables(scored, scores, published, metrics, threshold)
+    results.write(out.folder)
+    if plots:
+        plot_all(scored, scores, published, plots, out.folder)
+    return results
+
+
+def tables(
+    cases: Sequence[Case], scores: ScoresById, published: ScoresById, metrics: Metrics, threshold: float = 0.5
+) -> list[Table]:
+    """Make the tables of the experiment, from the cases that have scores.
+
+    Parameters
+    ----------
+    cases
+        The cases.
+    scores
+        Their scores, by id.
+    published
+        Published scores, by id.
+    metrics
+        The metrics of the scores.
+    threshold
+        A score from here on says that a text is valid.
+
+    Returns
+    -------
+    list of Table
+        Means by case and by level, the classification, and the agreement with the published scores.
+    """
+    single = [case for case in cases if not case.series]
+    series = [(case.series, case) for case in cases if case.series]
+    listed = []
+    if single:
+        groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
+        for case in single:
+            groups.setdefault((case.name, _word(case.valid)), []).append(scores[case.id])
+        listed.append(
+            means_table("cases", "Mean and standard deviation by case", groups, ("case", "valid"), metrics)
+        )
+        listed.append(_classification(single, scores, metrics, threshold))
+    if series:
+        groups = {}
+        for place, case in series:
+            groups.setdefault(place, []).append(scores[case.id])
+        keys = ("kind", "position", "level")
+        listed.append(
+            means_table(
+                "series", "Graded series: mean and standard deviation by level", groups, keys, metrics
+            )
+        )
+    if published:
+        listed += agreement({case.id: case.name for case in single}, scores, published, metrics, "case")
+    return listed
+
+
+def _classification(cases: Sequence[Case], scores: ScoresById, metrics: Metrics, threshold: float) -> Table:
+    labelled = [case for case in cases if case.valid is not None]
+    table_1 = [case for case in labelled if case.valid or case.name in TABLE_1_INVALID]
+    rows: list[tuple[Cell, ...]] = []
+    columns: tuple[str, ...] = ()
+    for which, chosen in (("all", labelled), ("of Table 1", table_1)):
+        valid = np.array([case.valid is True for case in chosen], np.bool_)
+        for metric in metrics.columns if len(chosen) else ():
+            values = np.array([scores[case.id][metric] for case in chosen])
+            measures = statistics.classification(values, valid, threshold)
+            columns = ("cases", "metric", *measures)
+            rows.append((which, metric, *measures.values()))
+    note = (
+        f"A text counts as valid from a score of {threshold:g} on. AUC needs no threshold: how often a valid "
+        "text scores above an invalid one. Of Table 1: the kinds of rewrite that the papers' table shows."
+    )
+    return Table("classification", "Valid against invalid", columns, rows, note)
+
+
+def _word(valid: bool | None) -> str:
+    return {True: "valid", False: "invalid", None: "not said"}[valid]

@@ -1,0 +1,207 @@
+"""BERTScore by the encoder of a bundle: each token in context is matched with the most similar one.
+
+Zhang et al. 2020 (https://arxiv.org/abs/1904.09675), section 3: greedy matching by cosine, of the states of
+one layer, with idf weights and rescaling on request. As in the authors' package, special tokens can be
+matched, but have no weight. A text that is longer than the model's window is read as its bundle says.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_experiments.metrics.corpus import Corpus
+from vcs_experiments.metrics.token_states import States, TokenStates
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
+
+COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
+_HEADER = ["LAYER", "P", "R", "F"]
+_DIGITS = 4
+
+
+class TokenIdf:
+    """The weights of tokens by how few texts have them: log((texts + 1) / (texts with the token + 1)).
+
+    Parameters
+    ----------
+    texts
+        The tokens of each text.
+    """
+
+    def __init__(self, texts: Iterable[Iterable[int]]) -> None:
+        sets = [set(tokens) for tokens in texts]
+        counts = Counter(token for tokens in sets for token in tokens)
+        self._weights = {token: math.log((len(sets) + 1) / (count + 1)) for token, count in counts.items()}
+        self._unknown = math.log(len(sets) + 1)
+
+    def weights(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the weight of each token."""
+        return np.array([self._weights.get(token, self._unknown) for token in ids.tolist()])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What BERTScore gives texts that have nothing to do with each other. It becomes 0, and 1 stays 1.
+
+    Attributes
+    ----------
+    values
+        Precision, recall and F1.
+    identity
+        The first digits of a hash of them, for the signature.
+    """
+
+    values: tuple[float, float, float]
+    identity: str
+
+    def rescaled(self, scores: dict[str, float]) -> dict[str, float]:
+        """Rescale scores by column."""
+        return {
+            name: (score - base) / (1 - base)
+            for (name, score), base in zip(scores.items(), self.values, strict=True)
+        }
+
+
+def read_baseline(path: Path, layer: int) -> Baseline:
+    """Read a baseline in bert-score's own format: a table LAYER, P, R, F with commas or tabs.
+
+    Parameters
+    ----------
+    path
+        The file.
+    layer
+        The layer whose row is taken.
+
+    Returns
+    -------
+    Baseline
+        The baseline.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is no such table, or has no row for the layer.
+    """
+    try:
+        lines = read_whole(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}") from None
+    rows = list(csv.reader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","))
+    if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
+        raise InputError(f"{path}: not a baseline of bert-score: its first line must be {','.join(_HEADER)}")
+    for number, row in enumerate(rows[1:], 2):
+        if not row or row[0].strip() != str(layer):
+            continue
+        try:
+            precision, recall, f1 = values = [float(cell) for cell in row[1:]]
+        except ValueError:
+            raise InputError(f"{path} line {number}: a layer and three numbers were expected") from None
+        if not all(-1 <= value < 1 for value in values):
+            raise InputError(f"{path} line {number}: a baseline must be at least -1 and less than 1")
+        digest = sha256(repr(values).encode()).hexdigest()
+        return Baseline((precision, recall, f1), digest[:_DIGITS])
+    raise InputError(f"{path}: no baseline for layer {layer}")
+
+
+class BERTScore:
+    """BERTScore with its settings.
+
+    Parameters
+    ----------
+    states
+        The states of tokens.
+    corpus
+        Its texts give the tokens idf weights; None: all tokens weigh the same.
+    baseline
+        What rescales the scores; None: nothing does.
+    named
+        Whether the signature names the encoder, because it is not the one of the other metrics.
+    """
+
+    def __init__(
+        self, states: TokenStates, corpus: Corpus | None = None, baseline: Baseline | None = None,
+        *, named: bool = False,
+    ) -> None:  # fmt: skip
+        self._states = states
+        self._corpus = corpus
+        self._baseline = baseline
+        self._idf: dict[int | None, TokenIdf] = {}
+        fields = [f"layer-{states.layer}" if states.chosen else "last-layer"]
+        fields += [f"idf-{corpus.identity}"] if corpus else []
+        fields += [f"baseline@{baseline.identity}"] if baseline else []
+        self.signature = f"bertscore:{'/'.join(fields)}" + (f"/{states.identity}" if named else "")
+
+    def scores(self, references: Sequence[str], generated: str, first: int | None) -> list[dict[str, float]]:
+        """Score a text against each reference.
+
+        Parameters
+        ----------
+        references
+            The references.
+        generated
+            The text.
+        first
+            How many references of each item the idf is computed over; None: all.
+
+        Returns
+        -------
+        list of dict
+            The scores by column, one for each reference.
+
+        Raises
+        ------
+        TextError
+            The bundle refuses a text.
+        """
+        idf = self._weights(first)
+        states = self._states.get([*references, generated])
+        scores = [bertscore(states[reference], states[generated], idf) for reference in references]
+        return [self._baseline.rescaled(score) for score in scores] if self._baseline else scores
+
+    def _weights(self, first: int | None) -> TokenIdf | None:
+        if self._corpus is None:
+            return None
+        if first not in self._idf:
+            texts = self._corpus.first(first).texts
+            self._idf[first] = TokenIdf(self._states.token_ids(text) for text in texts)
+        return self._idf[first]
+
+
+def bertscore(reference: States, generated: States, idf: TokenIdf | None = None) -> dict[str, float]:
+    """Compute precision, recall and F1.
+
+    Parameters
+    ----------
+    reference
+        The tokens of the reference.
+    generated
+        The tokens of the text.
+    idf
+        The weights of tokens; None: all that count weigh the same.
+
+    Returns
+    -------
+    dict
+        The scores by column; 0 if no token of a text has a weight.
+    """
+    similarity = generated.vectors @ reference.vectors.T
+    sides = ((similarity.max(axis=1), generated), (similarity.max(axis=0), reference))
+    weights = [side.counted * (idf.weights(side.ids) if idf else 1.0) for _, side in sides]
+    if not all(weight.any() for weight in weights):
+        return dict.fromkeys(COLUMNS, 0.0)
+    precision, recall = (
+        float(np.average(best, weights=weight)) for (best, _), weight in zip(sides, weights, strict=True)
+    )
+    both = precision + recall
+    return dict(
+        zip(COLUMNS, (precision, recall, 2 * precision * recall / both if both else 0.0), strict=True)
+    )

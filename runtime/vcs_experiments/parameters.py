@@ -1,0 +1,122 @@
+"""The effect of chunk size and tolerance: texts are embedded once, and aligned under every setting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from vcs_experiments import statistics
+from vcs_experiments.datasets.texts import Case, Problems
+from vcs_experiments.embedding import embed, signature_of
+from vcs_experiments.metrics.scoring import ScoresById, realign
+from vcs_experiments.results import Results
+from vcs_numba import Params
+from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.statistics import Values
+from vcs_runtime.scoring.scorer import Scorer
+
+
+def run(
+    cases: Sequence[Case],
+    published: ScoresById,
+    scorer: Scorer,
+    out: Path,
+    problems: Problems,
+    *,
+    chunk_sizes: Sequence[int],
+    lcts: Sequence[float],
+    threshold: float = 0.5,
+    log: Callable[[str], None] = lambda message: None,
+) -> Results:
+    """Compute the measures of the corruption experiment for each chunk size and LCT, and write the results.
+
+    Parameters
+    ----------
+    cases
+        The rewrites.
+    published
+        Published scores by id, then by metric.
+    scorer
+        Splits and embeds the texts, once.
+    out
+        The folder of the results.
+    problems
+        Learns of each case that cannot be scored.
+    chunk_sizes
+        Sentences per chunk.
+    lcts
+        Local chronology tolerances.
+    threshold
+        A score from here on says that a text is valid.
+    log
+        Is called with how long embedding and aligning took.
+
+    Returns
+    -------
+    Results
+        The results, as they were written.
+    """
+    started = time.perf_counter()
+    embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
+    scored = [embedded.case for embedded in embedded_cases]
+    embedded = time.perf_counter()
+    scores = {
+        (chunk_size, lct): realign([e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct))["vcs"]
+        for chunk_size in chunk_sizes
+        for lct in lcts
+    }
+    aligned = time.perf_counter() - embedded
+    log(
+        f"{len(scored)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under {len(scores)} "
+        f"settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
+    )
+    counts = {"pairs": len(cases), "scored": len(scored), "settings": len(scores)}
+    tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
+    options = {"threshold": threshold}
+    signature = signature_of(scorer, chunk_sizes, lcts)
+    results = Results("parameters", signature, options, counts, problems.messages, tables=tables)
+    results.write(out)
+    return results
+
+
+Scores = Mapping[tuple[int, float], Values]
+
+
+def _settings(
+    cases: Sequence[Case], scores: Scores, published: ScoresById, threshold: float
+) -> Table:  # fmt: skip
+    labelled = np.array([case.valid is not None for case in cases])
+    valid = np.array([case.valid is True for case in cases])
+    references = sorted({metric for own in published.values() for metric in own if metric.startswith("VCS")})
+    rows: list[tuple[Cell, ...]] = []
+    columns: tuple[str, ...] = ("chunk size", "LCT")
+    for (chunk_size, lct), values in scores.items():
+        row: list[Cell] = [chunk_size, lct]
+        if labelled.any():
+            good, bad = values[labelled & valid], values[labelled & ~valid]
+            measures = statistics.classification(values[labelled], valid[labelled], threshold)
+            row += [float(part.mean()) if len(part) else None for part in (good, bad)]
+            row += list(measures.values())
+            columns = ("chunk size", "LCT", "mean valid", "mean invalid", *measures)
+        for metric in references:
+            both = [(value, published[c.id][metric]) for value, c in zip(values, cases, strict=True)
+                    if metric in published.get(c.id, ())]  # fmt: skip
+            row.append(statistics.spearman(*np.array(both).T))
+        rows.append(tuple(row))
+    columns += tuple(f"Spearman with published {metric}" for metric in references)
+    note = f"A text counts as valid from a VCS of {threshold:g} on."
+    return Table("settings", "VCS by chunk size and LCT", columns, rows, note)
+
+
+def _cases(cases: Sequence[Case], scores: Scores) -> Table:
+    names = list(dict.fromkeys(case.name for case in cases))
+    rows: list[tuple[Cell, ...]] = []
+    for name in names:
+        chosen = np.array([case.name == name for case in cases])
+        rows.append((name, *(float(values[chosen].mean()) for values in scores.values())))
+    columns = ("case", *(f"chunk {size}, LCT {lct:g}" for size, lct in scores))
+    return Table("cases", "Mean VCS by case and setting", columns, rows)

@@ -1,0 +1,139 @@
+"""The results of an experiment: `results.json`, a CSV file for each table, and all tables in `results.md`.
+
+No clock, host or path goes into these files. The same data, seed and long form of the signature give the same
+bytes, on one kind of processor (docs/reference/signature.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vcs_experiments.metrics.scoring import Metrics, ScoresById
+from vcs_runtime.comparing.cells import Cell, Table, shown, write_csv
+from vcs_runtime.scoring.signature import long_form
+from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
+
+
+@dataclass
+class Results:
+    """The results of one experiment.
+
+    Attributes
+    ----------
+    experiment
+        The name of the experiment.
+    signature
+        The signature of its scores.
+    options
+        What else the numbers depend on.
+    counts
+        How many of what went in, by name.
+    problems
+        What was left out, in words.
+    notes
+        Paragraphs before the tables.
+    tables
+        The tables.
+    """
+
+    experiment: str
+    signature: str
+    options: Mapping[str, Any]
+    counts: Mapping[str, int]
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    tables: list[Table] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a folder."""
+        value = {
+            "experiment": self.experiment,
+            "signature": self.signature,
+            "signature_long": long_form(self.signature),
+            "options": dict(self.options),
+            "counts": dict(self.counts),
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+            "tables": {table.name: table.records() for table in self.tables},
+        }
+        write_whole(folder / "results.json", json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+        for table in self.tables:
+            write_csv(folder / f"{table.name}.csv", table.columns, table.rows)
+        write_whole(folder / "results.md", self.markdown())
+
+    def markdown(self) -> str:
+        """Return all tables as Markdown, with 3 decimals."""
+        parts = [f"# {self.experiment}", f"`{self.signature}`"]
+        parts.append(
+            ", ".join(f"{name}: {value}" for name, value in [*self.counts.items(), *self.options.items()])
+        )
+        parts += self.notes
+        for table in self.tables:
+            parts.append(f"## {table.title}")
+            parts += [table.note] if table.note else []
+            rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
+            parts.append("\n".join("| " + " | ".join(map(shown, row)) + " |" for row in rows))
+        if self.problems:
+            parts.append(f"## Left out: {len(self.problems)}")
+            parts.append("\n".join(f"- {problem}" for problem in self.problems))
+        return "\n\n".join(parts) + "\n"
+
+
+def check_output(folder: Path, *sources: Path | None) -> None:
+    """Raise InputError if one of the files that are read would be replaced by results in a folder."""
+    own = (*folder.glob("*.csv"), *(folder / name for name in ("pairs.jsonl", "results.json", "results.md")))
+    for path in own:
+        refuse_input_as_output(path, *filter(None, sources))
+
+
+def write_pairs(
+    folder: Path, scores: ScoresById, columns: Sequence[str], keys: tuple[str, str] = ("scene", "case")
+) -> None:
+    """Write `pairs.csv`: two columns from the ids "SCENE/CASE", called `keys`; then one for each metric."""
+    rows: Iterator[tuple[Cell, ...]] = (
+        (*name.split("/", 1), *(own[column] for column in columns)) for name, own in scores.items()
+    )
+    write_csv(folder / "pairs.csv", (*keys, *columns), rows)
+
+
+def means_table(
+    name: str, title: str, groups: Mapping[tuple[Cell, ...], Sequence[Mapping[str, float]]],
+    keys: Sequence[str], metrics: Metrics, note: str = "",
+) -> Table:  # fmt: skip
+    """Make a table of means and sample standard deviations by group, as in the papers.
+
+    Parameters
+    ----------
+    name
+        As for `Table`.
+    title
+        As for `Table`.
+    groups
+        The scores of each group's texts, by the cells that name the group.
+    keys
+        The columns of these cells.
+    metrics
+        The metrics, a pair of columns each.
+    note
+        As for `Table`.
+
+    Returns
+    -------
+    Table
+        A row for each group.
+    """
+    import numpy as np
+
+    columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]
+    rows: list[tuple[Cell, ...]] = []
+    for key, scores in groups.items():
+        row: list[Cell] = [*key, len(scores)]
+        for metric in metrics.columns:
+            values = np.array([score[metric] for score in scores])
+            row += [float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0]
+        rows.append(tuple(row))
+    return Table(name, title, tuple(columns), rows, note)

@@ -1,0 +1,173 @@
+"""The statistics of the experiments by SciPy: correlations and classification.
+
+Every draw comes from a seed, so the same scores give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_runtime.comparing.statistics import RESAMPLES, Values, interval
+from vcs_runtime.jobs.bootstrap import SEED
+
+
+def wilcoxon(first: Values, second: Values) -> float:
+    """Compute the two-sided p-value of Wilcoxon's signed-rank test of paired samples `(n,)`; 1 if equal."""
+    from scipy.stats import wilcoxon
+
+    return 1.0 if np.array_equal(first, second) else float(wilcoxon(first, second).pvalue)
+
+
+def kendall(first: Values, second: Values) -> float:
+    """Compute Kendall's tau-b of two samples `(n,)`; NaN if one does not vary."""
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second).statistic) if _vary(first, second) else float("nan")
+
+
+def kendall_interval(
+    first: Values, second: Values, *, resamples: int = 1000, seed: int = SEED
+) -> tuple[float, float]:
+    """Compute the 95 % percentile-bootstrap interval of Kendall's tau-b of the means of systems.
+
+    Items are drawn, the same ones for all systems.
+
+    Parameters
+    ----------
+    first
+        Scores, `(systems, items)`.
+    second
+        Scores of the same items, `(systems, items)`; or means, `(systems,)`, which stay as they are.
+    resamples
+        Number of resamples.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    low, high
+        The interval, without resamples in which all means of a side are equal.
+    """
+    one, other = np.triu_indices(len(first), 1)
+    draw = np.random.default_rng(seed)
+    taus = np.full(resamples, np.nan)
+    for i in range(resamples):
+        items = draw.integers(first.shape[1], size=first.shape[1])
+        a, b = (side[:, items].mean(axis=1) if side.ndim > 1 else side for side in (first, second))
+        a, b = np.sign(a[one] - a[other]), np.sign(b[one] - b[other])
+        if untied := float((a @ a) * (b @ b)):
+            taus[i] = a @ b / np.sqrt(untied)
+    return interval(taus)
+
+
+def spearman(first: Values, second: Values) -> float:
+    """Compute Spearman's rho of two samples `(n,)`; NaN if one does not vary."""
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(first, second).statistic) if _vary(first, second) else float("nan")
+
+
+def _vary(*sides: Values) -> bool:
+    return all(len(side) > 1 and np.ptp(side) > 0 for side in sides)
+
+
+def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
+    """Measure how well scores separate valid texts from invalid ones.
+
+    Parameters
+    ----------
+    scores
+        `(n,)`.
+    valid
+        `(n,)`, whether each text is valid.
+    threshold
+        A score from here on says that a text is valid.
+
+    Returns
+    -------
+    dict
+        The numbers of valid and invalid texts; accuracy; precision, recall and F1 of "valid". AUC: how often
+        a valid text scores above an invalid one (ties half), at any threshold; NaN without both kinds.
+    """
+    from scipy.stats import mannwhitneyu
+
+    positive = scores >= threshold
+    hits = int((positive & valid).sum())
+    precision = hits / int(positive.sum()) if positive.any() else 0.0
+    recall = hits / int(valid.sum()) if valid.any() else 0.0
+    both = bool(valid.any() and not valid.all())
+    u = float(mannwhitneyu(scores[valid], scores[~valid]).statistic) if both else float("nan")
+    return {
+        "valid": int(valid.sum()),
+        "invalid": int((~valid).sum()),
+        "accuracy": float((positive == valid).mean()),
+        "precision": precision,
+        "recall": recall,
+        "F1": 2 * precision * recall / (precision + recall) if hits else 0.0,
+        "AUC": u / (int(valid.sum()) * int((~valid).sum())) if both else float("nan"),
+    }
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A correlation with ratings.
+
+    Attributes
+    ----------
+    mean
+        The mean over raters.
+    low, high
+        Its 95 % percentile-bootstrap interval.
+    by_rater
+        The correlation with each rater.
+    """
+
+    mean: float
+    low: float
+    high: float
+    by_rater: tuple[float, ...]
+
+
+def rated(
+    measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
+    *, resamples: int = RESAMPLES, seed: int = SEED,
+) -> Rated:  # fmt: skip
+    """Correlate scores with the ratings of several raters.
+
+    Parameters
+    ----------
+    measure
+        The correlation of two samples.
+    scores
+        `(n,)`.
+    ratings
+        `(n, raters)`.
+    groups
+        `(n,)`, the group of each score; the bootstrap draws whole groups.
+    resamples
+        Number of resamples.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Rated
+        The correlation over raters, with its interval.
+    """
+    rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
+    draw = np.random.default_rng(seed)
+
+    def of(chosen: npt.NDArray[np.intp]) -> list[float]:
+        return [measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])]
+
+    single = of(np.arange(len(scores)))
+    means = [
+        float(np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))]))))
+        for _ in range(resamples)
+    ]
+    return Rated(float(np.mean(single)), *interval(np.array(means)), tuple(single))

@@ -1,0 +1,168 @@
+"""Compares score files of several systems over the pairs that all of them have scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vcs_runtime.comparing.statistics import Values
+from vcs_runtime.comparing.systems import CORRECTIONS, Comparison, Counts, compare_systems
+from vcs_runtime.errors import InputError, unknown_choice
+from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.jobs.score_files import check_signatures, read_scores
+from vcs_runtime.jobs.segmenters import Mix
+from vcs_runtime.scoring import score_table
+
+
+def compare(
+    files: Sequence[Path], *, names: Sequence[str] = (), baseline: str | None = None,
+    scores: Sequence[str] = (), correction: str = "holm", all_pairs: bool = False, moved: int = 10,
+    force: bool = False, resamples: int | None = None, seed: int = SEED,
+) -> Comparison:  # fmt: skip
+    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
+
+    Parameters
+    ----------
+    files
+        Two or more score files.
+    names
+        The names of the systems, one a file. Empty: the names of the files without their suffixes; the whole
+        paths where these are equal.
+    baseline
+        The name or the file of the system that the others are compared with. None: the first one.
+    scores
+        The scores to compare, of `score_table.ALL`. Empty: VCS, or the margin if VCS is 0 for most of the
+        pairs.
+    correction
+        One of `CORRECTIONS`.
+    all_pairs
+        Test all pairs of systems.
+    moved
+        How many of the pairs that differ most are listed, if there are two files.
+    force
+        Compare files of different signatures.
+    resamples
+        Number of resamples of each test. None: 2,000, or as many as the correction needs.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Comparison
+        The comparison.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, has an id twice, or has another signature; or no id is common.
+    ValueError
+        There are too few files, or no such score, baseline or correction; or the names do not fit the files.
+    """
+    for score in scores:
+        if score not in score_table.ALL:
+            raise unknown_choice("score", score, tuple(score_table.ALL))
+    if correction not in CORRECTIONS:
+        raise unknown_choice("correction", correction, CORRECTIONS)
+    systems = _named(files, names)
+    first = _find(baseline, systems)
+    required = tuple(dict.fromkeys(("vcs", *scores)))
+    read = {name: _read(path, required, (*required, "margin")) for name, path in systems.items()}
+    if not force:
+        check_signatures({path: read[name].signature for name, path in systems.items()})
+    # In the order of the baseline, so that the draws do not depend on the order of the files.
+    common = [id_ for id_ in read[first].rows if all(id_ in own.rows for own in read.values())]
+    if not common:
+        raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
+    columns = {
+        score: {name: np.array([own.rows[id_][score] for id_ in common]) for name, own in read.items()}
+        for score in (*required, "margin")
+    }
+    zeros = {name: int((own <= 0).sum()) for name, own in columns["vcs"].items()}
+    known = dict.fromkeys(id_ for own in read.values() for id_ in (*own.rows, *own.failed))
+    counts = {
+        name: Counts(len(own.failed), len(known) - len(own.failed) - len(own.rows), zeros[name])
+        for name, own in read.items()
+    }
+    reason = ""
+    if not scores:
+        total, zero = len(systems) * len(common), sum(zeros.values())
+        scores = ["vcs"]
+        if 2 * zero > total and all(np.isfinite(own).all() for own in columns["margin"].values()):
+            scores, reason = ["margin"], f"VCS is 0 for {zero} of {total} scores"
+    comparison = compare_systems(
+        {score: columns[score] for score in scores}, counts,
+        {name: own.signature for name, own in read.items()}, first,
+        correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed,
+    )  # fmt: skip
+    left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
+    return replace(
+        comparison,
+        reason=reason,
+        moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
+        left_out={id_: without for id_, without in left_out.items() if without},
+        mix=Mix.of({name: {id_: own.segmenters[id_] for id_ in common} for name, own in read.items()}),
+    )
+
+
+@dataclass
+class _Scores:
+    """A score file: its signature, scores and segmenters by id, and the ids that could not be scored."""
+
+    signature: str = ""
+    rows: dict[str, dict[str, float]] = field(default_factory=dict)
+    segmenters: dict[str, str] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+
+def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
+    """Read a score file. A score that is not required is NaN where it is missing."""
+    scores = _Scores()
+    for place, row in read_scores(path, required, pipe=True):
+        name, scores.signature = str(row["id"]), str(row["signature"])
+        if name in scores.rows or name in scores.failed:
+            raise InputError(f"{place}: id {name} is there twice")
+        if "error" in row:
+            scores.failed.add(name)
+        else:
+            scores.segmenters[name] = row.get("segmenter") or ""
+            scores.rows[name] = {score: float(row.get(score, np.nan)) for score in names}
+    return scores
+
+
+def _named(files: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
+    """Name the systems. Raises ValueError if the names do not fit the files."""
+    if len(files) < 2:
+        raise ValueError("two or more score files are needed")
+    if not names:
+        stems = [path.stem for path in files]
+        names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+    elif len(names) != len(files):
+        raise ValueError(f"a name is needed for each of the {len(files)} files, not {len(names)}")
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"two systems are called {name!r}: name each of them")
+    return dict(zip(names, files, strict=True))
+
+
+def _find(baseline: str | None, systems: Mapping[str, Path]) -> str:
+    """Find a system by its name or file. Raises ValueError if there is none."""
+    if baseline is None:
+        return next(iter(systems))
+    if baseline not in systems:
+        for name, path in systems.items():
+            if path == Path(baseline):
+                return name
+        raise unknown_choice("baseline", baseline, tuple(systems))
+    return baseline
+
+
+def _moved(
+    values: Mapping[str, Values], baseline: str, ids: Sequence[str], count: int
+) -> list[tuple[str, float, float]]:
+    """List the pairs that differ most between two systems; equal ones are left out."""
+    a, b = values[baseline], *(own for name, own in values.items() if name != baseline)
+    order = np.argsort(-np.abs(b - a), kind="stable")[:count]
+    return [(ids[i], float(a[i]), float(b[i])) for i in order if a[i] != b[i]]

@@ -1,0 +1,291 @@
+"""Several systems over the same pairs: their means, and paired tests of their differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from vcs_runtime.comparing.statistics import RESAMPLES, Difference, Values, holm, paired_difference
+from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.segmenters import Mix
+from vcs_runtime.util.progress import progress_bar
+
+#: How p-values are corrected for the number of tests.
+CORRECTIONS: Final = ("holm", "none")
+#: The levels of significance that tables mark.
+LEVELS: Final = (0.05, 0.01)
+
+ByScore = Mapping[str, Mapping[str, Values]]
+"""Scores by the name of the score, then by system: `(pairs,)`, in the same order of pairs."""
+
+
+class Mean(NamedTuple):
+    """A mean with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Counts(NamedTuple):
+    """How many pairs a system failed to score, how many it lacks, and how many have a VCS of 0."""
+
+    failed: int
+    missing: int
+    zeros: int
+
+
+@dataclass(frozen=True)
+class System:
+    """A system, and its scores over the pairs that all systems have scored.
+
+    Attributes
+    ----------
+    name
+        The name of the system.
+    counts
+        The numbers of its pairs. The zeros are among the compared pairs.
+    means
+        The mean of each score.
+    signature
+        The signature of its scores.
+    """
+
+    name: str
+    counts: Counts
+    means: dict[str, Mean]
+    signature: str
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """A paired comparison of two systems by one score.
+
+    Attributes
+    ----------
+    score
+        The name of the score.
+    system, baseline
+        The names of the systems.
+    difference
+        `system - baseline`, with the p-values of this test alone.
+    p_bootstrap, p_permutation
+        The p-values, corrected for the number of tests.
+    """
+
+    score: str
+    system: str
+    baseline: str
+    difference: Difference
+    p_bootstrap: float
+    p_permutation: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of several systems.
+
+    Attributes
+    ----------
+    scores
+        The names of the scores that were compared.
+    pairs
+        Number of pairs that all systems have scored. Only these are compared.
+    baseline
+        The name of the system that the others are compared with.
+    systems
+        The systems, in the order in which they were given.
+    tests
+        Each system against the baseline; or each pair of systems, if `all_pairs`.
+    all_pairs
+        Whether all pairs of systems were tested.
+    correction
+        How the p-values were corrected: "holm" or "none".
+    resamples, seed
+        Of the tests.
+    reason
+        Why this score was chosen; "" if the caller named it.
+    moved
+        Of two systems, the pairs that differ most by the first score, the largest difference first:
+        `(id, score of the baseline, score of the other)`.
+    left_out
+        By the id of each pair that is not compared, the systems that have no score for it.
+    mix
+        The segmenters that have split the compared pairs.
+    """
+
+    scores: tuple[str, ...]
+    pairs: int
+    baseline: str
+    systems: list[System]
+    tests: list[PairedTest]
+    all_pairs: bool
+    correction: str
+    resamples: int
+    seed: int
+    reason: str = ""
+    moved: list[tuple[str, float, float]] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    mix: Mix = field(default_factory=Mix)
+
+    @property
+    def about_segmenters(self) -> list[str]:
+        """Which segmenters have split the pairs, and what that does to differences if there are several."""
+        return self.mix.sentences({own.name: own.signature for own in self.systems})
+
+    def test_of(self, system: str, score: str) -> PairedTest | None:
+        """Return the test of a system against the baseline; None for the baseline itself."""
+        own = (test for test in self.tests if (test.system, test.score) == (system, score))
+        return next((test for test in own if test.baseline == self.baseline), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as a JSON object; numbers that are undefined for a single pair are null.
+
+        A comparison of two systems has further keys, for its first score: A is the baseline, B the other.
+        """
+        value = {
+            "scores": list(self.scores), "reason": self.reason, "pairs": self.pairs,
+            "baseline": self.baseline, "correction": self.correction, "tests": len(self.tests),
+            "systems": [
+                {"name": own.name, "signature": own.signature, **own.counts._asdict(),
+                 "segmenters": dict(self.mix.counts.get(own.name, {})),
+                 "scores": {name: {"mean": m.mean, "ci95": [m.low, m.high]} for name, m in own.means.items()}}
+                for own in self.systems
+            ],
+            "comparisons": [
+                {"score": test.score, "system": test.system, "baseline": test.baseline,
+                 **_numbers(test.difference), "p_bootstrap_corrected": test.p_bootstrap,
+                 "p_permutation_corrected": test.p_permutation}
+                for test in self.tests
+            ],
+            "split_differently": self.mix.differently, "left_out": list(self.left_out),
+            "resamples": self.resamples, "seed": self.seed,
+        }  # fmt: skip
+        if len(self.systems) == 2:
+            score = self.scores[0]
+            a, b = sorted(self.systems, key=lambda system: system.name != self.baseline)
+            value |= {
+                "score": score, "mean_a": a.means[score].mean, "mean_b": b.means[score].mean,
+                **_numbers(self.tests[0].difference),
+                "moved": [{"id": name, "a": first, "b": second} for name, first, second in self.moved],
+                "signature_a": a.signature, "signature_b": b.signature,
+            }  # fmt: skip
+        plain: dict[str, Any] = _plain(value)
+        return plain
+
+
+def paired_tests(
+    values: ByScore, pairs: Sequence[tuple[str, str]], *, resamples: int, correction: str = "holm",
+    seed: int = SEED,
+) -> list[PairedTest]:  # fmt: skip
+    """Test differences of systems, and correct the p-values over all of these tests.
+
+    Parameters
+    ----------
+    values
+        The scores.
+    pairs
+        Which systems are tested, as `(system, baseline)`.
+    resamples
+        Number of resamples of each test.
+    correction
+        One of `CORRECTIONS`. Either kind of test is corrected by itself.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    list of PairedTest
+        The tests, by score and then in the order of `pairs`.
+    """
+    keys = [(score, *pair) for score in values for pair in pairs]
+    differences = []
+    with progress_bar(len(keys), "testing", "tests", enabled=len(keys) > 20) as advance:
+        for score, system, other in keys:
+            first, second = values[score][system], values[score][other]
+            differences.append(paired_difference(first, second, resamples=resamples, seed=seed))
+            advance(1)
+    p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
+    if correction == "holm":
+        p = np.column_stack([holm(kind) for kind in p.T])
+    return [
+        PairedTest(*key, difference, *own)
+        for key, difference, own in zip(keys, differences, p.tolist(), strict=True)
+    ]
+
+
+def enough_resamples(tests: int, correction: str) -> int:
+    """Return how many resamples show that a difference is significant at the lowest of `LEVELS`.
+
+    The smallest p-value of a permutation test is about two of so many, and it is corrected for all tests.
+    """
+    return max(RESAMPLES, round(2 * tests / LEVELS[-1])) if correction == "holm" else RESAMPLES
+
+
+def compare_systems(
+    values: ByScore, counts: Mapping[str, Counts], signatures: Mapping[str, str], baseline: str,
+    *, correction: str = "holm",
+    all_pairs: bool = False, resamples: int | None = None, seed: int = SEED,
+) -> Comparison:  # fmt: skip
+    """Compare systems over pairs that all of them have scored.
+
+    Parameters
+    ----------
+    values
+        The scores.
+    counts
+        The numbers of pairs of each system; the order of systems.
+    signatures
+        The signature of each system's scores.
+    baseline
+        The name of the system that the others are compared with.
+    correction
+        One of `CORRECTIONS`.
+    all_pairs
+        Test all pairs of systems.
+    resamples
+        Number of resamples of each test. None: as `enough_resamples` says.
+    seed
+        Seed of the draws.
+
+    Returns
+    -------
+    Comparison
+        The comparison.
+    """
+    order = [baseline, *(name for name in counts if name != baseline)]
+    pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
+    resamples = resamples or enough_resamples(len(values) * len(pairs), correction)
+    tests = paired_tests(values, pairs, resamples=resamples, correction=correction, seed=seed)
+    means = {
+        name: {
+            score: Mean(float(own[name].mean()), *mean_interval(own[name], seed=seed).tolist())
+            for score, own in values.items()
+        }
+        for name in counts
+    }
+    return Comparison(
+        tuple(values), len(next(iter(values.values()))[baseline]), baseline,
+        [System(name, counts[name], means[name], signatures[name]) for name in counts], tests, all_pairs,
+        correction, resamples, seed,
+    )  # fmt: skip
+
+
+def _numbers(difference: Difference) -> dict[str, Any]:
+    return {
+        "difference": difference.mean, "ci95": [difference.low, difference.high],
+        "p_bootstrap": difference.p_bootstrap, "p_permutation": difference.p_permutation,
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Replace numbers that are not finite by None, for JSON."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,261 @@
+"""Comparisons of systems as tables: for people, as Markdown and LaTeX, and with all digits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest
+from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.printable import printable
+
+
+class Number(NamedTuple):
+    """A number as it is printed: its digits, a mark of significance, and an interval."""
+
+    value: str
+    mark: str = ""
+    interval: str = ""
+
+    def __str__(self) -> str:
+        """Return the number as plain text."""
+        return f"{self.value}{self.mark} {self.interval}".rstrip()
+
+
+class Heading(NamedTuple):
+    """The heading of a column, and of the group of columns that it belongs to; "" for no group."""
+
+    group: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table whose cells are ready to print.
+
+    Attributes
+    ----------
+    headings
+        The headings of the columns.
+    rows
+        The rows. A cell is the name of a system, a number, or a word.
+    """
+
+    headings: list[Heading]
+    rows: list[list[str | Number]]
+
+    def flat(self) -> list[str]:
+        """Return the headings with those of their groups, if there are several groups."""
+        several = len({heading.group for heading in self.headings} - {""}) > 1
+        return [f"{group} {text}".strip() if several else text for group, text in self.headings]
+
+
+def grids(comparison: Comparison, scores: Sequence[str], digits: int) -> list[Grid]:
+    """Lay a comparison out for people.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    scores
+        The scores that are shown.
+    digits
+        Decimals of means and differences. P-values have four.
+
+    Returns
+    -------
+    list of Grid
+        A row a system; and then, if they were tested, a row for each pair of systems.
+    """
+    lists = [_systems(comparison, scores, digits)]
+    if comparison.all_pairs:
+        lists.append(_pairs(comparison, scores, digits))
+    return lists
+
+
+def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
+    left_out = any(own.counts.failed or own.counts.missing for own in comparison.systems)
+    counts = ("failed", "missing", "zeros") if left_out else ("zeros",)
+    headings = [Heading("", name) for name in ("system", *counts)]
+    for score in scores:
+        label = LABELS.get(score, score)
+        mean = "mean" if len(scores) > 1 else label
+        headings += [Heading(label, text) for text in (f"{mean} [95 %]", *_TESTED)]
+    rows: list[list[str | Number]] = []
+    for own in comparison.systems:
+        row: list[str | Number] = [printable(own.name)]
+        row += [Number(str(getattr(own.counts, name))) for name in counts]
+        for score in scores:
+            middle, low, high = own.means[score]
+            row.append(Number(f"{middle:.{digits}f}", interval=_interval(low, high, digits)))
+            test = comparison.test_of(own.name, score)
+            row += _tested(test, digits) if test else ["baseline", "", ""]
+        rows.append(row)
+    return Grid(headings, rows)
+
+
+def _pairs(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
+    headings = [Heading("", "system"), Heading("", "against")]
+    headings += [Heading(LABELS.get(score, score), text) for score in scores for text in _TESTED]
+    rows: dict[tuple[str, str], list[str | Number]] = {}
+    for test in comparison.tests:
+        if test.score in scores:
+            names = (test.system, test.baseline)
+            rows.setdefault(names, [*map(printable, names)]).extend(_tested(test, digits))
+    return Grid(headings, list(rows.values()))
+
+
+_TESTED: Final = ("difference [95 %]", "p bootstrap", "p permutation")
+
+
+def _tested(test: PairedTest, digits: int) -> list[str | Number]:
+    d = test.difference
+    mark = "*" * sum(max(test.p_bootstrap, test.p_permutation) < level for level in LEVELS)
+    difference = Number(f"{d.mean:+.{digits}f}", mark, _interval(d.low, d.high, digits, "+"))
+    p_values = (test.p_bootstrap, test.p_permutation)
+    return [difference, *(Number("" if math.isnan(p) else f"{p:.4f}") for p in p_values)]
+
+
+def _interval(low: float, high: float, digits: int, sign: str = "") -> str:
+    return "" if math.isnan(low) else f"[{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
+
+
+def describe_correction(correction: str, tests: int) -> str:
+    """Say how p-values were corrected, over how many tests."""
+    corrected = "corrected by Holm's method over" if correction == "holm" else "not corrected, of"
+    return f"{corrected} {tests} test{'s' if tests != 1 else ''}"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Say in sentences what the numbers of a comparison are."""
+    c = comparison
+    labels = ", ".join(LABELS.get(score, score) for score in c.scores)
+    pairs = f"{c.pairs} pair{'s' if c.pairs != 1 else ''}"
+    sentences = [f"{c.reason}, so the margin is compared; --score vcs compares VCS."] if c.reason else []
+    sentences += [f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."]
+    if c.left_out:
+        sentences.append(f"Left out: {len(c.left_out)} more, which a system failed to score or lacks.")
+    several = f", {describe_correction(c.correction, len(c.tests))}" if len(c.tests) > 1 else ""
+    smallest = 2 / (c.resamples + 1) * (len(c.tests) if c.correction == "holm" else 1)
+    few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
+    fewest = 2 / 2**c.pairs * (len(c.tests) if c.correction == "holm" else 1)  # all differences of one sign
+    if fewest >= LEVELS[0]:
+        few += [
+            f"{pairs} cannot show a permutation p below {min(fewest, 1):.2g}: score more pairs for a mark."
+        ]
+    others = ", in the second table to the other system" if c.all_pairs else ""
+    return [
+        *sentences,
+        f"Differences are to {printable(c.baseline)}{others}; brackets hold 95 % bootstrap intervals.",
+        f"p: of a paired bootstrap and of a permutation test, {c.resamples} resamples{several}.",
+        *few,
+        f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g} in both tests.",
+        *c.about_segmenters,
+    ]
+
+
+def markdown(comparison: Comparison) -> str:
+    """Return a comparison as Markdown tables, with what they show."""
+    parts = []
+    for grid in grids(comparison, comparison.scores, digits=3):
+        rule = f"| --- {'| ---: ' * (len(grid.headings) - 1)}|"
+        parts.append("\n".join([_markdown_row(grid.flat()), rule, *map(_markdown_row, grid.rows)]))
+    parts.append(_escape_markdown(" ".join(notes(comparison))))
+    parts += [f"`{line}`" for line in signatures(comparison)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_row(cells: Iterable[str | Number]) -> str:
+    return f"| {' | '.join(_escape_markdown(str(cell)) for cell in cells)} |"
+
+
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"[\\`*\[\]<>|]|\b_|_\b", r"\\\g<0>", text)
+
+
+def latex(comparison: Comparison) -> str:
+    """Return a comparison as LaTeX tables, for the package booktabs; what they show stands in comments."""
+    comments = "\n".join(f"% {line}" for line in (*notes(comparison), *signatures(comparison)))
+    lists = grids(comparison, comparison.scores, digits=3)
+    return "\n\n".join([comments, *("\n".join(_tabular(grid)) for grid in lists)]) + "\n"
+
+
+def _tabular(grid: Grid) -> list[str]:
+    names = sum(not heading.group for heading in grid.headings)
+    groups = list(dict.fromkeys(heading.group for heading in grid.headings if heading.group))
+    width = (len(grid.headings) - names) // len(groups)
+    lines = [rf"\begin{{tabular}}{{l{'r' * (len(grid.headings) - 1)}}}", r"\toprule"]
+    if len(groups) > 1:
+        spans = [rf"\multicolumn{{{width}}}{{c}}{{{_escape_latex(group)}}}" for group in groups]
+        lines.append(f"{' & ' * names}{' & '.join(spans)} \\\\")
+        starts = [names + 1 + number * width for number in range(len(groups))]
+        lines.append(" ".join(rf"\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts))
+    lines += [_latex_row([heading.text for heading in grid.headings]), r"\midrule"]
+    lines += [_latex_row(row) for row in grid.rows]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _latex_row(cells: Sequence[str | Number]) -> str:
+    return f"{' & '.join(_latex_cell(cell) for cell in cells)} \\\\"
+
+
+def _latex_cell(cell: str | Number) -> str:
+    if isinstance(cell, str):
+        return _escape_latex(cell)
+    value = f"${cell.value}{f'^{{{cell.mark}}}' if cell.mark else ''}$" if cell.value else ""
+    return f"{value} ${cell.interval}$" if cell.interval else value
+
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}  # fmt: skip
+
+
+def _escape_latex(text: str) -> str:
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    # After the end of a row these two would be arguments of it.
+    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """Return a comparison with all digits: a row a system; then a row a test, if all pairs were tested."""
+    c, note = comparison, " ".join(notes(comparison))
+    columns = ["system", "failed", "missing", "zeros"]
+    for score in c.scores:
+        prefix = f"{score} " if len(c.scores) > 1 else ""
+        columns += [score, *(f"{prefix}{name}" for name in ("low", "high", *_COLUMNS))]
+    rows: list[tuple[Cell, ...]] = []
+    for own in c.systems:
+        row: list[Cell] = [own.name, *own.counts]
+        for score in c.scores:
+            test = c.test_of(own.name, score)
+            row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
+        rows.append((*row, c.correction))
+    lists = [Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)]
+    if c.all_pairs:
+        rows = [(t.score, t.system, t.baseline, *test_cells(t), c.correction) for t in c.tests]
+        heads = ("score", "system", "against", *_COLUMNS, "correction")
+        lists.append(Table("tests", "All pairs of systems", heads, rows, note))
+    return lists
+
+
+_COLUMNS: Final = ("difference", "difference low", "difference high", "p bootstrap", "p permutation")
+
+
+def test_cells(test: PairedTest) -> list[Cell]:
+    """Return the cells of a test: difference, interval, corrected p-values."""
+    d = test.difference
+    return [d.mean, d.low, d.high, test.p_bootstrap, test.p_permutation]
+
+
+def signatures(comparison: Comparison) -> list[str]:
+    """Return the signature of all systems; or a line for each system, if they differ."""
+    own = {printable(system.name): printable(system.signature) for system in comparison.systems}
+    distinct = set(own.values())
+    return [*distinct] if len(distinct) == 1 else [f"{name}: {line}" for name, line in own.items()]

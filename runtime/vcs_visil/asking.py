@@ -1,0 +1,181 @@
+"""Ways to ask a model for the words of a masked caption: forced, mask by mask, or as it generates them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.util.means import exact_means
+from vcs_visil.images import Part
+from vcs_visil.masking import MaskedCaption
+from vcs_visil.models.generated import KNOWN, Generates, check_generated, known_words
+from vcs_visil.models.logprobs import LogProbs, by_word, check_forced
+from vcs_visil.options import GENERATE, VisilOptions
+from vcs_visil.summaries import Summary, Video
+
+Model = LogProbs | Generates
+"""A model that scores: one that can be forced, or one that only generates."""
+# Tokens of a generated answer: for each word, and besides. Words of ten tokens are rare.
+_TOKENS_PER_WORD, _TOKENS_BESIDES = 10, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Log-probability of the scored words, given the video or given a summary.
+
+    Attributes
+    ----------
+    by_word
+        Log-probability of each word in nats, averaged over the runs.
+    runs
+        Sum over the words in each run, in nats.
+    prompt_tokens
+        Number of tokens of the prompt; None if the model does not report it.
+    known
+        For generated answers, how the number of each word is known (`vcs_visil.models.generated`),
+        in the run that knows least; otherwise empty.
+    """
+
+    by_word: tuple[float, ...]
+    runs: tuple[float, ...]
+    prompt_tokens: int | None
+    known: tuple[str, ...] = ()
+
+    @property
+    def log_p(self) -> float:
+        """Sum over the words, never clipped."""
+        return math.fsum(self.by_word)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of the sums of the runs; None for a single run."""
+        return statistics.stdev(self.runs) if len(self.runs) > 1 else None
+
+
+def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOptions) -> Side:
+    """Ask a model for the masked words, as often as the options say, and average the log-probabilities.
+
+    Parameters
+    ----------
+    given
+        What the prompt shows: the video, or a summary.
+    masked
+        The masked caption.
+    model
+        The model.
+    options
+        Prompts, method and number of samples.
+
+    Returns
+    -------
+    Side
+        Log-probabilities of the scored words.
+
+    Raises
+    ------
+    TextError
+        The model cannot answer this question.
+    ModelError
+        The model fails, or cannot be asked in this way.
+    """
+    prompts = options.wording
+    runs, knowns, tokens = [], [], None
+    for run in range(options.samples):
+        values, known, tokens = _ASK[options.method](
+            lambda text: prompts.fill("score", given=given, masked_caption=text), masked, model, options, run
+        )
+        runs.append(values)
+        knowns.append(known)
+    means = exact_means(runs)
+    least = tuple(max(kinds, key=KNOWN.index) for kinds in zip(*knowns, strict=True))
+    return Side(means, tuple(map(math.fsum, runs)), tokens, least)
+
+
+def count_tokens(shown: Summary | Video, model: Model, options: VisilOptions) -> int | None:
+    """Count the model's tokens of the text and images of a summary.
+
+    The count is the difference of two prompts, with and without the summary. The tokens that a chat template
+    adds do not count.
+
+    Parameters
+    ----------
+    shown
+        A summary, or a video.
+    model
+        The model.
+    options
+        The method, which says how the model can be asked.
+
+    Returns
+    -------
+    int or None
+        Number of tokens; None if the model does not report it.
+    """
+    content: list[Part]
+    content = [*shown.frames] if isinstance(shown, Video) else [*shown.keyframes, shown.text]
+    before: list[Part] = ["Summary: "]
+
+    def length(parts: list[Part]) -> int | None:
+        if options.method == GENERATE:
+            return _generates(model).generate(parts, 1, options.top).prompt_tokens
+        return _forces(model).force(parts, "a").prompt_tokens
+
+    try:
+        whole, rest = length(before + [part for part in content if part]), length(before)
+    except TextError:  # some servers report only the likeliest tokens, and "a" is not one of them
+        return None
+    return None if whole is None or rest is None else whole - rest
+
+
+_Prompt = Callable[[str], list[Part]]
+# Log-probabilities of the words, how they are known if that differs, and the tokens of the prompt.
+_Answer = tuple[list[float], Sequence[str], int | None]
+
+
+def _forced(prompt: _Prompt, masked: MaskedCaption, model: Model, options: VisilOptions, run: int) -> _Answer:
+    forced = _forces(model).force(prompt(masked.text), masked.answer, run)
+    check_forced(forced, masked.answer)
+    words = by_word(forced, masked.answer)
+    return [words[i] for i in masked.scored], (), forced.prompt_tokens
+
+
+def _sequential(
+    prompt: _Prompt, masked: MaskedCaption, model: Model, options: VisilOptions, run: int
+) -> _Answer:
+    values, tokens = [], None
+    for i in masked.scored:
+        forced = _forces(model).force(prompt(masked.revealed(i)), masked.words[i], run)
+        check_forced(forced, masked.words[i])
+        values.append(math.fsum(forced.logprobs))
+        tokens = forced.prompt_tokens if tokens is None else tokens
+    return values, (), tokens
+
+
+def _generated(
+    prompt: _Prompt, masked: MaskedCaption, model: Model, options: VisilOptions, run: int
+) -> _Answer:
+    room = _TOKENS_BESIDES + _TOKENS_PER_WORD * len(masked.words)
+    generated = _generates(model).generate(prompt(masked.text), room, options.top, run)
+    check_generated(generated, options.top)
+    words = known_words(generated, masked.words, options.floor)
+    chosen = [words[i] for i in masked.scored]
+    return [value for value, _ in chosen], [known for _, known in chosen], generated.prompt_tokens
+
+
+_ASK = {"forced": _forced, "sequential": _sequential, GENERATE: _generated}
+
+
+def _forces(model: Model) -> LogProbs:
+    if not hasattr(model, "force"):
+        raise ModelError(f"{model.fingerprint}: answers cannot be forced here: use the method {GENERATE!r}")
+    return cast("LogProbs", model)
+
+
+def _generates(model: Model) -> Generates:
+    if not hasattr(model, "generate"):
+        raise ModelError(f"{model.fingerprint}: generated answers have no log-probabilities here")
+    return cast("Generates", model)

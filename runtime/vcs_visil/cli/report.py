@@ -1,0 +1,168 @@
+"""`vcs-runtime visil report`: tables and figures by format of the summaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb
+from vcs_runtime.cli.tables import console
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.figures import require_matplotlib
+from vcs_visil import plots
+from vcs_visil.cli.model import json_option, say_approximate
+from vcs_visil.formats import Scores, along_frontier, by_format, drops, read_lines
+from vcs_visil.jobs.scores import are_approximate, read_scores
+
+
+@click.command()
+@click.argument("scores", type=PATH, required=False)
+@click.option(
+    "--answers",
+    type=PATH,
+    metavar="FILE",
+    help="JSONL file of answers to questions, such as `visil answer` writes.",
+)
+@click.option("--judged", type=PATH, metavar="FILE", help="Output of `visil correspond`.")
+@click.option(
+    "--alpha",
+    type=NumberRange(min=0),
+    multiple=True,
+    metavar="X",
+    help="Price of a token in nats; may be repeated. [default: where choices change]",
+)
+@click.option("--plots", "folder", type=PATH, metavar="DIR", help="Folder for PNG files of the figures.")
+@max_read_mb
+@json_option
+def report(
+    scores: Path | None, answers: Path | None, judged: Path | None, alpha: tuple[float, ...],
+    folder: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare formats of summaries by scores, tokens, and accuracy.
+
+    SCORES is an output of `visil score`. With --answers there are accuracies by format and along the frontier
+    of `visil select`. With --judged, which needs no SCORES, there is the accuracy on confused summaries.
+    """
+    if scores is None and judged is None:
+        raise click.UsageError("give SCORES, --judged or both")
+    if answers and scores is None:
+        raise click.UsageError("--answers needs SCORES")
+    if folder:
+        require_matplotlib()
+    result: dict[str, Any] = {}
+    if scores:
+        listed = read_scores(scores)
+        say_approximate(scores, are_approximate(listed))
+        result = {"approximate": are_approximate(listed), **_by_format(scores, listed, _read(answers), alpha)}
+        if folder:
+            plots.by_format(listed, result["formats"], folder / "formats.png")
+            if "frontier" in result:
+                plots.frontier_accuracy(result["frontier"], folder / "frontier.png")
+    if judged:
+        result["correspondence"] = drops(_read(judged))
+        if folder:
+            plots.drops(result["correspondence"], folder / "correspondence.png")
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        _print(result)
+
+
+def _by_format(
+    path: Path, scores: Scores, answers: list[dict[str, Any]], alphas: tuple[float, ...]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    try:
+        result["formats"] = by_format(scores, answers)
+        result["frontier"] = along_frontier(scores, answers, alphas)
+    except OverflowError:
+        raise InputError(f"{path}: its numbers are too large to be summed") from None
+    except ValueError as error:
+        if alphas:
+            raise InputError(f"{path}: {error}") from None
+        warn(f"{path}: {error}; the frontier is left out")
+    return result
+
+
+def _read(path: Path | None) -> list[dict[str, Any]]:
+    if path is None:
+        return []
+    lines, failed = read_lines(path)
+    if failed:
+        warn(f"{path}: {failed} lines with an error are left out")
+    return lines
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    out = console()
+    if "formats" in result:
+        rows = [
+            [
+                row["format"],
+                *(_mean(row.get(name), digits) for name, digits in _COLUMNS),
+                _share(row.get("accuracy")),
+            ]
+            for row in result["formats"]
+        ]
+        out.print(_table(["format", *(name for name, _ in _COLUMNS), "accuracy"], rows))
+        out.print("\nDistribution of ViSIL in nats:")
+        names = ("min", "q1", "median", "q3", "max")
+        rows = [
+            [row["format"], str(row["visil"]["n"]), *(f"{row['visil'][name]:.4f}" for name in names)]
+            for row in result["formats"] if "visil" in row
+        ]  # fmt: skip
+        out.print(_table(["format", "n", *names], rows))
+    if "frontier" in result:
+        out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
+        rows = [
+            [f"alpha {point['alpha']:.4g}" if "alpha" in point else point["name"], str(point["videos"]),
+             f"{point['tokens']:.2f}", f"{point['visil']:.4f}", _percent(point["accuracy"])]
+            for point in [*result["frontier"]["chosen"], *result["frontier"]["baselines"]]
+        ]  # fmt: skip
+        out.print(_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows))
+    if "correspondence" in result:
+        out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")
+        rows = []
+        for row in result["correspondence"]:
+            rows.append([row["format"], "true", _share(row["true"]), ""])
+            for kind, found in row["confused"].items():
+                rows.append([row["format"], f"confused {kind}", _share(found), _percent(found["drop"])])
+        out.print(_table(["format", "summaries", "accuracy", "drop"], rows))
+
+
+_COLUMNS = (("visil", 4), ("tokens", 2), ("seconds", 2), ("confidence", 2))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table without the columns in which all cells are empty."""
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
+    return table
+
+
+def _mean(spread: Mapping[str, Any] | None, digits: int) -> str:
+    if spread is None:
+        return ""
+    return f"{spread['mean']:.{digits}f}" + (
+        f" ± {spread['sd']:.{digits}f}" if spread["sd"] is not None else ""
+    )
+
+
+def _share(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    return (
+        f"{_percent(found['share'])} of {found['n']} ({_percent(found['low'])} to {_percent(found['high'])})"
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

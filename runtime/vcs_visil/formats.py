@@ -1,0 +1,239 @@
+"""Scores, tokens and answers by format of the summaries, and along the frontier: figures of the paper."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcs_runtime.errors import InputError
+from vcs_visil.jobs.scores import answer_lines, without_videos
+from vcs_visil.selection import Step, frontier, select_summary
+
+Scores = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Summaries of each video with their scores, as `read_scores` returns them."""
+RANDOM = "random"
+"""Name of the baseline that takes any summary of a video."""
+_ROWS = 11  # of a frontier with many steps
+_MOST = 1e9  # of these quantities
+_QUANTITIES = ("seconds", "confidence")  # of answers of people
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Read answers or judgements.
+
+    Parameters
+    ----------
+    path
+        JSONL file with `id`, `name` and `correct` (0 or 1), as `visil answer` and `visil correspond` write.
+
+    Returns
+    -------
+    tuple of list and int
+        The lines, and the number of those with an error, which are left out.
+
+    Raises
+    ------
+    InputError
+        A line is none of these, or there are none. The message names the file and the line.
+    """
+    lines, failed = list[dict[str, Any]](), 0
+    for place, row in answer_lines(path):
+        if row is None:
+            failed += 1
+            continue
+        for name in _QUANTITIES:
+            value = row.get(name)
+            if value is not None and not (type(value) in (int, float) and abs(value) <= _MOST):
+                raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
+        lines.append(row)
+    if not lines:
+        raise InputError(f"{path}: the file holds no answers")
+    return lines, failed
+
+
+def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Summarise scores, tokens and answers by format.
+
+    Parameters
+    ----------
+    scores
+        Scores of the summaries of each video.
+    answers
+        Answers to questions.
+
+    Returns
+    -------
+    list of dict
+        One object per format, from few keyframes to the full video. `visil` and `tokens` have n, mean and
+        sd (of a sample), and `visil` quartiles. `accuracy` has n, correct, share and a 95 % interval
+        (Wilson's). `seconds` and `confidence` are there if answers have them.
+    """
+    formats = _formats(scores)
+    values: dict[str, list[float]] = {}
+    tokens: dict[str, list[float]] = {}
+    given: dict[str, list[Mapping[str, Any]]] = {}
+    for parts in scores.values():
+        for part in parts:
+            values.setdefault(_format(part), []).append(part["visil"])
+            if part["tokens"] is not None:
+                tokens.setdefault(_format(part), []).append(part["tokens"])
+    for line in answers:
+        format_ = formats.get((str(line["id"]), line["name"])) or _format(line)
+        given.setdefault(format_, []).append(line)
+    rows = []
+    for name in sorted({*values, *given}, key=_order):
+        row: dict[str, Any] = {"format": name}
+        if name in values:
+            low, first, median, third, high = np.percentile(values[name], (0, 25, 50, 75, 100)).tolist()
+            quartiles = {"min": low, "q1": first, "median": median, "q3": third, "max": high}
+            row["visil"] = {**_spread(values[name]), **quartiles}
+        if name in tokens:
+            row["tokens"] = _spread(tokens[name])
+        if name in given:
+            row["accuracy"] = share([answer["correct"] for answer in given[name]])
+            for quantity in _QUANTITIES:
+                if listed := [one[quantity] for one in given[name] if one.get(quantity) is not None]:
+                    row[quantity] = _spread(listed)
+        rows.append(row)
+    return rows
+
+
+def along_frontier(
+    scores: Scores, answers: Sequence[Mapping[str, Any]] = (), alphas: Sequence[float] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """Follow the chosen summaries as a token's price grows, beside summaries of one format and any summary.
+
+    Parameters
+    ----------
+    scores
+        Scores of the summaries of each video, with tokens.
+    answers
+        Answers to questions from the summaries.
+    alphas
+        Prices of a token in nats; without them, 0 and up to ten prices at which a choice changes.
+
+    Returns
+    -------
+    dict
+        `chosen` has an object per alpha, `baselines` one per format and one for "random", the expectation
+        over all summaries of a video, which the full video is not. Each has `tokens` and `visil`, means over
+        the videos, and `accuracy` of the answers from these summaries.
+
+    Raises
+    ------
+    ValueError
+        A summary has no tokens, or an alpha is below 0.
+    """
+    for name, parts in scores.items():
+        if any(part["tokens"] is None for part in parts):
+            raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
+    summaries = without_videos(scores)
+    candidates = {
+        name: [(part["name"], part["visil"], part["tokens"]) for part in parts]
+        for name, parts in summaries.items()
+    }
+    fronts = {name: frontier(listed) for name, listed in candidates.items()}
+    right: dict[tuple[str, str], list[int]] = {}
+    for row in answers:
+        right.setdefault((str(row["id"]), row["name"]), []).append(int(row["correct"]))
+    parts_of = {(name, part["name"]): part for name, parts in scores.items() for part in parts}
+
+    def point(groups: Sequence[Sequence[tuple[str, str]]]) -> dict[str, Any]:
+        """Return the means over videos, where each takes any one of its group of summaries."""
+        means = [
+            [statistics.fmean(parts_of[key][field] for key in group) for group in groups]
+            for field in ("tokens", "visil")
+        ]
+        # Expected numbers of correct and of all answers, if each summary of a group is as likely.
+        correct = math.fsum(statistics.fmean(sum(right.get(key, ())) for key in group) for group in groups)
+        count = math.fsum(statistics.fmean(len(right.get(key, ())) for key in group) for group in groups)
+        return {
+            "videos": len(groups), "tokens": statistics.fmean(means[0]), "visil": statistics.fmean(means[1]),
+            "accuracy": correct / count if count else None,
+        }  # fmt: skip
+
+    chosen = []
+    for alpha in alphas or _alphas(fronts.values()):
+        picked = [[(name, select_summary(listed, alpha))] for name, listed in candidates.items()]
+        chosen.append({"alpha": alpha, **point(picked)})
+    groups: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for name, parts in scores.items():
+        for part in parts:
+            groups.setdefault(_format(part), {}).setdefault(name, []).append((name, part["name"]))
+        groups.setdefault(RANDOM, {})[name] = [(name, part["name"]) for part in summaries[name]]
+    baselines = [{"name": name, **point([*groups[name].values()])} for name in sorted(groups, key=_order)]
+    return {"chosen": chosen, "baselines": baselines}
+
+
+def drops(judged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Compare judgements of true summaries and of confused ones, by format.
+
+    Parameters
+    ----------
+    judged
+        Lines of `visil correspond` with `correct`, `format`, and `confused` where a summary was confused.
+
+    Returns
+    -------
+    list of dict
+        One object per format: accuracy on `true` summaries and on each kind of `confused` ones, whose `drop`
+        is the difference of both.
+    """
+    groups: dict[str, dict[str, list[int]]] = {}
+    for row in judged:
+        kind = row.get("confused") or "true"
+        groups.setdefault(_format(row), {}).setdefault(str(kind), []).append(int(row["correct"]))
+    rows = []
+    for name in sorted(groups, key=_order):
+        true = share(groups[name]["true"]) if "true" in groups[name] else None
+        confused = {
+            kind: {
+                **share(values),
+                "drop": true["share"] - statistics.fmean(values) if true else None,
+            }
+            for kind, values in sorted(groups[name].items()) if kind != "true"
+        }  # fmt: skip
+        rows.append({"format": name, "true": true, "confused": confused})
+    return rows
+
+
+def share(values: Sequence[int]) -> dict[str, Any]:
+    """Return number, correct ones, their share, and Wilson's 95 % interval of it, for zeros and ones."""
+    n, right, z = len(values), sum(values), 1.959963984540054
+    p = right / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low, high = ((middle + sign * half) / (1 + z * z / n) for sign in (-1, 1))
+    return {"n": n, "correct": right, "share": p, "low": max(0.0, low), "high": min(1.0, high)}
+
+
+def _alphas(fronts: Iterable[Sequence[Step]]) -> list[float]:
+    """Return 0 and the prices at which choices change; of many, some at equal distances by rank."""
+    prices = sorted({step.alpha for steps in fronts for step in steps})
+    if len(prices) <= _ROWS:
+        return prices
+    return [prices[round(i * (len(prices) - 1) / (_ROWS - 1))] for i in range(_ROWS)]
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return {"n": len(values), "mean": statistics.fmean(values), "sd": sd}
+
+
+def _formats(scores: Scores) -> dict[tuple[str, str], str]:
+    return {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
+
+
+def _format(row: Mapping[str, Any]) -> str:
+    """Return the format of a line; those of other tools may have a name only."""
+    return str(row.get("format") or row["name"])
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Order formats from text over images to the video; others follow."""
+    known = ("text", "1-image", "1-image only", "2-image", "2-image only", "3-image", "3-image only", "video")
+    return (known.index(name) if name in known else len(known), name)

@@ -1,0 +1,324 @@
+"""Scoring the videos of a JSONL file, resumable; and reading the scores."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.errors import InputError, TextError
+from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.util.progress import progress_bar
+from vcs_visil.asking import Model
+from vcs_visil.correlation import LARGEST_SCORE
+from vcs_visil.jobs.items import Item, read_items
+from vcs_visil.masking import builtin_keywords, mask_caption
+from vcs_visil.options import VisilOptions
+from vcs_visil.score import score
+from vcs_visil.summaries import VIDEO
+
+
+@dataclass
+class Counts:
+    """Numbers of videos in a job.
+
+    Attributes
+    ----------
+    scored
+        Videos with scores.
+    failed
+        Videos that could not be scored.
+    resumed
+        Videos of both kinds from an earlier run.
+    """
+
+    scored: int = 0
+    failed: int = 0
+    resumed: int = 0
+
+
+def score_videos(
+    model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int, video: bool = False,
+    drop_missing: bool = False, choose_keywords: bool = False, inputs: Sequence[Path] = (),
+    resume: bool = False, overwrite: bool = False, report: Callable[[str], None] = lambda message: None,
+    progress: bool = True,
+) -> Counts:  # fmt: skip
+    """Score the summaries of every video of a file, and append one line per video to an output.
+
+    A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
+    input is checked before the first video is scored.
+
+    Parameters
+    ----------
+    model
+        The model that scores.
+    source
+        The videos, as JSONL (docs/guide/visil.md).
+    output
+        The output, as JSONL.
+    options
+        How summaries are scored.
+    frames
+        Number of frames of a video file, uniformly sampled.
+    video
+        Score the video itself, too.
+    drop_missing
+        Leave out keywords that are not in the caption, with a message to `report`.
+    choose_keywords
+        Choose keywords without a model for videos without them.
+    inputs
+        Other files that are in use, none of which the output may be.
+    resume
+        Continue after the complete lines of the output.
+    overwrite
+        Replace the output.
+    report
+        Receives a message for every video that cannot be scored, and for every word that is left out.
+    progress
+        Whether a terminal shows a progress bar.
+
+    Returns
+    -------
+    Counts
+        Numbers of scored and failed videos.
+
+    Raises
+    ------
+    InputError
+        The input or the output cannot be used. The message names the file and the line.
+    ModelError
+        The model fails. The lines written so far stay.
+    """
+    total, own = 0, ""
+    for item in read_items(source):  # the whole file is checked first
+        total += 1
+        if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values()):
+            own = own or item.place
+    if own:
+        report(f"{own}: made by the model that scores, which favours it: take another (docs/guide/visil.md)")
+    if not total:
+        raise InputError(f"{source}: the file holds no videos")
+    counts = Counts()
+
+    def add(item: Item, record: Record, resumed: bool) -> None:
+        counts.resumed += resumed
+        for word in record.get("dropped", ()):
+            report(f"{item.place}: keyword {word!r} is not in the caption: left out")
+        if "error" in record:
+            counts.failed += 1
+            report(f"{item.place}: {record['error']}")
+        else:
+            counts.scored += 1
+
+    def check(place: str, item: Item, record: Record) -> None:
+        expected = options.signature(model.fingerprint, _frames_again(item, record, frames))
+        check_signature(place, record.get("signature"), expected)
+        check_texts(place, record, hash_texts(item.row))
+
+    run_resumable(
+        output, read_items(source), total,
+        lambda items: (
+            [(item, {**_record(item, model, options, frames, video, drop_missing, choose_keywords),
+                     "texts": hash_texts(item.row)})] for item in items
+        ),
+        add, identify=attrgetter("id"), check=check, inputs=[source, *inputs], resume=resume,
+        overwrite=overwrite, bar=partial(progress_bar, enabled=progress, unit="videos"),
+    )  # fmt: skip
+    return counts
+
+
+def _record(
+    item: Item, model: Model, options: VisilOptions, frames: int, whole: bool, drop_missing: bool,
+    choose_keywords: bool,
+) -> dict[str, Any]:  # fmt: skip
+    try:
+        caption = item.text("caption")
+        keywords = item.row.get("keywords")
+        if choose_keywords and keywords is None:
+            keywords = builtin_keywords(caption)
+        else:
+            keywords = item.several("keywords")
+        masked = mask_caption(caption, keywords, count=options.count, drop_missing=drop_missing)
+        video = item.video(frames)
+        results = score(video, masked, [*item.summaries(), *([video] if whole else [])], model, options)
+    except (TextError, InputError) as error:
+        message = str(error).removeprefix(f"{item.place}: ")
+        return {"id": item.id, "error": message, "signature": options.signature(model.fingerprint, 0)}
+    return {
+        "id": item.id, "frames": len(video.frames), "samples": options.samples,
+        **({"dropped": list(masked.dropped)} if masked.dropped else {}),
+        "summaries": [result.to_dict() for result in results], "signature": results[0].signature,
+    }  # fmt: skip
+
+
+def _frames_again(item: Item, record: Record, frames: int) -> int:
+    """Return the number of frames that this run would take, given the line of an earlier run."""
+    earlier: int = record.get("frames", 0)
+    if "error" in record or "frames" in item.row or earlier == frames:
+        return earlier
+    return len(item.sampled(frames))
+
+
+def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read the scores of a job.
+
+    Parameters
+    ----------
+    path
+        Output of `score_videos`.
+
+    Returns
+    -------
+    dict
+        Summaries of each scored video, by id.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, holds no scores, or holds scores of several models or options.
+    """
+    scores: dict[str, list[dict[str, Any]]] = {}
+    signatures = set()
+    otherwise = "no line of `vcs-runtime visil score -o`"
+    for place, row in read_records(path, ("id", "signature"), otherwise, pipe=True):
+        if "error" in row:
+            continue
+        name = str(row["id"])
+        if name in scores:
+            raise InputError(f"{place}: id {name} is there twice")
+        fields = str(row["signature"]).split("|")
+        signatures.add("|".join(field for field in fields if not field.startswith("frames:")))
+        scores[name] = _checked_summaries(place, row.get("summaries"))
+    if len(signatures) > 1:
+        raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}")
+    if not scores:
+        raise InputError(f"{path}: the file holds no scores")
+    return scores
+
+
+def without_videos(
+    scores: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the scores of the summaries: those of the full video only where there is nothing else."""
+    return {
+        name: [part for part in parts if part.get("format") != VIDEO] or [*parts]
+        for name, parts in scores.items()
+    }
+
+
+def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether scores, as `read_scores` returns them, are those of generated answers."""
+    return any(part.get("approximate") for parts in scores.values() for part in parts)
+
+
+def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
+    """Return the summaries of a line. Raises InputError unless each has a name of its own, and numbers."""
+    names = set()
+    with contextlib.suppress(KeyError, TypeError):
+        for part in parts:
+            name, score, tokens = part["name"], part["visil"], part["tokens"]
+            if name in names:
+                raise InputError(f"{place}: the summary {name!r} is there twice")
+            if not (
+                isinstance(name, str)
+                and _is_number(score)
+                and (tokens is None or (_is_number(tokens) and tokens >= 0))
+            ):
+                break
+            names.add(name)
+        else:
+            if names:
+                return list(parts)
+    raise InputError(f"{place}: it holds no scores of summaries (`vcs-runtime visil score -o`)")
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and bool(abs(value) <= LARGEST_SCORE)
+
+
+@dataclass
+class Answers:
+    """Answers to questions with the scores of their summaries, for `correlate`.
+
+    Attributes
+    ----------
+    scores
+        ViSIL score of the summary of each answer, in nats.
+    correct
+        1 for a correct answer, 0 for a wrong one.
+    videos
+        Id of the video of each answer.
+    skipped
+        Number of lines with an error.
+    full
+        Number of answers from the full video, which are left out.
+    approximate
+        Whether the scores are approximate (`--method generate`).
+    """
+
+    scores: list[float] = field(default_factory=list)
+    correct: list[int] = field(default_factory=list)
+    videos: list[str] = field(default_factory=list)
+    skipped: int = 0
+    full: int = 0
+    approximate: bool = False
+
+
+def read_answers(path: Path, scores: Path) -> Answers:
+    """Read answers to questions, each with the score of its summary.
+
+    Parameters
+    ----------
+    path
+        JSONL file with `id`, `name` (of the summary) and `correct` (0 or 1), such as `visil answer` writes.
+    scores
+        Output of `score_videos`.
+
+    Returns
+    -------
+    Answers
+        The answers. Lines with an `error` are skipped.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or an answer has no score. The message names the file and the line.
+    """
+    scored = read_scores(scores)
+    by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
+    answers = Answers(approximate=are_approximate(scored))
+    for place, row in answer_lines(path):
+        if row is None:
+            answers.skipped += 1
+            continue
+        video, name = str(row["id"]), row["name"]
+        if row.get("format") == VIDEO:
+            answers.full += 1
+            continue
+        if (video, name) not in by_name:
+            raise InputError(f"{place}: {scores} has no score of summary {name!r} of {video!r}")
+        answers.scores.append(by_name[video, name])
+        answers.correct.append(int(row["correct"]))
+        answers.videos.append(video)
+    return answers
+
+
+def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield file and line with each answer of a file; None for a line with an error."""
+    for number, row in read_jsonl(path):
+        place = f"{path} line {number}"
+        if isinstance(row, dict) and "error" in row:
+            yield place, None
+            continue
+        if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
+            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
+        if row["correct"] not in (0, 1):
+            raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
+        if not isinstance(row["name"], str):
+            raise InputError(f"{place}: 'name' must be a text, not {row['name']!r}")
+        yield place, row

@@ -1,0 +1,217 @@
+"""Recorded answers of a model: the cache of a job, and a table for replay, audit and tests.
+
+The file is JSONL: a header with the fingerprint of the model, then one answer per line. Each answer belongs
+to the fingerprint and to every byte of its question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vcs_runtime.errors import CacheError, InputError, ModelError
+from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.jobs.output import OutputFile
+from vcs_visil.images import Image, Part
+from vcs_visil.models.generated import Generated, Generates, check_generated
+from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
+
+
+def question_key(fingerprint: str, parts: Sequence[Part], answer: str, kind: str) -> str:
+    """Return the sha256 of a question.
+
+    Parameters
+    ----------
+    fingerprint
+        Fingerprint of the model.
+    parts
+        The user's turn: texts and images in order.
+    answer
+        The assistant's turn.
+    kind
+        "next" for a likeliest token; the number of the run, as a string, for a forced answer; "generate" with
+        the numbers of tokens and of the run for a generated one.
+
+    Returns
+    -------
+    str
+        The hash in hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    pieces = [("model", fingerprint.encode()), *map(_piece, parts), ("answer", answer.encode())]
+    for name, data in [*pieces, ("kind", kind.encode())]:
+        digest.update(name.encode() + len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _piece(part: Part) -> tuple[str, bytes]:
+    return ("image", part.data) if isinstance(part, Image) else ("text", part.encode())
+
+
+class Recorded:
+    """A model that repeats the answers of a table, and raises ModelError for any other question.
+
+    Attributes
+    ----------
+    fingerprint
+        Fingerprint of the recorded model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read a table.
+
+        Parameters
+        ----------
+        path
+            A file that a `Recorder` has written.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read or is not a table. The message names the file and the line.
+        """
+        fingerprint, self._answers = _read(path)
+        if fingerprint is None:
+            raise InputError(f"{path}: the file holds no recorded answers")
+        self.fingerprint = fingerprint
+        self._path = path
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Return the recorded log-probabilities of an answer."""
+        return _forced(self._look_up(parts, answer, str(run)))
+
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the recorded likeliest token after `prefix`, and its log-probability."""
+        record = self._look_up(parts, prefix, "next")
+        return record["token"], record["logprob"]
+
+    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        """Return the recorded generated answer."""
+        return _generated(self._look_up(parts, "", _generate_kind(max_tokens, top, run)))
+
+    def _look_up(self, parts: Sequence[Part], answer: str, kind: str) -> Mapping[str, Any]:
+        record: Mapping[str, Any] | None = self._answers.get(
+            question_key(self.fingerprint, parts, answer, kind)
+        )
+        if record is None:
+            raise ModelError(
+                f"{self._path}: no answer to this question is recorded (answer {answer!r}, run {kind}): "
+                "the texts, images, prompts or options were different"
+            )
+        return record
+
+
+class Recorder:
+    """A model whose answers are recorded. Recorded questions are not asked again.
+
+    Each line is written and synced at once, so a stopped run loses no answer. CacheError is raised if the
+    table cannot be written.
+
+    Attributes
+    ----------
+    fingerprint
+        Fingerprint of the model.
+    """
+
+    def __init__(self, model: LogProbs | Generates, path: Path) -> None:
+        """Open or create a table.
+
+        Parameters
+        ----------
+        model
+            The model.
+        path
+            File of the table.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, is not a table, or belongs to another model. It is unchanged.
+        """
+        self.fingerprint = model.fingerprint
+        self._model = model
+        self._path = path
+        with ExitStack() as stack:
+            self._lines = stack.enter_context(OutputFile(path, resume=True))
+            fingerprint, self._answers = _read(path)
+            if fingerprint not in (None, self.fingerprint):
+                raise InputError(f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}")
+            self._lines.end_last_line('{"visil": ', known=fingerprint is not None)
+            if fingerprint is None:
+                self._write({"visil": "answers", "model": self.fingerprint})
+            stack.pop_all()  # it stays open
+
+    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        """Return the recorded generated answer, or check and record the model's."""
+        key = question_key(self.fingerprint, parts, "", _generate_kind(max_tokens, top, run))
+        if key not in self._answers:
+            generated = self._model.generate(parts, max_tokens, top, run)  # type: ignore[union-attr]
+            check_generated(generated, top)
+            self._record(key, {"run": run, **asdict(generated)})
+        return _generated(self._answers[key])
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Return the recorded log-probabilities, or check and record those of the model."""
+        key = question_key(self.fingerprint, parts, answer, str(run))
+        if key not in self._answers:
+            forced = self._model.force(parts, answer, run)  # type: ignore[union-attr]
+            check_forced(forced, answer)
+            self._record(key, {"answer": answer, "run": run, **asdict(forced)})
+        return _forced(self._answers[key])
+
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the recorded likeliest token after `prefix`, or record the one of the model."""
+        key = question_key(self.fingerprint, parts, prefix, "next")
+        if key not in self._answers:
+            token, value = self._model.next(parts, prefix)  # type: ignore[union-attr]
+            self._record(key, {"said": prefix, "token": token, "logprob": value})
+        record = self._answers[key]
+        return record["token"], record["logprob"]
+
+    def close(self) -> None:
+        """Close the table. Raises InputError if it is no longer what was recorded."""
+        self._lines.close()
+
+    def _record(self, key: str, answer: dict[str, Any]) -> None:
+        record = {"key": key, **answer}
+        self._write(record)
+        self._answers[key] = record
+
+    def _write(self, record: dict[str, Any]) -> None:
+        try:
+            self._lines.append([record])
+        except InputError as error:  # not the fault of one video: the job must stop
+            raise CacheError(str(error)) from None
+
+
+def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the fingerprint and the answers by key, from complete lines."""
+    fingerprint: str | None = None
+    answers: dict[str, Any] = {}
+    for number, record in read_jsonl(path, skip_torn=True):
+        try:
+            if fingerprint is None:
+                fingerprint = str(record["model"])
+            else:
+                answers[record["key"]] = record
+        except (KeyError, TypeError):
+            raise InputError(f"{path} line {number}: this is not a recorded answer") from None
+    return fingerprint, answers
+
+
+def _forced(record: Mapping[str, Any]) -> Forced:
+    return Forced(tuple(record["tokens"]), tuple(record["logprobs"]), record["prompt_tokens"])
+
+
+def _generated(record: Mapping[str, Any]) -> Generated:
+    top = tuple(tuple((token, value) for token, value in listed) for listed in record["top"])
+    tokens, values = tuple(record["tokens"]), tuple(record["logprobs"])
+    return Generated(record["text"], tokens, values, top, record["prompt_tokens"])
+
+
+def _generate_kind(max_tokens: int, top: int, run: int) -> str:
+    return f"generate {max_tokens} {top} {run}"

@@ -1,0 +1,278 @@
+"""Vision-language models on servers.
+
+vLLM and SGLang score prompts. Any other OpenAI-style server is asked step by step for the likeliest tokens.
+The tokens of an answer are searched from the end of the prompt, because only the server knows the number of
+tokens of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from vcs_runtime.errors import InputError, ModelError, TextError
+from vcs_visil.images import Image, Part
+from vcs_visil.models.answers import as_base64, chat_content, get_at, number
+from vcs_visil.models.generated import TOP
+from vcs_visil.models.http import Client
+from vcs_visil.models.logprobs import Forced, answer_length
+
+TIMEOUT = 600.0
+"""Default time in seconds to wait for an answer."""
+_CHAT = "/v1/chat/completions"
+_FIELD = "{prompt}"
+
+
+class Chat:
+    """A server with the chat API of OpenAI.
+
+    Attributes
+    ----------
+    fingerprint
+        Kind of the server and name of the model.
+    """
+
+    _KIND = ""
+
+    def __init__(self, url: str, model: str | None = None, *, timeout: float = TIMEOUT) -> None:
+        """Ask the server for its models.
+
+        Parameters
+        ----------
+        url
+            Address of the server.
+        model
+            Name of the model; None if the server has only one.
+        timeout
+            Seconds to wait for an answer.
+
+        Raises
+        ------
+        ModelError
+            The server does not answer, or does not have the model.
+        """
+        self._client = Client(url, timeout)
+        answer = self._client.get("/v1/models")
+        try:
+            names = [str(entry["id"]) for entry in answer["data"]]
+        except (KeyError, TypeError):
+            raise ModelError(f"{url}: the server lists no models") from None
+        if model is None and len(names) == 1:
+            model = names[0]
+        if model not in names:
+            listed = ", ".join(map(repr, names)) or "none"
+            raise ModelError(f"{url}: the server has no model {model!r}, but {listed}")
+        self._model = model
+        self.fingerprint = f"{self._KIND}:{model}"
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        """Write a free answer of at most `max_tokens` tokens, greedily."""
+        choice, _ = self._ask(parts, "", max_tokens=max_tokens)
+        return str(get_at(choice, str, "message", "content"))
+
+    def _ask(self, parts: Sequence[Part], prefix: str, **options: Any) -> tuple[Any, Any]:
+        """Return the first choice of the answer, which continues `prefix`, and the whole answer."""
+        messages = [{"role": "user", "content": chat_content(parts)}]
+        body = {"model": self._model, "messages": messages, "temperature": 0, **options}
+        if prefix:
+            messages.append({"role": "assistant", "content": prefix})
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        answer = self._client.post(_CHAT, body)
+        return get_at(answer, dict, "choices", 0), answer
+
+
+class VLLM(Chat):
+    """A vLLM server, which returns the prompt's log-probabilities (`prompt_logprobs`)."""
+
+    _KIND = "vllm"
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Score an answer with one call: the answer is the assistant's turn and part of the prompt."""
+        _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
+        if answered.get("prompt_logprobs") is None:
+            raise ModelError(
+                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see --stepping"
+            )
+        entries = get_at(answered, list, "prompt_logprobs")
+        ids = get_at(answered, list, "prompt_token_ids")
+        if len(ids) != len(entries):
+            raise ModelError(f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities")
+        # The first token has no entry. Other entries also list likelier tokens: the prompt's own is taken.
+        pairs = zip(ids, entries, strict=True)
+        own = [get_at(entry, dict, str(token)) if entry else {} for token, entry in pairs]
+        texts = [entry.get("decoded_token") or "" for entry in own]
+        count = answer_length(texts, answer)
+        values = tuple(number(entry.get("logprob")) for entry in own[-count:])
+        return Forced(tuple(texts[-count:]), values, len(ids) - count)
+
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the token that the server generates greedily after `prefix`, and its log-probability."""
+        choice, _ = self._ask(parts, prefix, max_tokens=1, logprobs=True, top_logprobs=1)
+        token = get_at(choice, dict, "logprobs", "content", 0)
+        return get_at(token, str, "token"), number(token.get("logprob"))
+
+
+class Stepping(Chat):
+    """An OpenAI-style server that returns log-probabilities of generated tokens: one call per token.
+
+    Each token of the answer must be among the `top` likeliest. The server must continue a turn of the
+    assistant that has begun. This is checked, with one more call, if the server reports prompt tokens.
+    """
+
+    _KIND = "openai"
+
+    def __init__(
+        self, url: str, model: str | None = None, *, timeout: float = TIMEOUT, top: int = TOP
+    ) -> None:  # fmt: skip
+        """Ask the server for its models.
+
+        Parameters
+        ----------
+        url
+            Address of the server.
+        model
+            Name of the model; None if the server has only one.
+        timeout
+            Seconds to wait for an answer.
+        top
+            Number of likeliest tokens to request per step.
+
+        Raises
+        ------
+        ModelError
+            The server does not answer, or does not have the model.
+        """
+        if not isinstance(top, int) or top < 1:
+            raise ValueError(f"top must be a whole number of at least 1, not {top!r}")
+        super().__init__(url, model, timeout=timeout)
+        self._top = top
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Score an answer token by token, each time with the longest token that continues it."""
+        tokens: list[str] = []
+        values: list[float] = []
+        prefix, first = "", None
+        while prefix != answer:
+            choice, length = self._step(parts, prefix)
+            first = length if not tokens else first
+            self._check_length(first, length, len(tokens), prefix)
+            candidates = self._likeliest(choice, prefix)
+            fitting = _fitting(candidates, answer[len(prefix) :])
+            if not fitting and not prefix:  # some tokenizers write the first word with a space
+                fitting = [pair for pair in _fitting(candidates, f" {answer}") if pair[0].strip()]
+            if not fitting:
+                raise TextError(
+                    f"{self.fingerprint}: the next token of {answer!r} after {prefix!r} is not among the "
+                    f"{len(candidates)} likeliest: request more, or use a server that scores prompts"
+                )
+            text, value = max(fitting, key=lambda pair: len(pair[0]))
+            prefix += text if prefix else text.lstrip(" ")
+            tokens.append(text)
+            values.append(value)
+        if first is not None:
+            self._check_length(first, self._step(parts, prefix)[1], len(tokens), prefix)
+        return Forced(tuple(tokens), tuple(values), first)
+
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the likeliest of the tokens that the server returns after `prefix`."""
+        return max(self._likeliest(self._step(parts, prefix)[0], prefix), key=lambda pair: pair[1])
+
+    def _step(self, parts: Sequence[Part], prefix: str) -> tuple[Any, int | None]:
+        """Generate one token; return the choice, and the number of tokens before it if reported."""
+        choice, answer = self._ask(parts, prefix, max_tokens=1, logprobs=True, top_logprobs=self._top)
+        return choice, (answer.get("usage") or {}).get("prompt_tokens")
+
+    def _check_length(self, first: int | None, length: int | None, count: int, prefix: str) -> None:
+        if first is not None and length is not None and length != first + count:
+            raise TextError(
+                f"{self.fingerprint}: the prompt has {length} tokens after {prefix!r}, not {first + count}: "
+                "the server begins a new turn instead of going on, or splits these words differently"
+            )
+
+    def _likeliest(self, choice: Any, prefix: str) -> list[tuple[str, float]]:
+        if not get_at(choice, list, "logprobs", "content"):
+            raise TextError(
+                f"{self.fingerprint}: the likeliest token after {prefix!r} is the end, and the server "
+                "returns no others"
+            )
+        listed = get_at(choice, list, "logprobs", "content", 0, "top_logprobs")
+        if not listed:
+            raise ModelError(f"{self.fingerprint}: the server returns no likeliest tokens")
+        return [(get_at(entry, str, "token"), number(entry.get("logprob"))) for entry in listed]
+
+
+def _fitting(candidates: Sequence[tuple[str, float]], rest: str) -> list[tuple[str, float]]:
+    """Return the candidates, tokens with their log-probabilities, that `rest` begins with."""
+    return [(text, value) for text, value in candidates if text and rest.startswith(text)]
+
+
+class SGLang:
+    """An SGLang server, asked through `/generate`. That takes plain text, so a chat template is needed.
+
+    Attributes
+    ----------
+    fingerprint
+        "sglang" and the name of the model.
+    """
+
+    def __init__(self, url: str, template: str, image: str, *, timeout: float = TIMEOUT) -> None:
+        """Ask the server for its model.
+
+        Parameters
+        ----------
+        url
+            Address of the server.
+        template
+            Text of the user's turn up to the beginning of the assistant's, with `{prompt}`.
+        image
+            Text that stands for an image in the prompt.
+        timeout
+            Seconds to wait for an answer.
+
+        Raises
+        ------
+        ModelError
+            The server does not answer.
+        InputError
+            The template does not contain `{prompt}` exactly once.
+        """
+        if template.count(_FIELD) != 1:
+            raise InputError(f"template: it must contain {_FIELD} once")
+        self._client = Client(url, timeout)
+        self._template, self._image = template, image
+        path = get_at(self._client.get("/get_model_info"), str, "model_path")
+        self.fingerprint = f"sglang:{PurePath(path).name}"
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        """Score an answer with one call: the answer stands at the end of the prompt."""
+        about = self._ask(parts, answer, 1, logprob_start_len=0)
+        listed = get_at(about, list, "input_token_logprobs")
+        texts = [get_at(entry, (str, type(None)), 2) or "" for entry in listed]
+        count = answer_length(texts, answer)
+        values = tuple(number(get_at(entry, (int, float), 0)) for entry in listed[-count:])
+        return Forced(tuple(texts[-count:]), values, len(listed) - count)
+
+    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
+        """Return the token that the server generates greedily after `prefix`, and its log-probability."""
+        entry = get_at(self._ask(parts, prefix, 1), list, "output_token_logprobs", 0)
+        return get_at(entry, str, 2), number(get_at(entry, (int, float), 0))
+
+    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
+        """Write a free answer of at most `max_tokens` tokens, greedily."""
+        return str(get_at(self._answer(parts, "", max_tokens), str, "text"))
+
+    def _ask(self, parts: Sequence[Part], prefix: str, max_tokens: int, **options: Any) -> Any:
+        logs = {"return_logprob": True, "return_text_in_logprobs": True, **options}
+        return get_at(self._answer(parts, prefix, max_tokens, **logs), dict, "meta_info")
+
+    def _answer(self, parts: Sequence[Part], prefix: str, max_tokens: int, **options: Any) -> Any:
+        text = "".join(part if isinstance(part, str) else self._image for part in parts)
+        body = {
+            "text": self._template.replace(_FIELD, text) + prefix,
+            "sampling_params": {"temperature": 0, "max_new_tokens": max_tokens}, **options,
+        }  # fmt: skip
+        images = [as_base64(part) for part in parts if isinstance(part, Image)]
+        if images:
+            body["image_data"] = images
+        return self._client.post("/generate", body)

@@ -1,0 +1,190 @@
+"""Plots of correlation and selection as PNG files. Drawing needs matplotlib (extra `report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcs_runtime.util.figures import new_figure, save_figure
+from vcs_visil.correlation import Correlation
+from vcs_visil.selection import Step
+
+
+def correlation(scores: Sequence[float], correct: Sequence[int], result: Correlation, path: Path) -> Path:
+    """Plot answers against scores, with the logistic curve if there is one.
+
+    Parameters
+    ----------
+    scores
+        ViSIL scores in nats.
+    correct
+        One answer per score, 1 or 0.
+    result
+        Correlation of both.
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
+    figure, [axes] = new_figure(1)
+    axes.scatter(scores, correct, alpha=0.5, s=14)
+    if result.logit:
+        x = np.linspace(min(scores), max(scores), 200)
+        axes.plot(x, 1 / (1 + np.exp(-(result.logit.b0 + result.logit.b1 * x))), color="tab:red")
+    title = f"r {result.r:.3f}, p {result.p:.4f}, n {result.n}"
+    axes.set(xlabel="ViSIL (nats)", ylabel="correct", title=title)
+    return save_figure(figure, path)
+
+
+def trade_off(
+    candidates: Mapping[str, Sequence[tuple[str, float, float]]], chosen: Sequence[Sequence[Step]], path: Path
+) -> Path:
+    """Plot scores against tokens, one colour per name, with the mean choice as alpha grows.
+
+    Parameters
+    ----------
+    candidates
+        Summaries of each video: `(name, score, tokens)`.
+    chosen
+        The frontier of each video, in the same order.
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
+    figure, [axes] = new_figure(1)
+    names = dict.fromkeys(name for listed in candidates.values() for name, _, _ in listed)
+    for name in names:
+        points = [(t, s) for listed in candidates.values() for n, s, t in listed if n == name]
+        axes.scatter(*zip(*points, strict=True), alpha=0.5, s=14, label=name)
+    alphas = sorted({step.alpha for steps in chosen for step in steps})
+    means = []
+    for alpha in alphas:
+        taken = [max((s for s in steps if s.alpha <= alpha), key=lambda s: s.alpha) for steps in chosen]
+        means.append((np.mean([s.tokens for s in taken]), np.mean([s.score for s in taken])))
+    axes.plot(*zip(*means, strict=True), color="black", marker=".", label="chosen, means over videos")
+    axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
+    axes.legend()
+    return save_figure(figure, path)
+
+
+def by_format(
+    scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
+) -> Path:
+    """Plot the distribution of scores by format, and the accuracy of answers where it is known.
+
+    Parameters
+    ----------
+    scores
+        Summaries of each video with their scores.
+    rows
+        Formats with their numbers (`vcs_visil.formats.by_format`).
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
+    scored = [row["format"] for row in rows if "visil" in row]
+    answered = [row for row in rows if "accuracy" in row]
+    figure, panels = new_figure(2 if answered else 1)
+    values = [
+        [
+            part["visil"]
+            for parts in scores.values()
+            for part in parts
+            if (part.get("format") or part["name"]) == name
+        ]
+        for name in scored
+    ]
+    panels[0].boxplot(values, showfliers=False, positions=range(len(scored)))
+    draw = np.random.default_rng(0)  # the points of a format stand side by side
+    for i, listed in enumerate(values):
+        panels[0].scatter(i + draw.uniform(-0.15, 0.15, len(listed)), listed, alpha=0.4, s=12)
+    panels[0].set_xticks(range(len(scored)), scored)
+    panels[0].set(ylabel="ViSIL (nats)")
+    if answered:
+        found = [row["accuracy"] for row in answered]
+        heights = [one["share"] for one in found]
+        errors = [[one["share"] - one["low"] for one in found], [one["high"] - one["share"] for one in found]]
+        panels[1].bar(range(len(answered)), heights, yerr=errors, capsize=4)
+        panels[1].set_xticks(range(len(answered)), [row["format"] for row in answered])
+        panels[1].set(ylabel="accuracy", ylim=(0, 1))
+    return save_figure(figure, path)
+
+
+def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
+    """Plot ViSIL against tokens along the frontier and of the baselines, with the accuracy beside each point.
+
+    Parameters
+    ----------
+    found
+        The points (`vcs_visil.formats.along_frontier`).
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
+    figure, [axes] = new_figure(1)
+    chosen = found["chosen"]
+    axes.plot(
+        [p["tokens"] for p in chosen], [p["visil"] for p in chosen], color="black", marker=".", label="chosen"
+    )
+    for point in found["baselines"]:
+        axes.scatter(point["tokens"], point["visil"], label=point["name"])
+    for point in [*chosen, *found["baselines"]]:
+        if point["accuracy"] is not None:
+            place = (point["tokens"], point["visil"])
+            axes.annotate(
+                f"{100 * point['accuracy']:.0f} %", place, textcoords="offset points", xytext=(4, 4)
+            )
+    if all(point["tokens"] > 0 for point in [*chosen, *found["baselines"]]):
+        axes.set_xscale("log")  # a video has a hundred times the tokens of a text
+    axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
+    axes.legend()
+    return save_figure(figure, path)
+
+
+def drops(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    """Plot the drop of the accuracy by confused summaries, by format and kind.
+
+    Parameters
+    ----------
+    rows
+        The drops (`vcs_visil.formats.drops`).
+    path
+        The PNG file to write.
+
+    Returns
+    -------
+    Path
+        `path`.
+    """
+    figure, [axes] = new_figure(1)
+    kinds = sorted({kind for row in rows for kind in row["confused"]})
+    width = 0.8 / max(1, len(kinds))
+    for i, kind in enumerate(kinds):
+        heights = [-(row["confused"].get(kind, {}).get("drop") or 0.0) for row in rows]
+        axes.bar([place + i * width for place in range(len(rows))], heights, width, label=f"confused {kind}")
+    axes.set_xticks(
+        [place + width * (len(kinds) - 1) / 2 for place in range(len(rows))], [row["format"] for row in rows]
+    )
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set(ylabel="change of accuracy")
+    if kinds:
+        axes.legend()
+    return save_figure(figure, path)

@@ -1,0 +1,206 @@
+"""Prompts: versioned text files in `prompts-1/`, or a folder of your own with the same files.
+
+They ask for the same as the prompts of the paper's appendix F, in our own words (docs/guide/visil.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vcs_runtime.errors import InputError
+from vcs_runtime.util.reading import read_whole
+from vcs_visil.images import Image, Part
+from vcs_visil.summaries import Summary, Video
+
+VERSION = "1"
+# The fields of every prompt: each must occur once, and no others.
+_GIVEN: Mapping[str, set[str]] = {
+    "given-video": {"images"},
+    "given-text": {"summary"},
+    "given-keyframe": {"images", "summary"},
+    "given-keyframes": {"images", "summary"},
+    "given-images": {"images"},
+}
+_FIELDS: Mapping[str, set[str]] = {
+    "caption": {"images"},
+    "keywords": {"caption"},
+    "keyframes": {"images"},
+    "summarize": {"images"},
+    "summarize-keyframes": {"images", "keyframes"},
+    "score": {"given", "masked_caption"},
+    "correspond": {"images", "summaries"},
+    "answer": {"given", "question", "options"},
+    "confuse": {"change", "summary"},
+    **_GIVEN,
+}
+# Prompts that a folder may leave out: what is given for an answer, where it differs from a score's.
+_OPTIONAL: Mapping[str, set[str]] = {f"answer-{name}": fields for name, fields in _GIVEN.items()}
+_FIELD = re.compile(r"\{([a-z_]+)\}")
+# Whatever looks like a field: a name that is written otherwise, such as {masked.caption}, is found as well.
+_LIKE_A_FIELD = re.compile(r"\{([A-Za-z][\w .-]*)\}")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """A set of prompts.
+
+    Attributes
+    ----------
+    version
+        "1" for the built-in prompts; "own@" and eight digits of the hash for a folder of your own.
+    texts
+        Text of each prompt, by name.
+    """
+
+    version: str
+    texts: Mapping[str, str]
+
+    @classmethod
+    def read(cls, folder: Path) -> Prompts:
+        """Read the prompts of a folder.
+
+        Parameters
+        ----------
+        folder
+            Folder with a file `NAME.txt` for each prompt. Files `answer-given-*.txt` may be left out, and a
+            README may be there.
+
+        Returns
+        -------
+        Prompts
+            The prompts.
+
+        Raises
+        ------
+        InputError
+            A file is missing, cannot be read, has another name, or its fields are wrong. The message names
+            the file, and the line where there is one.
+        """
+        present = _names(folder)
+        texts = {
+            name: _read(folder / f"{name}.txt", fields)
+            for name, fields in {**_FIELDS, **_OPTIONAL}.items()
+            if name in _FIELDS or name in present
+        }
+        hashed = [text if name in _FIELDS else f"{name}\0{text}" for name, text in texts.items()]
+        digest = hashlib.sha256("\0".join(hashed).encode()).hexdigest()
+        return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
+
+    def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
+        """Fill the fields of a prompt.
+
+        Parameters
+        ----------
+        name
+            Name of the prompt.
+        **fields
+            Value of each field: a text, or a list of texts and images.
+
+        Returns
+        -------
+        list of str and Image
+            The prompt as texts and images. Adjacent texts are joined.
+        """
+        pieces = _FIELD.split(self.texts[name])  # text, field, text, field, ..., text
+        parts: list[Part] = []
+        for i, piece in enumerate(pieces):
+            value = fields[piece] if i % 2 else piece
+            for part in [value] if isinstance(value, str) else value:
+                if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                    parts[-1] += part
+                elif part:
+                    parts.append(part)
+        return parts
+
+    def given(self, shown: Summary | Video, step: str = "") -> list[Part]:
+        """Return the part of a prompt that shows a video, or a summary of text, keyframes or both.
+
+        Parameters
+        ----------
+        shown
+            The video or the summary.
+        step
+            Name of the prompt. Where the set has a text of its own for it (`answer-given-text`), it is used.
+
+        Returns
+        -------
+        list of str and Image
+            The part as texts and images.
+        """
+        fields: dict[str, Sequence[Part]]
+        if isinstance(shown, Video):
+            name, fields = "given-video", {"images": shown.frames}
+        else:
+            name = {0: "given-text", 1: "given-keyframe"}.get(len(shown.keyframes), "given-keyframes")
+            fields = {"images": named(shown.keyframes)} if shown.keyframes else {}
+            if shown.text:
+                fields["summary"] = [shown.text]
+            else:
+                name = "given-images"
+        own = f"{step}-{name}"
+        return self.fill(own if own in self.texts else name, **fields)
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names of the prompts in a folder; raise InputError naming a file that has another name."""
+    known = {*_FIELDS, *_OPTIONAL}
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "README")))
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}") from None
+    for path in files:
+        if path.suffix != ".txt" or path.stem not in known:
+            listed = ", ".join(f"{name}.txt" for name in sorted(known))
+            raise InputError(f"{path}: no prompt has this name; the names are {listed}")
+    return {path.stem for path in files}
+
+
+def _read(path: Path, fields: set[str]) -> str:
+    """Return the text of a prompt; raise InputError naming file and line unless its fields are right."""
+    try:
+        text = read_whole(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8") from None
+    wanted = ", ".join(f"{{{name}}}" for name in sorted(fields))
+    seen = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in _LIKE_A_FIELD.findall(line):
+            if name not in fields:
+                raise InputError(
+                    f"{path} line {number}: {{{name}}} is no field of this prompt; it has {wanted}"
+                )
+            if name in seen:
+                raise InputError(f"{path} line {number}: the field {{{name}}} is there twice")
+            seen.add(name)
+    if missing := sorted(fields - seen):
+        raise InputError(
+            f"{path}: the field {{{missing[0]}}} is missing; this prompt has {wanted}, each once"
+        )
+    return text.strip()
+
+
+def named(keyframes: Sequence[Image]) -> list[Part]:
+    """Return the keyframes, each after the placeholder that names it in the text of a summary."""
+    parts: list[Part] = []
+    for i, image in enumerate(keyframes, 1):
+        parts += [f"{' ' if i > 1 else ''}{placeholder(i)} ", image]
+    return parts
+
+
+def placeholder(number: int) -> str:
+    """Return the placeholder that names keyframe `number`, counted from 1."""
+    return f"[KEYFRAME{number}]"
+
+
+@cache
+def builtin() -> Prompts:
+    """Return the built-in prompts."""
+    return Prompts.read(_FOLDER)
+
+
+_FOLDER = Path(__file__).with_name(f"prompts-{VERSION}")
