@@ -75,20 +75,7 @@ def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
 def cosine_similarity(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Compute the cosines of unit vectors; each depends on its two vectors alone.
-
-    Parameters
-    ----------
-    left
-        float32 (n, d), rows of length 1.
-    right
-        float32 (m, d), rows of length 1.
-
-    Returns
-    -------
-    ndarray
-        float64 (n, m). Rows rounded to float32 may have a cosine slightly above 1.
-    """
+    """Compute the cosines of unit vectors; each depends on its two vectors alone."""
     out = np.empty((len(left), len(right)))
     columns = np.ascontiguousarray(right.T, dtype=np.float64)
 

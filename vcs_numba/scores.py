@@ -134,30 +134,7 @@ def score_pair(
     column_tops: Similarities,
     out: Floats,
 ) -> int:
-    """Score one matrix.
-
-    Parameters
-    ----------
-    similarity
-        C-contiguous (n_ref, n_gen), or (n_gen, n_ref) if `transposed`.
-    transposed
-        Whether the rows of `similarity` are generated chunks.
-    gas
-        Cosine of the whole texts.
-    params
-        `Params.packed`.
-    scratch
-        From `pair_scratch`.
-    column_tops
-        (2, >= columns) of the matrix's type, scratch.
-    out
-        float64 (16,), written: the fields of `Scores`.
-
-    Returns
-    -------
-    int
-        OK, NOT_FINITE or OVERFLOW.
-    """
+    """Score one matrix."""
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns

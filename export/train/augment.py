@@ -143,22 +143,7 @@ def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> list[str]:
-    """Return words unchanged or in lower case (each almost half of the time), or with some capitals lost.
-
-    Parameters
-    ----------
-    words
-        The words of a text.
-    ends
-        1 for each word that ends a sentence, else 0.
-    rng
-        Source of random numbers.
-
-    Returns
-    -------
-    words
-        The same words, with other capitals.
-    """
+    """Return words unchanged or in lower case (each almost half of the time), or with some capitals lost."""
     draw = rng.random()
     if draw < 0.42:
         return list(words)

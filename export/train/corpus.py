@@ -38,19 +38,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens with labels, all int64 `(tokens,)`.
-
-    Attributes
-    ----------
-    ids
-        Token ids.
-    capitals
-        How the word of each token is written (`vcs_runtime.segmentation.word_features`).
-    labels
-        1 if a sentence ends after the token.
-    counts
-        1 if the token is the last of its word, but not of the text.
-    """
+    """Tokens with labels, all int64 `(tokens,)`."""
 
     ids: npt.NDArray[np.int64]
     capitals: npt.NDArray[np.int64]
@@ -63,16 +51,6 @@ def read_documents(pairs: Path) -> list[Document]:
 
     The group of a text is the pair's reference. Sentences without a final mark, very long sentences and
     frequent repeats are left out.
-
-    Parameters
-    ----------
-    pairs
-        A file of pairs, as `vcs-runtime score` reads it.
-
-    Returns
-    -------
-    documents
-        The texts with at least two sentences.
     """
     texts: dict[str, tuple[str, bool]] = {}
     for pair in read_pairs(pairs):

@@ -65,15 +65,7 @@ _PLURAL = 0.12
 
 
 class Grammar:
-    """Draws texts at random.
-
-    Parameters
-    ----------
-    words
-        Whole words of a vocabulary, most frequent first.
-    seed
-        The same seed gives the same texts.
-    """
+    """Draws texts at random."""
 
     def __init__(self, words: Sequence[str], seed: int) -> None:
         self._words = words

@@ -13,18 +13,6 @@ def run_pip(command: str, arguments: Sequence[str]) -> subprocess.CompletedProce
     """Run a command of pip and return what it printed, whatever its exit code.
 
     Indexes, mirrors, proxies, certificates and folders of wheels that are configured for pip hold here too.
-
-    Parameters
-    ----------
-    command
-        Command of pip: "download".
-    arguments
-        Options and arguments of the command.
-
-    Returns
-    -------
-    process
-        The finished process.
     """
     quiet = ["--disable-pip-version-check", "--no-input"]
     # -P: a pip.py in the current folder is not run in place of pip.

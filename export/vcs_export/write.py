@@ -52,21 +52,7 @@ class BundleExistsError(ExportError):
 
 @dataclass(frozen=True)
 class BundleInfo:
-    """What a bundle says about itself, and what else it holds.
-
-    Attributes
-    ----------
-    name
-        Name of the bundle and of its model in signatures: letters, digits, ".", "_" and "-".
-    licence
-        SPDX identifier of the weights' licence.
-    source
-        Where the weights came from, in words.
-    extra_files
-        Contents of further files by their path in the bundle: licence texts, notices.
-    replace
-        Whether an existing bundle may be replaced. Nothing but a bundle or an empty folder ever is.
-    """
+    """What a bundle says about itself, and what else it holds."""
 
     name: str
     licence: str
@@ -96,26 +82,7 @@ def plain_name(folder: Path) -> str:
 
 
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
-    """Check that a bundle may be written to a path, before the work begins.
-
-    Parameters
-    ----------
-    target
-        The folder that is to become the bundle.
-    replace
-        Whether an existing bundle may be replaced.
-    *sources
-        Files and folders that the bundle is made from.
-
-    Raises
-    ------
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        The target holds something else than a bundle.
-    InputError
-        The target is a source, lies in one, or contains one.
-    """
+    """Check that a bundle may be written to a path, before the work begins."""
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
         if lies_in(source, target):
@@ -154,21 +121,6 @@ class BundleWriter:
 
     Leaving the context without `commit`, by whatever exception, removes all files that were written, and
     leaves an earlier bundle as it was. An OSError becomes an ExportError that names the path.
-
-    Parameters
-    ----------
-    target
-        The folder that becomes the bundle.
-    info
-        Name, licence and source of the bundle, its extra files, and whether it may replace another.
-
-    Examples
-    --------
-    ::
-
-        with BundleWriter(target, BundleInfo("name", "MIT", "trained here")) as bundle:
-            bundle.file("embedder/model.onnx").write_bytes(...)
-            bundle.commit(embedder=...)
     """
 
     def __init__(self, target: Path, info: BundleInfo) -> None:
@@ -206,20 +158,7 @@ class BundleWriter:
         return path
 
     def link(self, source: Path, relative: str) -> None:
-        """Put a file of another folder into the bundle as a hard link, which takes no disk space.
-
-        Parameters
-        ----------
-        source
-            The file, or a symbolic link to it.
-        relative
-            Its path in the bundle.
-
-        Raises
-        ------
-        ExportError
-            The file system cannot link: it is another one, or has no hard links.
-        """
+        """Put a file of another folder into the bundle as a hard link, which takes no disk space."""
         # Readers refuse symbolic links, which could lead anywhere by the time they are followed.
         real = Path(os.path.realpath(source))
         try:
@@ -238,31 +177,7 @@ class BundleWriter:
         known: Mapping[str, str] | None = None,
         progress: Progress = silent,
     ) -> Path:
-        """Hash all files, write `bundle.json`, flush to disk and rename into place.
-
-        Parameters
-        ----------
-        embedder
-            How the embedder is run.
-        segmenter
-            How texts are split.
-        known
-            The sha256 of files that were hashed before, by their path in the bundle.
-        progress
-            Called with the bytes hashed so far.
-
-        Returns
-        -------
-        path
-            The target.
-
-        Raises
-        ------
-        BundleExistsError
-            Another process wrote the bundle meanwhile.
-        ExportError
-            Other processes keep replacing the bundle, or put something else in its place.
-        """
+        """Hash all files, write `bundle.json`, flush to disk and rename into place."""
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())

@@ -14,26 +14,7 @@ from vcs_runtime.comparing.cells import Cell, Table
 def agreement(
     groups: Mapping[str, str], scores: ScoresById, published: ScoresById, metrics: Metrics, group: str
 ) -> list[Table]:
-    """Compare our scores with published ones, over the metrics that both have.
-
-    Parameters
-    ----------
-    groups
-        The group of each id in `scores`: a kind of rewrite, or two authors.
-    scores
-        Our scores, by id.
-    published
-        The published scores, by id.
-    metrics
-        The metrics of our scores.
-    group
-        What a group is called, as the name of a column.
-
-    Returns
-    -------
-    list of Table
-        Two tables: pair by pair, and means by group.
-    """
+    """Compare our scores with published ones, over the metrics that both have."""
     rows: list[tuple[Cell, ...]] = []
     common = [metric for metric in metrics.columns if any(metric in own for own in published.values())]
     ids = {metric: [i for i in groups if metric in published.get(i, ())] for metric in common}

@@ -23,26 +23,7 @@ def run(
     out: Output,
     problems: Problems,
 ) -> Results:
-    """Score every ordered pair of authors, and write the results.
-
-    Parameters
-    ----------
-    texts
-        The texts by scene, then by author. In the pair "A1-A2" the text of A1 is the reference.
-    published
-        Published scores, by "SCENE/A1-A2".
-    metrics
-        What scores the texts.
-    out
-        Where the results go.
-    problems
-        Learns of each pair that cannot be scored.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
-    """
+    """Score every ordered pair of authors, and write the results."""
     jobs = [
         Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
         for scene, by in texts.items()

@@ -48,29 +48,6 @@ def read_texts(
     """Read the references and all predictions.
 
     A clip that no system describes is left out silently: the benchmark lacks the predictions of one clip.
-
-    Parameters
-    ----------
-    references
-        The file of references.
-    predictions
-        The folder of predictions, a file for each system.
-    added
-        Files of further systems.
-    problems
-        Learns of what is missing or superfluous.
-
-    Returns
-    -------
-    references
-        The references by clip.
-    systems
-        The predictions.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or two systems have one name, in whatever case.
     """
     texts = read_descriptions(references, problems)
     described = {clip for own in read_models(predictions, texts, Problems()).values() for clip in own}
@@ -112,33 +89,6 @@ def score_all(
 
     Each system has a score file for each judge, `scores/JUDGE/SYSTEM.jsonl`, as `vcs-runtime score` writes
     them. With `out.resume` a file is continued, and a whole one is only read.
-
-    Parameters
-    ----------
-    judges
-        By name, what opens the scorer of a judge.
-    references
-        The references by clip.
-    systems
-        The predictions.
-    out
-        Where the files go.
-    sources
-        The files that were read.
-    problems
-        Learns of each text that cannot be scored.
-
-    Returns
-    -------
-    dict
-        The lines by judge, then by system.
-
-    Raises
-    ------
-    InputError
-        The output cannot be used, as for `jobs.run.score_file`.
-    BundleError, CacheError, DeviceError
-        A judge cannot be used. What was scored before stays.
     """
     pairs = {
         system: tuple(
@@ -186,35 +136,6 @@ def run(
     """Rank the systems, and write the tables and the files for the benchmark.
 
     Means are over the clips that all judges have scored for all systems.
-
-    Parameters
-    ----------
-    lines
-        The lines of the score files, by judge and by system.
-    out
-        Where the results go.
-    problems
-        Learns of clips that are left out.
-    added
-        Systems whose place is to be said.
-    correction
-        How p-values are corrected for the number of tests: one of `systems.CORRECTIONS`.
-    resamples
-        Number of resamples of the paired tests. None: as `systems.enough_resamples` says.
-    seed
-        Seed of all draws.
-    plots
-        Draw plots.
-
-    Returns
-    -------
-    results, places, means
-        The tables as they were written; the leaderboard; the means by judge and system.
-
-    Raises
-    ------
-    InputError
-        No clip has scores of all systems by all judges, or two systems have equal means.
     """
     scores = _common(lines, problems)
     means = {

@@ -26,30 +26,7 @@ def run(
     threshold: float = 0.5,
     plots: str | None = None,
 ) -> Results:
-    """Score every case, and write the results.
-
-    Parameters
-    ----------
-    cases
-        The rewrites.
-    published
-        Published scores, by "SCENE/CASE".
-    metrics
-        What scores the texts.
-    out
-        Where the results go.
-    problems
-        Learns of each case that cannot be scored or compared.
-    threshold
-        A score from here on says that a text is valid.
-    plots
-        The column that plots are drawn of; None draws none.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
-    """
+    """Score every case, and write the results."""
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
     scores = run_jobs(jobs, metrics, out, problems)
     scored = [case for case in cases if case.id in scores]
@@ -71,26 +48,7 @@ def run(
 def tables(
     cases: Sequence[Case], scores: ScoresById, published: ScoresById, metrics: Metrics, threshold: float = 0.5
 ) -> list[Table]:
-    """Make the tables of the experiment, from the cases that have scores.
-
-    Parameters
-    ----------
-    cases
-        The cases.
-    scores
-        Their scores, by id.
-    published
-        Published scores, by id.
-    metrics
-        The metrics of the scores.
-    threshold
-        A score from here on says that a text is valid.
-
-    Returns
-    -------
-    list of Table
-        Means by case and by level, the classification, and the agreement with the published scores.
-    """
+    """Make the tables of the experiment, from the cases that have scores."""
     single = [case for case in cases if not case.series]
     series = [(case.series, case) for case in cases if case.series]
     listed = []

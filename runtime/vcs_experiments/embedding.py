@@ -33,24 +33,7 @@ class Embedded:
 def embed(
     cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
 ) -> Iterator[list[Embedded]]:
-    """Embed cases block by block.
-
-    Parameters
-    ----------
-    cases
-        The pairs.
-    scorer
-        Splits and embeds the texts, once.
-    chunk_sizes
-        Sentences per chunk.
-    problems
-        Learns of each case that cannot be scored.
-
-    Yields
-    ------
-    list of Embedded
-        A block of the cases that can be scored at every chunk size, in order.
-    """
+    """Embed cases block by block."""
     with progress_bar(len(cases), "embedding", "texts") as advance:
         for start in range(0, len(cases), _BLOCK):
             block = [Embedded(case) for case in cases[start : start + _BLOCK]]

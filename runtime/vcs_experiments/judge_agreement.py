@@ -24,23 +24,7 @@ Scores = Mapping[str, Mapping[str, Mapping[str, Values]]]
 
 
 def agreement_tables(scores: Scores, published: ByJudge, *, seed: int) -> list[Table]:
-    """Compare rankings of systems by the means of their scores.
-
-    Parameters
-    ----------
-    scores
-        The scores of one's own judges, of the same clips in the same order.
-    published
-        The published means by judge, then by system.
-    seed
-        Seed of the bootstrap.
-
-    Returns
-    -------
-    list of Table
-        The agreement of one's own judges with each other, if there are several; and with the published
-        ones, if there are two systems that both have.
-    """
+    """Compare rankings of systems by the means of their scores."""
     tables = []
     rows: list[tuple[Cell, ...]] = []
     for first, second in combinations(scores, 2):

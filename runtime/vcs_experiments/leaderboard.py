@@ -33,23 +33,7 @@ ByJudge = Mapping[str, Mapping[str, Means]]
 
 @dataclass(frozen=True)
 class Place:
-    """A row of the leaderboard.
-
-    Attributes
-    ----------
-    rank
-        The place, from 1.
-    system
-        The short name of the system.
-    name
-        Its name for people.
-    borda
-        Sum of points over all judges.
-    mean_hm_cf, mean_coarse, mean_fine
-        Means over judges.
-    points
-        The points by judge.
-    """
+    """A row of the leaderboard."""
 
     rank: int
     system: str
@@ -62,26 +46,7 @@ class Place:
 
 
 def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
-    """Rank systems as the benchmark does.
-
-    Parameters
-    ----------
-    means
-        The means by judge, then by system.
-    names
-        Names of systems for people, as far as there are any.
-
-    Returns
-    -------
-    list of Place
-        The systems, best first.
-
-    Raises
-    ------
-    InputError
-        A judge lacks a system, or has the same mean HM-CF for two: the benchmark's rule has no order for
-        them.
-    """
+    """Rank systems as the benchmark does."""
     systems = sorted({system for own in means.values() for system in own})
     points: dict[str, dict[str, int]] = {system: {} for system in systems}
     for judge in sorted(means):

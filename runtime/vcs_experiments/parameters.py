@@ -32,34 +32,7 @@ def run(
     threshold: float = 0.5,
     log: Callable[[str], None] = lambda message: None,
 ) -> Results:
-    """Compute the measures of the corruption experiment for each chunk size and LCT, and write the results.
-
-    Parameters
-    ----------
-    cases
-        The rewrites.
-    published
-        Published scores by id, then by metric.
-    scorer
-        Splits and embeds the texts, once.
-    out
-        The folder of the results.
-    problems
-        Learns of each case that cannot be scored.
-    chunk_sizes
-        Sentences per chunk.
-    lcts
-        Local chronology tolerances.
-    threshold
-        A score from here on says that a text is valid.
-    log
-        Is called with how long embedding and aligning took.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
-    """
+    """Repeat the corruption experiment for each chunk size and LCT, and write the results."""
     started = time.perf_counter()
     embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
     scored = [embedded.case for embedded in embedded_cases]

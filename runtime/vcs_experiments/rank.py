@@ -39,27 +39,7 @@ Texts = Mapping[str, str | list[str]]
 
 
 def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str, dict[str, str]]:
-    """Read the predictions of several models.
-
-    Parameters
-    ----------
-    folder
-        Holds a file for each model, such as `MODEL.json`, of a format that `vcs-runtime score` reads.
-    references
-        The references, by id.
-    problems
-        Learns of each prediction that is missing, and of predictions without a reference.
-
-    Returns
-    -------
-    dict
-        The texts by model, then by id.
-
-    Raises
-    ------
-    InputError
-        There is no file, or one cannot be read.
-    """
+    """Read the predictions of several models."""
     if not is_folder(folder):
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
@@ -80,27 +60,7 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
 
 
 def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -> list[str]:
-    """Read a ranking from a text file: one model a line, best first; case does not matter.
-
-    Parameters
-    ----------
-    path
-        The file.
-    models
-        The models that are ranked.
-    problems
-        Learns of each other model in the file.
-
-    Returns
-    -------
-    list of str
-        The models, best first.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, names a model twice, or names fewer than two of the models.
-    """
+    """Read a ranking from a text file: one model a line, best first; case does not matter."""
     known = {name.lower(): name for name in models}
     try:
         text = read_whole(path).decode("utf-8-sig")
@@ -138,45 +98,6 @@ def run(
 
     Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
     hard ones.
-
-    Parameters
-    ----------
-    references
-        One or several references, by id.
-    models
-        The texts by model, then by id.
-    metrics
-        What scores the texts.
-    by
-        The column to rank by. None: the first VCS, or its margin if VCS is 0 for most of the texts.
-    out
-        Where the results go.
-    problems
-        Learns of each text that cannot be scored.
-    ranking
-        A ranking to compare with, best first; empty for none.
-    baseline
-        The model that all others are tested against. None: neighbours in the ranking are tested, no others.
-    all_pairs
-        Test all pairs of models.
-    correction
-        How p-values are corrected for the number of tests: one of `systems.CORRECTIONS`.
-    resamples
-        Number of resamples of the paired tests. None: as `systems.enough_resamples` says.
-    seed
-        Seed of all draws.
-    segmenter
-        What splits the texts, so that the results say what has split those of each model. None: they do not.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
-
-    Raises
-    ------
-    InputError
-        No id has a score for every model.
     """
     jobs = [
         Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])

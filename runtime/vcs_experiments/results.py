@@ -20,25 +20,7 @@ from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 
 @dataclass
 class Results:
-    """The results of one experiment.
-
-    Attributes
-    ----------
-    experiment
-        The name of the experiment.
-    signature
-        The signature of its scores.
-    options
-        What else the numbers depend on.
-    counts
-        How many of what went in, by name.
-    problems
-        What was left out, in words.
-    notes
-        Paragraphs before the tables.
-    tables
-        The tables.
-    """
+    """The results of one experiment."""
 
     experiment: str
     signature: str
@@ -104,28 +86,7 @@ def means_table(
     name: str, title: str, groups: Mapping[tuple[Cell, ...], Sequence[Mapping[str, float]]],
     keys: Sequence[str], metrics: Metrics, note: str = "",
 ) -> Table:  # fmt: skip
-    """Make a table of means and sample standard deviations by group, as in the papers.
-
-    Parameters
-    ----------
-    name
-        As for `Table`.
-    title
-        As for `Table`.
-    groups
-        The scores of each group's texts, by the cells that name the group.
-    keys
-        The columns of these cells.
-    metrics
-        The metrics, a pair of columns each.
-    note
-        As for `Table`.
-
-    Returns
-    -------
-    Table
-        A row for each group.
-    """
+    """Make a table of means and sample standard deviations by group, as in the papers."""
     import numpy as np
 
     columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]

@@ -23,17 +23,7 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Output:
-    """The folder of an experiment's results.
-
-    Attributes
-    ----------
-    folder
-        The folder, which must exist.
-    resume
-        Continue the results that it holds.
-    overwrite
-        Replace the results that it holds.
-    """
+    """The folder of an experiment's results."""
 
     folder: Path
     resume: bool = False
@@ -44,31 +34,7 @@ def run_jobs(
     jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems,
     *, keys: tuple[str, str] = ("scene", "case"),
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`.
-
-    Parameters
-    ----------
-    jobs
-        The texts to score, with unique ids.
-    metrics
-        What scores them.
-    out
-        Where the files go, and whether they are continued.
-    problems
-        Learns of each job that cannot be scored.
-    keys
-        What the two parts of the jobs' ids are called in `pairs.csv`.
-
-    Returns
-    -------
-    dict
-        The scores by id and column, without the jobs that failed.
-
-    Raises
-    ------
-    InputError
-        The output cannot be used, or was written for other jobs, from other texts or with another signature.
-    """
+    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`."""
     scores: dict[str, dict[str, float]] = {}
 
     def collect(job: Job, record: Record, resumed: bool) -> None:

@@ -36,22 +36,6 @@ def kendall_interval(
     """Compute the 95 % percentile-bootstrap interval of Kendall's tau-b of the means of systems.
 
     Items are drawn, the same ones for all systems.
-
-    Parameters
-    ----------
-    first
-        Scores, `(systems, items)`.
-    second
-        Scores of the same items, `(systems, items)`; or means, `(systems,)`, which stay as they are.
-    resamples
-        Number of resamples.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    low, high
-        The interval, without resamples in which all means of a side are equal.
     """
     one, other = np.triu_indices(len(first), 1)
     draw = np.random.default_rng(seed)
@@ -77,23 +61,7 @@ def _vary(*sides: Values) -> bool:
 
 
 def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
-    """Measure how well scores separate valid texts from invalid ones.
-
-    Parameters
-    ----------
-    scores
-        `(n,)`.
-    valid
-        `(n,)`, whether each text is valid.
-    threshold
-        A score from here on says that a text is valid.
-
-    Returns
-    -------
-    dict
-        The numbers of valid and invalid texts; accuracy; precision, recall and F1 of "valid". AUC: how often
-        a valid text scores above an invalid one (ties half), at any threshold; NaN without both kinds.
-    """
+    """Measure how well scores separate valid texts from invalid ones."""
     from scipy.stats import mannwhitneyu
 
     positive = scores >= threshold
@@ -115,17 +83,7 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
 
 @dataclass(frozen=True)
 class Rated:
-    """A correlation with ratings.
-
-    Attributes
-    ----------
-    mean
-        The mean over raters.
-    low, high
-        Its 95 % percentile-bootstrap interval.
-    by_rater
-        The correlation with each rater.
-    """
+    """A correlation with ratings."""
 
     mean: float
     low: float
@@ -137,28 +95,7 @@ def rated(
     measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
     *, resamples: int = RESAMPLES, seed: int = SEED,
 ) -> Rated:  # fmt: skip
-    """Correlate scores with the ratings of several raters.
-
-    Parameters
-    ----------
-    measure
-        The correlation of two samples.
-    scores
-        `(n,)`.
-    ratings
-        `(n, raters)`.
-    groups
-        `(n,)`, the group of each score; the bootstrap draws whole groups.
-    resamples
-        Number of resamples.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    Rated
-        The correlation over raters, with its interval.
-    """
+    """Correlate scores with the ratings of several raters."""
     rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
     draw = np.random.default_rng(seed)
 

@@ -37,17 +37,7 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class _Scored:
-    """Pairs with their scores.
-
-    Attributes
-    ----------
-    cases
-        The pairs.
-    rows
-        By chunk size and LCT, `(pairs,)` records of `vcs_numba.SCORE_DTYPE`.
-    counts
-        By chunk size, `(pairs, 2)` numbers of chunks.
-    """
+    """Pairs with their scores."""
 
     cases: list[Case]
     rows: dict[Setting, Rows]
@@ -55,25 +45,7 @@ class _Scored:
 
 
 def read_labelled(root: Path, problems: Problems) -> list[Case]:
-    """Read the rewrites of a folder that are valid or corrupted.
-
-    Parameters
-    ----------
-    root
-        The folder, as for `read_cases`.
-    problems
-        Learns of each scene and case that cannot be used.
-
-    Returns
-    -------
-    list of Case
-        The rewrites. Those of graded series are neither, and are left out.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be read, or does not hold both valid and corrupted rewrites.
-    """
+    """Read the rewrites of a folder that are valid or corrupted."""
     labelled = [case for case in read_cases(root, problems) if case.valid is not None]
     if len({case.valid for case in labelled}) < 2:
         raise InputError(f"{root}: the AUC needs rewrites that are valid and others that are not")
@@ -96,37 +68,6 @@ def run(
 
     Everything but the AUC is over the ids that every system has a score for. Of several references the best
     one counts, as in `vcs-runtime score`: the highest VCS, then the highest margin, then the highest GAS.
-
-    Parameters
-    ----------
-    references
-        One or several references, by id.
-    models
-        The texts by system, then by id.
-    labelled
-        Rewrites that are valid or corrupted, for the AUC; empty for none.
-    scorer
-        Splits and embeds the texts, once.
-    out
-        The folder of the results.
-    problems
-        Learns of each text that cannot be scored.
-    ranking
-        A ranking of the systems to compare with, best first; empty for none.
-    chunk_sizes
-        Sentences per chunk.
-    lcts
-        Local chronology tolerances.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
-
-    Raises
-    ------
-    InputError
-        There are fewer than two systems, or no id has a score for every system.
     """
     if len(models) < 2:
         raise InputError(f"only one system ({next(iter(models))}): usefulness compares two or more")

@@ -39,19 +39,7 @@ REFERENCES = (1, 9)
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """A video of VATEX-EVAL.
-
-    Attributes
-    ----------
-    id
-        The name of the video.
-    references
-        Its references.
-    candidates
-        The captions that were rated.
-    ratings
-        For each candidate, a rating from 1 to 5 by each rater.
-    """
+    """A video of VATEX-EVAL."""
 
     id: str
     references: list[str]
@@ -60,26 +48,7 @@ class Video:
 
 
 def read_vatex(path: Path, problems: Problems) -> list[Video]:
-    """Read rated captions.
-
-    Parameters
-    ----------
-    path
-        JSONL with `vid`, `refs`, `cands` and `scores` (candidates x raters).
-    problems
-        Learns of each video without references, and of each candidate with an empty text, a missing or NaN
-        rating, or another number of raters.
-
-    Returns
-    -------
-    list of Video
-        The videos, with the candidates that can be used.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or has no video with a rated candidate.
-    """
+    """Read rated captions."""
     videos = []
     raters = 0
     for number, row in read_jsonl(path):
@@ -124,15 +93,6 @@ class ShortMetrics:
     """VCS_short and its components beside the known metrics, with the first reference and with all nine.
 
     Each score is the best over the references, taken for each component by itself, as the authors did.
-
-    Parameters
-    ----------
-    scorer
-        Computes VCS_short.
-    known
-        The metrics that users know.
-    lcts
-        The local chronology tolerances to score with.
     """
 
     def __init__(self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float]) -> None:
@@ -192,26 +152,6 @@ def run(
     """Score every candidate, correlate the scores with each rater, and write the results.
 
     The interval is over videos: the bootstrap draws all candidates of a video together.
-
-    Parameters
-    ----------
-    videos
-        The videos with their references, candidates and ratings.
-    metrics
-        What scores the candidates.
-    out
-        Where the results go.
-    problems
-        Learns of each candidate that cannot be scored.
-    resamples
-        Number of resamples of the bootstrap.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    Results
-        The results, as they were written.
     """
     rated = {
         f"{video.id}/{i}": (Job(f"{video.id}/{i}", tuple(video.references), text), video.id, ratings)

@@ -25,20 +25,7 @@ _TOKENS_PER_WORD, _TOKENS_BESIDES = 10, 20
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Log-probability of the scored words, given the video or given a summary.
-
-    Attributes
-    ----------
-    by_word
-        Log-probability of each word in nats, averaged over the runs.
-    runs
-        Sum over the words in each run, in nats.
-    prompt_tokens
-        Number of tokens of the prompt; None if the model does not report it.
-    known
-        For generated answers, how the number of each word is known (`vcs_visil.models.generated`),
-        in the run that knows least; otherwise empty.
-    """
+    """Log-probability of the scored words, given the video or given a summary."""
 
     by_word: tuple[float, ...]
     runs: tuple[float, ...]
@@ -57,31 +44,7 @@ class Side:
 
 
 def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOptions) -> Side:
-    """Ask a model for the masked words, as often as the options say, and average the log-probabilities.
-
-    Parameters
-    ----------
-    given
-        What the prompt shows: the video, or a summary.
-    masked
-        The masked caption.
-    model
-        The model.
-    options
-        Prompts, method and number of samples.
-
-    Returns
-    -------
-    Side
-        Log-probabilities of the scored words.
-
-    Raises
-    ------
-    TextError
-        The model cannot answer this question.
-    ModelError
-        The model fails, or cannot be asked in this way.
-    """
+    """Ask a model for the masked words, as often as the options say, and average the log-probabilities."""
     prompts = options.wording
     runs, knowns, tokens = [], [], None
     for run in range(options.samples):
@@ -100,20 +63,6 @@ def count_tokens(shown: Summary | Video, model: Model, options: VisilOptions) ->
 
     The count is the difference of two prompts, with and without the summary. The tokens that a chat template
     adds do not count.
-
-    Parameters
-    ----------
-    shown
-        A summary, or a video.
-    model
-        The model.
-    options
-        The method, which says how the model can be asked.
-
-    Returns
-    -------
-    int or None
-        Number of tokens; None if the model does not report it.
     """
     content: list[Part]
     content = [*shown.frames] if isinstance(shown, Video) else [*shown.keyframes, shown.text]

@@ -33,17 +33,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Donor:
-    """Summaries whose keyframes other videos may get.
-
-    Attributes
-    ----------
-    id
-        Id of the video.
-    video
-        The video file in its folder; None if all its keyframes are image files.
-    keyframes
-        Keyframes of its summaries, by their number.
-    """
+    """Summaries whose keyframes other videos may get."""
 
     id: str | int
     video: str | None
@@ -72,35 +62,7 @@ def confuse(
     writer: Writer | None,
     prompts: Prompts,
 ) -> list[dict[str, Any]]:
-    """Confuse the summaries of a video.
-
-    Parameters
-    ----------
-    item
-        The video with its summaries.
-    donors
-        The videos of the file.
-    kinds
-        What is confused (`KINDS`).
-    seed
-        The seed.
-    writer
-        The model that changes texts; None if no text is confused.
-    prompts
-        The prompts.
-
-    Returns
-    -------
-    list of dict
-        A summary for each summary and kind where it can be: `name`, `of` (the name of the true one), `text`,
-        `keyframes`, `corresponds` (false), `confused` (the kind), and `change` or `from` (the id of the other
-        video).
-
-    Raises
-    ------
-    TextError
-        There is no other video with as many keyframes, or the model's answer cannot be used.
-    """
+    """Confuse the summaries of a video."""
     made = []
     item.summaries()  # all are checked before a model is asked
     for summary in item.several("summaries"):
@@ -129,30 +91,7 @@ def confuse(
 
 
 def change_text(writer: Writer, prompts: Prompts, text: str, change: str) -> str:
-    """Let a model change a fact of a summary.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    prompts
-        The prompts.
-    text
-        The summary.
-    change
-        What is changed, such as "a place".
-
-    Returns
-    -------
-    str
-        The changed summary. It names the same keyframes in the same order, has at least half of the words,
-        and is not the same.
-
-    Raises
-    ------
-    TextError
-        The model's answer cannot be used.
-    """
+    """Let a model change a fact of a summary."""
     words = _words(text)
 
     def checked(answer: str) -> str:

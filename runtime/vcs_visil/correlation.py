@@ -30,17 +30,7 @@ _CONDITION = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Logit:
-    """The logistic regression P(correct) = 1 / (1 + exp(-(b0 + b1 * score))).
-
-    Attributes
-    ----------
-    b0, b1
-        Estimates of the intercept and the slope.
-    se0, se1
-        Standard errors of the estimates.
-    p0, p1
-        Two-sided p-values of Wald's test that the coefficient is zero.
-    """
+    """The logistic regression P(correct) = 1 / (1 + exp(-(b0 + b1 * score)))."""
 
     b0: float
     b1: float
@@ -52,28 +42,7 @@ class Logit:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How ViSIL scores and answers go together.
-
-    Attributes
-    ----------
-    n
-        Number of answers.
-    correct
-        Number of correct answers.
-    r
-        Pearson's correlation coefficient.
-    p
-        Two-sided p-value of `r` by permutation: twice the smaller tail.
-    exact
-        Whether `p` counts all permutations of the answers, because they are no more than the shuffles.
-        Otherwise, `p` is estimated by random shuffles.
-    grouped
-        Whether answers were shuffled within groups only.
-    logit
-        The logistic regression; None if the answers are separable.
-    separable
-        Whether a threshold on the scores separates correct from wrong answers.
-    """
+    """How ViSIL scores and answers go together."""
 
     n: int
     correct: int
@@ -98,34 +67,7 @@ def correlate(
     scores: Sequence[float], correct: Sequence[int], *, groups: Sequence[str] | None = None,
     trim: bool = False, shuffles: int = SHUFFLES, seed: int = SEED,
 ) -> Correlation:  # fmt: skip
-    """Correlate ViSIL scores with answers.
-
-    Parameters
-    ----------
-    scores
-        ViSIL scores in nats.
-    correct
-        One answer per score: 1 (correct) or 0 (wrong).
-    groups
-        The group of each answer, such as its video. Answers are then shuffled within groups only, because
-        answers about one video are not independent.
-    trim
-        Leave out one largest and one smallest score, as the paper does.
-    shuffles
-        Number of random shuffles for the p-value.
-    seed
-        Seed of the shuffles.
-
-    Returns
-    -------
-    Correlation
-        Coefficient, p-value and logistic regression.
-
-    Raises
-    ------
-    TextError
-        There are fewer than 3 values, all values are the same, or the lengths differ.
-    """
+    """Correlate ViSIL scores with answers."""
     x, y = np.asarray(scores, np.float64), np.asarray(correct, np.float64)
     names = np.asarray(groups if groups is not None else [""] * len(x))
     if not x.ndim == y.ndim == 1 or not len(x) == len(y) == len(names):
@@ -154,26 +96,7 @@ def correlate(
 
 
 def fit_logit(x: Values, y: Values) -> Logit:
-    """Fit a logistic regression by maximum likelihood, with Newton's method.
-
-    Parameters
-    ----------
-    x
-        Scores, float64 `(n,)`.
-    y
-        Answers, 0.0 or 1.0, float64 `(n,)`.
-
-    Returns
-    -------
-    Logit
-        Estimates, standard errors and p-values.
-
-    Raises
-    ------
-    TextError
-        A threshold separates the answers: the likelihood has no maximum. Or a score is so far from the others
-        that rounding hides it.
-    """
+    """Fit a logistic regression by maximum likelihood, with Newton's method."""
     from scipy.special import expit
     from scipy.stats import norm
 

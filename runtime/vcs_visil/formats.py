@@ -24,23 +24,7 @@ _QUANTITIES = ("seconds", "confidence")  # of answers of people
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Read answers or judgements.
-
-    Parameters
-    ----------
-    path
-        JSONL file with `id`, `name` and `correct` (0 or 1), as `visil answer` and `visil correspond` write.
-
-    Returns
-    -------
-    tuple of list and int
-        The lines, and the number of those with an error, which are left out.
-
-    Raises
-    ------
-    InputError
-        A line is none of these, or there are none. The message names the file and the line.
-    """
+    """Read answers or judgements."""
     lines, failed = list[dict[str, Any]](), 0
     for place, row in answer_lines(path):
         if row is None:
@@ -57,22 +41,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Summarise scores, tokens and answers by format.
-
-    Parameters
-    ----------
-    scores
-        Scores of the summaries of each video.
-    answers
-        Answers to questions.
-
-    Returns
-    -------
-    list of dict
-        One object per format, from few keyframes to the full video. `visil` and `tokens` have n, mean and
-        sd (of a sample), and `visil` quartiles. `accuracy` has n, correct, share and a 95 % interval
-        (Wilson's). `seconds` and `confidence` are there if answers have them.
-    """
+    """Summarise scores, tokens and answers by format."""
     formats = _formats(scores)
     values: dict[str, list[float]] = {}
     tokens: dict[str, list[float]] = {}
@@ -106,29 +75,7 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
 def along_frontier(
     scores: Scores, answers: Sequence[Mapping[str, Any]] = (), alphas: Sequence[float] = ()
 ) -> dict[str, list[dict[str, Any]]]:
-    """Follow the chosen summaries as a token's price grows, beside summaries of one format and any summary.
-
-    Parameters
-    ----------
-    scores
-        Scores of the summaries of each video, with tokens.
-    answers
-        Answers to questions from the summaries.
-    alphas
-        Prices of a token in nats; without them, 0 and up to ten prices at which a choice changes.
-
-    Returns
-    -------
-    dict
-        `chosen` has an object per alpha, `baselines` one per format and one for "random", the expectation
-        over all summaries of a video, which the full video is not. Each has `tokens` and `visil`, means over
-        the videos, and `accuracy` of the answers from these summaries.
-
-    Raises
-    ------
-    ValueError
-        A summary has no tokens, or an alpha is below 0.
-    """
+    """Follow the chosen summaries as a token's price grows, beside one format alone."""
     for name, parts in scores.items():
         if any(part["tokens"] is None for part in parts):
             raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
@@ -171,19 +118,7 @@ def along_frontier(
 
 
 def drops(judged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Compare judgements of true summaries and of confused ones, by format.
-
-    Parameters
-    ----------
-    judged
-        Lines of `visil correspond` with `correct`, `format`, and `confused` where a summary was confused.
-
-    Returns
-    -------
-    list of dict
-        One object per format: accuracy on `true` summaries and on each kind of `confused` ones, whose `drop`
-        is the difference of both.
-    """
+    """Compare judgements of true summaries and of confused ones, by format."""
     groups: dict[str, dict[str, list[int]]] = {}
     for row in judged:
         kind = row.get("confused") or "true"

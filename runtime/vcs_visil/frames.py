@@ -29,20 +29,7 @@ _NTSC = Fraction(1000, 1001)
 
 
 def uniform(count: int, samples: int) -> list[int]:
-    """Choose frames of a video uniformly: the middles of equal parts.
-
-    Parameters
-    ----------
-    count
-        Number of frames in the video.
-    samples
-        Number of frames to choose. If the video has fewer, all are chosen.
-
-    Returns
-    -------
-    list of int
-        Frame numbers in increasing order, counted from 0.
-    """
+    """Choose frames of a video uniformly: the middles of equal parts."""
     if samples < 1:
         raise ValueError(f"frames must be at least 1, not {samples!r}")
     if count <= samples:
@@ -118,33 +105,10 @@ def format_timecode(frame: int, fps: Fraction | float) -> str:
 
 
 class VideoFile:
-    """A video file with a constant frame rate.
-
-    Attributes
-    ----------
-    path
-        The file.
-    fps
-        Frames per second.
-    frames
-        Number of frames.
-    """
+    """A video file with a constant frame rate."""
 
     def __init__(self, path: Path) -> None:
-        """Read the frame rate and the number of frames.
-
-        Parameters
-        ----------
-        path
-            The video file.
-
-        Raises
-        ------
-        MissingExtraError
-            PyAV is not installed.
-        InputError
-            The file cannot be read or has no video. The message names the file.
-        """
+        """Read the frame rate and the number of frames."""
         self.path = path
         with self._stream() as (container, stream):
             if not stream.average_rate:
@@ -155,23 +119,7 @@ class VideoFile:
                 raise InputError(f"{path}: no frame can be read")
 
     def read(self, numbers: Sequence[int]) -> list[Image]:
-        """Decode frames.
-
-        Parameters
-        ----------
-        numbers
-            Frame numbers, counted from 0, in any order.
-
-        Returns
-        -------
-        list of Image
-            One PNG per number. The longer side has at most `LONG_SIDE` pixels.
-
-        Raises
-        ------
-        InputError
-            A frame does not exist or cannot be decoded. The message names the file and the frame.
-        """
+        """Decode frames."""
         images = []
         with self._stream() as (container, stream):
             start = (stream.start_time or 0) * stream.time_base
@@ -204,33 +152,10 @@ class VideoFile:
 
 
 class FrameFolder:
-    """A folder of frames as PNG or JPEG files, in the order of their names, as some data sets have videos.
-
-    Attributes
-    ----------
-    path
-        The folder.
-    fps
-        Frames per second.
-    frames
-        Number of frames.
-    """
+    """A folder of frames as PNG or JPEG files, in the order of their names, as some data sets have videos."""
 
     def __init__(self, path: Path, fps: Fraction | float) -> None:
-        """List the frames.
-
-        Parameters
-        ----------
-        path
-            The folder.
-        fps
-            Frames per second.
-
-        Raises
-        ------
-        InputError
-            The folder holds no images. The message names it.
-        """
+        """List the frames."""
         self.path, self.fps = path, check_rate(fps)
         self._files = sorted(file for file in path.iterdir() if file.suffix.lower() in _IMAGES)
         self.frames = len(self._files)

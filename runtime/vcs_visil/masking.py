@@ -138,23 +138,6 @@ def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
     This is a fallback: a model that reads the caption chooses better (`vcs-runtime visil keywords`). The
     caption is cut into `limit` stretches, and each gives its best word. The best other words fill up the
     rest. Rare words come before frequent ones, then long before short, then early before late.
-
-    Parameters
-    ----------
-    caption
-        The caption.
-    limit
-        Largest number of keywords.
-
-    Returns
-    -------
-    list of str
-        Lower-case words, in the order of their first occurrence.
-
-    Raises
-    ------
-    TextError
-        No word of the caption can be a keyword.
     """
     check_text(caption, "caption")
     if limit < 1:

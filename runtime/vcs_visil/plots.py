@@ -14,24 +14,7 @@ from vcs_visil.selection import Step
 
 
 def correlation(scores: Sequence[float], correct: Sequence[int], result: Correlation, path: Path) -> Path:
-    """Plot answers against scores, with the logistic curve if there is one.
-
-    Parameters
-    ----------
-    scores
-        ViSIL scores in nats.
-    correct
-        One answer per score, 1 or 0.
-    result
-        Correlation of both.
-    path
-        The PNG file to write.
-
-    Returns
-    -------
-    Path
-        `path`.
-    """
+    """Plot answers against scores, with the logistic curve if there is one."""
     figure, [axes] = new_figure(1)
     axes.scatter(scores, correct, alpha=0.5, s=14)
     if result.logit:
@@ -45,22 +28,7 @@ def correlation(scores: Sequence[float], correct: Sequence[int], result: Correla
 def trade_off(
     candidates: Mapping[str, Sequence[tuple[str, float, float]]], chosen: Sequence[Sequence[Step]], path: Path
 ) -> Path:
-    """Plot scores against tokens, one colour per name, with the mean choice as alpha grows.
-
-    Parameters
-    ----------
-    candidates
-        Summaries of each video: `(name, score, tokens)`.
-    chosen
-        The frontier of each video, in the same order.
-    path
-        The PNG file to write.
-
-    Returns
-    -------
-    Path
-        `path`.
-    """
+    """Plot scores against tokens, one colour per name, with the mean choice as alpha grows."""
     figure, [axes] = new_figure(1)
     names = dict.fromkeys(name for listed in candidates.values() for name, _, _ in listed)
     for name in names:
@@ -80,22 +48,7 @@ def trade_off(
 def by_format(
     scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> Path:
-    """Plot the distribution of scores by format, and the accuracy of answers where it is known.
-
-    Parameters
-    ----------
-    scores
-        Summaries of each video with their scores.
-    rows
-        Formats with their numbers (`vcs_visil.formats.by_format`).
-    path
-        The PNG file to write.
-
-    Returns
-    -------
-    Path
-        `path`.
-    """
+    """Plot the distribution of scores by format, and the accuracy of answers where it is known."""
     scored = [row["format"] for row in rows if "visil" in row]
     answered = [row for row in rows if "accuracy" in row]
     figure, panels = new_figure(2 if answered else 1)
@@ -125,20 +78,7 @@ def by_format(
 
 
 def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
-    """Plot ViSIL against tokens along the frontier and of the baselines, with the accuracy beside each point.
-
-    Parameters
-    ----------
-    found
-        The points (`vcs_visil.formats.along_frontier`).
-    path
-        The PNG file to write.
-
-    Returns
-    -------
-    Path
-        `path`.
-    """
+    """Plot ViSIL against tokens along the frontier and of the baselines, with accuracies."""
     figure, [axes] = new_figure(1)
     chosen = found["chosen"]
     axes.plot(
@@ -160,20 +100,7 @@ def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
 
 
 def drops(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Plot the drop of the accuracy by confused summaries, by format and kind.
-
-    Parameters
-    ----------
-    rows
-        The drops (`vcs_visil.formats.drops`).
-    path
-        The PNG file to write.
-
-    Returns
-    -------
-    Path
-        `path`.
-    """
+    """Plot the drop of the accuracy by confused summaries, by format and kind."""
     figure, [axes] = new_figure(1)
     kinds = sorted({kind for row in rows for kind in row["confused"]})
     width = 0.8 / max(1, len(kinds))

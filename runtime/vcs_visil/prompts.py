@@ -47,40 +47,14 @@ _LIKE_A_FIELD = re.compile(r"\{([A-Za-z][\w .-]*)\}")
 
 @dataclass(frozen=True)
 class Prompts:
-    """A set of prompts.
-
-    Attributes
-    ----------
-    version
-        "1" for the built-in prompts; "own@" and eight digits of the hash for a folder of your own.
-    texts
-        Text of each prompt, by name.
-    """
+    """A set of prompts."""
 
     version: str
     texts: Mapping[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> Prompts:
-        """Read the prompts of a folder.
-
-        Parameters
-        ----------
-        folder
-            Folder with a file `NAME.txt` for each prompt. Files `answer-given-*.txt` may be left out, and a
-            README may be there.
-
-        Returns
-        -------
-        Prompts
-            The prompts.
-
-        Raises
-        ------
-        InputError
-            A file is missing, cannot be read, has another name, or its fields are wrong. The message names
-            the file, and the line where there is one.
-        """
+        """Read the prompts of a folder."""
         present = _names(folder)
         texts = {
             name: _read(folder / f"{name}.txt", fields)
@@ -92,20 +66,7 @@ class Prompts:
         return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
 
     def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
-        """Fill the fields of a prompt.
-
-        Parameters
-        ----------
-        name
-            Name of the prompt.
-        **fields
-            Value of each field: a text, or a list of texts and images.
-
-        Returns
-        -------
-        list of str and Image
-            The prompt as texts and images. Adjacent texts are joined.
-        """
+        """Fill the fields of a prompt."""
         pieces = _FIELD.split(self.texts[name])  # text, field, text, field, ..., text
         parts: list[Part] = []
         for i, piece in enumerate(pieces):
@@ -118,20 +79,7 @@ class Prompts:
         return parts
 
     def given(self, shown: Summary | Video, step: str = "") -> list[Part]:
-        """Return the part of a prompt that shows a video, or a summary of text, keyframes or both.
-
-        Parameters
-        ----------
-        shown
-            The video or the summary.
-        step
-            Name of the prompt. Where the set has a text of its own for it (`answer-given-text`), it is used.
-
-        Returns
-        -------
-        list of str and Image
-            The part as texts and images.
-        """
+        """Return the part of a prompt that shows a video, or a summary of text, keyframes or both."""
         fields: dict[str, Sequence[Part]]
         if isinstance(shown, Video):
             name, fields = "given-video", {"images": shown.frames}

@@ -13,19 +13,7 @@ _TIE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the frontier: the choice from this alpha up to the next step's.
-
-    Attributes
-    ----------
-    alpha
-        Smallest alpha of the step, in nats per token.
-    name
-        Name of the chosen summary.
-    score
-        ViSIL score of the summary in nats.
-    tokens
-        Length of the summary.
-    """
+    """One step of the frontier: the choice from this alpha up to the next step's."""
 
     alpha: float
     name: str

@@ -70,31 +70,7 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
 def choose_keyframes(
     writer: Writer, prompts: Prompts, frames: Sequence[tuple[str, Image]], fps: Fraction | float, count: int
 ) -> list[dict[str, str]]:
-    """Choose three keyframes of a video.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    prompts
-        The prompts.
-    frames
-        Some frames of the video, each with its timecode.
-    fps
-        Frames per second of the video.
-    count
-        Number of frames in the video.
-
-    Returns
-    -------
-    list of dict
-        Three objects in order of time, with "timestamp" (an SMPTE timecode) and "description".
-
-    Raises
-    ------
-    TextError
-        The model's answer cannot be used.
-    """
+    """Choose three keyframes of a video."""
 
     def checked(text: str) -> list[dict[str, str]]:
         chosen = _json_list(text, dict, "keyframes")
@@ -118,29 +94,7 @@ def choose_keyframes(
 def write_summary(
     writer: Writer, prompts: Prompts, frames: Sequence[Image], keyframes: Sequence[Image] = ()
 ) -> str:
-    """Write a summary of two or three sentences.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    prompts
-        The prompts.
-    frames
-        Frames of the video.
-    keyframes
-        Keyframes of the summary. The text names each once, in order, as [KEYFRAME1], [KEYFRAME2], ...
-
-    Returns
-    -------
-    str
-        The text of the summary.
-
-    Raises
-    ------
-    TextError
-        The model's answer cannot be used.
-    """
+    """Write a summary of two or three sentences."""
     names = [placeholder(i) for i in range(1, len(keyframes) + 1)]
 
     def checked(text: str) -> str:
@@ -159,15 +113,7 @@ def write_summary(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A model's judgement of a summary.
-
-    Attributes
-    ----------
-    corresponds
-        Whether the summary corresponds to the video.
-    confidence
-        Confidence of the model, from 1 to 5.
-    """
+    """A model's judgement of a summary."""
 
     corresponds: bool
     confidence: int
@@ -179,27 +125,6 @@ def judge_summaries(
     """Judge which summaries correspond to the video: the correspondence test of the paper's appendix F.5.
 
     The model sees all summaries at once under numbers, because a name might reveal the answer.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    prompts
-        The prompts.
-    frames
-        Frames of the video.
-    summaries
-        The summaries.
-
-    Returns
-    -------
-    list of Judgement
-        One judgement per summary.
-
-    Raises
-    ------
-    TextError
-        The model's answer cannot be used.
     """
 
     def checked(text: str) -> list[Judgement]:
@@ -229,31 +154,7 @@ def judge_summaries(
 def answer_question(
     writer: Writer, prompts: Prompts, shown: Summary | Video, question: str, options: Sequence[str]
 ) -> str:
-    """Answer a question from a summary alone, or from the frames of the video.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    prompts
-        The prompts.
-    shown
-        The summary, or the video.
-    question
-        The question.
-    options
-        Possible answers, named A, B, C, ...
-
-    Returns
-    -------
-    str
-        Letter of the option that the model chooses.
-
-    Raises
-    ------
-    TextError
-        The model's answer is not one of the letters.
-    """
+    """Answer a question from a summary alone, or from the frames of the video."""
     letters = string.ascii_uppercase[: len(options)]
 
     def checked(text: str) -> str:
@@ -273,27 +174,7 @@ def placeholders(text: str) -> list[str]:
 
 
 def ask_writer(writer: Writer, parts: list[Part], checked: Callable[[str], T]) -> T:
-    """Ask a model, and once more with the reason if its answer cannot be used.
-
-    Parameters
-    ----------
-    writer
-        The model.
-    parts
-        The question.
-    checked
-        Function of an answer that returns what is used, and raises TextError with the reason otherwise.
-
-    Returns
-    -------
-    T
-        What `checked` returns.
-
-    Raises
-    ------
-    TextError
-        Neither answer can be used.
-    """
+    """Ask a model, and once more with the reason if its answer cannot be used."""
     text = writer.write(parts, _MAX_TOKENS)
     try:
         return checked(text)

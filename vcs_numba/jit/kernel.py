@@ -50,17 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Type(NamedTuple):
-    """The type of an argument in a signature: a number, or a C-contiguous array of numbers.
-
-    Attributes
-    ----------
-    name
-        Numba's name of the number.
-    ndim
-        Number of axes of an array; 0 for a number.
-    readonly
-        Whether an array is only read.
-    """
+    """The type of an argument in a signature: a number, or a C-contiguous array of numbers."""
 
     name: str
     ndim: int = 0

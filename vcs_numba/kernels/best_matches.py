@@ -21,24 +21,7 @@ def positive_harmonic_mean(a: float, b: float) -> float:
 
 @helper
 def best_matches(similarity: Similarities, coarse: float, tops: Floats, out: Floats) -> bool:
-    """Compute the numbers of one pair.
-
-    Parameters
-    ----------
-    similarity
-        C-contiguous (n_ref, n_gen).
-    coarse
-        Cosine of the whole texts.
-    tops
-        (2, >= the longer side), scratch.
-    out
-        float64 (5,), written.
-
-    Returns
-    -------
-    bool
-        Whether all values of the matrix are finite.
-    """
+    """Compute the numbers of one pair."""
     rows, columns = similarity.shape
     finite = True
     for j in range(columns):

@@ -141,35 +141,6 @@ def score_matches(
     """Compute all scores of a pair from its windows and best matches.
 
     Below, L is any number >= max(n_ref, n_gen).
-
-    Parameters
-    ----------
-    n_ref
-        Number of chunks of the reference.
-    n_gen
-        Number of chunks of the generated text.
-    starts
-        int64 (2, L), one row for each orientation: first positions of the windows.
-    ends
-        int64 (2, L): ends of the half-open windows.
-    matches
-        int64 (2, L): positions of the best matches.
-    values
-        float64 (2, L): the similarities of the matches.
-    gas
-        Cosine of the whole texts.
-    params
-        `Params.packed`.
-    parts
-        float64 (2, L), scratch.
-    costs
-        float64 (4, L), scratch.
-    floor_path
-        int64 (2, L), scratch.
-    came_from
-        int64 (1, 3 L), scratch.
-    out
-        float64 (16,), written: the fields of `Scores`.
     """
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref

@@ -44,32 +44,7 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 def distance_score(
     side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """Compute (NAS-D, P_total, P_max) of one orientation (docs/reference/vcs.md, section 6).
-
-    Parameters
-    ----------
-    side
-        Row of the arrays: PRECISION or RECALL.
-    matches
-        int64 (2, >= x), read: positions of the best matches.
-    starts
-        int64 (2, >= x), read: first positions of the windows.
-    ends
-        int64 (2, >= x), read: ends of the half-open windows.
-    x
-        Number of matches.
-    y
-        Length of the timeline that they point into.
-    params
-        `Params.packed`.
-    penalties
-        float64 (2, >= x), written.
-
-    Returns
-    -------
-    tuple of float
-        NAS-D, the sum of the penalties, and the largest sum possible.
-    """
+    """Compute (NAS-D, P_total, P_max) of one orientation (docs/reference/vcs.md, section 6)."""
     tolerance = params[LCT] * tolerance_height(y, x)
     farthest = 0
     for i in range(x):

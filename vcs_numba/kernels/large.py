@@ -130,20 +130,6 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
-
-    Parameters
-    ----------
-    matrix
-        C-contiguous (n_ref, n_gen), or (n_gen, n_ref) if `transposed`; float32 or float64.
-    transposed
-        Whether the rows of `matrix` are generated chunks.
-    packed
-        `Params.packed`.
-
-    Returns
-    -------
-    Matched or None
-        None if the matrix holds NaN or infinity.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)

@@ -63,36 +63,7 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
     floor_path: Ints,
     ceiling_path: Ints,
 ) -> tuple[float, float]:
-    """Compute the shortest and longest line through the windows (docs/reference/vcs.md, section 7).
-
-    Parameters
-    ----------
-    side
-        Row of the arrays: PRECISION or RECALL.
-    starts
-        int64 (2, >= count), read: first positions of the windows.
-    ends
-        int64 (2, >= count), read: ends of the half-open windows.
-    count
-        Number of windows.
-    costs
-        float64 (4, >= tallest window), scratch.
-    came_from
-        int64 (2, >= sum of heights), scratch; used only for paths that are kept.
-    keep_floor
-        Whether the path of the shortest line is written.
-    keep_ceiling
-        Whether the path of the longest line is written.
-    floor_path
-        int64 (2, >= count), written if `keep_floor`: the row that the path picks in each window.
-    ceiling_path
-        int64 (2, >= count), written if `keep_ceiling`.
-
-    Returns
-    -------
-    tuple of float
-        (L_min, L_max) over all paths that pick one row in each window; (0, 0) for fewer than two windows.
-    """
+    """Compute the shortest and longest line through the windows (docs/reference/vcs.md, section 7)."""
     if count < 2:
         return 0.0, 0.0
     height = ends[side, 0] - starts[side, 0]
@@ -178,34 +149,7 @@ def actual_length(
     kinds: Ints,
     keep_kinds: bool,
 ) -> float:
-    """Compute L_act, the length of the line through the matches (docs/reference/vcs.md, section 7).
-
-    Parameters
-    ----------
-    side
-        Row of the arrays: PRECISION or RECALL.
-    matches
-        int64 (2, >= x), read.
-    x
-        Number of matches.
-    y
-        Length of the timeline that they point into.
-    lct
-        Local chronology tolerance.
-    floor_path
-        int64 (2, >= x), read if lct > 0.
-    lengths
-        float64 (2, >= x - 1), written: the lengths of the segments.
-    kinds
-        int64 (2, >= x - 1), written if `keep_kinds`: how each length was computed.
-    keep_kinds
-        Whether `kinds` is written.
-
-    Returns
-    -------
-    float
-        The sum of the lengths.
-    """
+    """Compute L_act, the length of the line through the matches (docs/reference/vcs.md, section 7)."""
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
         dy = matches[side, i + 1] - matches[side, i]

@@ -59,28 +59,6 @@ def nearest_candidate(
 
     A candidate inside the window beats all outside. So the search goes outwards from the window and stops at
     the first distance with a candidate.
-
-    Parameters
-    ----------
-    similarity
-        The matrix, or its transpose.
-    by_row
-        Whether to search a row, not a column.
-    line
-        Number of the row or column.
-    start
-        First position of the window.
-    end
-        End of the half-open window.
-    level
-        Least similarity of a candidate.
-    reach
-        Largest distance from the window.
-
-    Returns
-    -------
-    int
-        Index of the match; -1 if no candidate lies within `reach`.
     """
     chosen = -1
     largest = level
@@ -171,32 +149,6 @@ def match_rows(
     """Match the rows first..stop of a matrix and update the running column maxima.
 
     Each row is read from memory once; the search that follows finds it in the core's cache.
-
-    Parameters
-    ----------
-    similarity
-        float32 or float64, the matrix or its transpose.
-    first
-        First row to match.
-    stop
-        End of the rows to match.
-    side
-        Row of the arrays below: the orientation that the matrix's rows belong to.
-    starts
-        int64 (2, >= rows), read: first positions of the windows.
-    ends
-        int64 (2, >= rows), read: ends of the half-open windows.
-    params
-        `Params.packed`.
-    tops
-        float64 (2, >= rows), written: the largest similarity.
-    matches
-        int64 (2, >= rows), written: position of the best match.
-    values
-        float64 (2, >= rows), written: similarity of the best match.
-    column_tops
-        (2, >= columns) of the matrix's type. Row 0 starts as -inf; afterwards it is NaN where the column
-        holds NaN or infinity. Row 1 is scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -294,31 +246,6 @@ def match_columns(
 
     Most columns have a candidate near their window. The others are searched column by column if they are few,
     else in one more pass over the rows: walking far down a column costs a cache line for each value.
-
-    Parameters
-    ----------
-    similarity
-        float32 or float64, the matrix or its transpose.
-    first
-        First column to match.
-    stop
-        End of the columns to match.
-    side
-        Row of the arrays below: the orientation that the matrix's columns belong to.
-    starts
-        int64 (2, >= columns), read: first positions of the windows.
-    ends
-        int64 (2, >= columns), read: ends of the half-open windows.
-    params
-        `Params.packed`.
-    tops
-        float64 (2, >= columns), read: the largest similarities.
-    matches
-        int64 (2, >= columns), written: position of the best match.
-    values
-        float64 (2, >= columns), written: similarity of the best match.
-    levels
-        float64 (2, >= columns), scratch.
     """
     rows = similarity.shape[0]
     near = _NEAR if similarity.size > _CACHED else rows

@@ -255,39 +255,7 @@ def replace(
     ref_ids: Ids,
     out: Floats,
 ) -> None:
-    """Compare the words of one pair of texts.
-
-    Parameters
-    ----------
-    gen
-        `Words.packed` of the generated text.
-    ref
-        `Words.packed` of the reference.
-    gen_logs
-        float64 (n, 3), log probabilities of the first three classes.
-    ref_logs
-        As `gen_logs`.
-    gen_match
-        int64: the match of each generated chunk.
-    ref_match
-        int64: the match of each chunk of the reference.
-    vectors
-        float32 (types, d).
-    excluding
-        bool (codes, codes).
-    params
-        `SubstitutionParams.packed`.
-    gen_numbers
-        float64 (3, n), written: LACK, WEIGHT, SIMILARITY.
-    ref_numbers
-        As `gen_numbers`.
-    gen_ids
-        int32 (2, n), written: each word's partner, or -1; its class.
-    ref_ids
-        As `gen_ids`.
-    out
-        float64 (5,), written.
-    """
+    """Compare the words of one pair of texts."""
     gen_starts = np.empty(len(gen_match) + 1, dtype=np.int64)
     ref_starts = np.empty(len(ref_match) + 1, dtype=np.int64)
     fill_chunk_starts(gen, gen_starts)

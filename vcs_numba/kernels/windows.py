@@ -56,20 +56,7 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 
 @helper
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    """Write the windows of both orientations (docs/reference/vcs.md, section 3).
-
-    Parameters
-    ----------
-    n_ref
-        Number of chunks of the reference.
-    n_gen
-        Number of chunks of the generated text.
-    starts
-        int64 (2, >= max(n_ref, n_gen)), written: row PRECISION up to n_gen (windows over reference
-        positions), row RECALL up to n_ref (windows over generated positions).
-    ends
-        Likewise; the windows are half-open.
-    """
+    """Write the windows of both orientations (docs/reference/vcs.md, section 3)."""
     direct = PRECISION if n_ref >= n_gen else RECALL
     longer = max(n_ref, n_gen)
     shorter = min(n_ref, n_gen)

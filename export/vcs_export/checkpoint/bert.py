@@ -34,13 +34,7 @@ _PREFIXES = ("", "bert.")
 
 @dataclass(frozen=True)
 class BertConfig(TransformerConfig):
-    """The settings that determine the graph of a sentence encoder.
-
-    Attributes
-    ----------
-    max_seq_length
-        The longest input in tokens, special tokens included (`sentence_bert_config.json`).
-    """
+    """The settings that determine the graph of a sentence encoder."""
 
     max_seq_length: int
 
@@ -50,24 +44,7 @@ BertCheckpoint = Checkpoint[BertConfig]
 
 @contextmanager
 def open_bert(folder: Path) -> Iterator[BertCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends.
-
-    Parameters
-    ----------
-    folder
-        A sentence-transformers folder.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends."""
     with open_checkpoint(folder, _config(folder), _PREFIXES, {}, ["F32"]) as checkpoint:
         yield checkpoint
 

@@ -35,15 +35,7 @@ class Llama3Scaling:
 
 @dataclass(frozen=True)
 class Rotation:
-    """How queries and keys are rotated by position.
-
-    Attributes
-    ----------
-    theta
-        Base of the frequencies.
-    scaling
-        None; a number by which all frequencies are divided ("linear"); or Llama 3.1's scaling.
-    """
+    """How queries and keys are rotated by position."""
 
     theta: float
     scaling: float | Llama3Scaling | None = None
@@ -51,17 +43,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class LocalAttention:
-    """The layers in which a token sees only near tokens.
-
-    Attributes
-    ----------
-    layers
-        For each layer, whether it is one of them.
-    reach
-        The largest distance at which a token sees another: on both sides, or before it in a causal model.
-    rotation
-        Rotation in these layers.
-    """
+    """The layers in which a token sees only near tokens."""
 
     layers: tuple[bool, ...]
     reach: int
@@ -70,35 +52,7 @@ class LocalAttention:
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """The settings that determine a decoder's graph: the first ones with the names that `config.json` uses.
-
-    Attributes
-    ----------
-    rope_theta
-        Base of the frequencies of rotation.
-    causal
-        Whether a token sees only the tokens before it. In embedding models it mostly sees all tokens.
-    rope_scaling
-        How these frequencies are changed, as in `Rotation`.
-    local
-        The layers with a window. None: in every layer a token sees the whole text.
-    qkv_bias
-        Whether queries, keys and values have biases.
-    qk_norm
-        Whether each head of queries and keys is normalised before rotation.
-    activation
-        Of the gate in the feed-forward layer.
-    sandwich
-        Whether there is a norm behind attention and behind the feed-forward layer too, before the sum.
-    norm_offset
-        What is added to the weights of all norms.
-    embedding_scale
-        What embeddings are multiplied with.
-    attention_scale
-        What scores of attention are multiplied with. None stands for `1 / sqrt(head_dim)`.
-    fp16
-        Whether the numbers between its layers fit into float16.
-    """
+    """Settings of a decoder's graph, the first ones under their names in `config.json`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -131,31 +85,7 @@ class DecoderConfig:
 def decoder_config(
     path: Path, data: Any, rotation: Rotation, *, activation: Activation = "silu", **family: Any
 ) -> DecoderConfig:
-    """Read and check the settings that all decoders share.
-
-    Parameters
-    ----------
-    path
-        The `config.json`.
-    data
-        The part of its content that describes the decoder.
-    rotation
-        Rotation in the layers without a window.
-    activation
-        Of the gate in the feed-forward layer.
-    **family
-        Further fields of `DecoderConfig`, which the model's family decides.
-
-    Returns
-    -------
-    config
-        The settings.
-
-    Raises
-    ------
-    CheckpointError
-        A setting is missing, of another type, or has a value that the graph does not implement.
-    """
+    """Read and check the settings that all decoders share."""
     key, name = _ACTIVATIONS[activation]
     for setting, supported in ((key, name), ("attention_bias", False), ("mlp_bias", False)):
         only(path, data, setting, supported, supported)

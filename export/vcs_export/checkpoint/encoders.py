@@ -33,15 +33,7 @@ BUCKETS = 32
 
 @dataclass(frozen=True)
 class EncoderConfig(TransformerConfig):
-    """The settings that determine the graph of an encoder.
-
-    Attributes
-    ----------
-    from_pad
-        Whether positions are counted from that of the pad, as in RoBERTa, instead of from 0.
-    relative
-        Whether there is a table `RELATIVE`.
-    """
+    """The settings that determine the graph of an encoder."""
 
     from_pad: bool
     relative: bool
@@ -57,25 +49,7 @@ EncoderCheckpoint = Checkpoint[EncoderConfig]
 
 @dataclass(frozen=True)
 class Family:
-    """How a family differs from BERT.
-
-    Attributes
-    ----------
-    prefix
-        Prefix of the encoder's own names in checkpoints that had a task head.
-    settings
-        The family's names of BERT's settings.
-    tensors
-        The family's names of parts of BERT's tensor names, replaced one after the other.
-    implied
-        Settings that its `config.json` does not have.
-    from_pad
-        Whether positions are counted from that of the pad.
-    types
-        Whether there are token types.
-    relative
-        Whether there is a table `RELATIVE`.
-    """
+    """How a family differs from BERT."""
 
     prefix: str
     settings: Mapping[str, str]
@@ -145,24 +119,7 @@ def model_type(folder: Path) -> str:
 
 @contextmanager
 def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
-    """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names."""
     kind = model_type(folder)
     family = FAMILIES.get(kind)
     if family is None:

@@ -32,17 +32,7 @@ _PREFIXES = ("", "model.")
 
 @dataclass(frozen=True)
 class ModernBertConfig(TransformerConfig):
-    """The settings that determine the graph.
-
-    Attributes
-    ----------
-    local_layers
-        For each layer, whether its tokens see only near tokens.
-    local_attention
-        Length of the window of these layers: half of it is on each side of a token.
-    global_rope_theta, local_rope_theta
-        Base of the frequencies of rotation, in layers without a window and in those with one.
-    """
+    """The settings that determine the graph."""
 
     local_layers: tuple[bool, ...]
     local_attention: int
@@ -60,24 +50,7 @@ ModernBertCheckpoint = Checkpoint[ModernBertConfig]
 
 @contextmanager
 def open_modernbert(folder: Path) -> Iterator[ModernBertCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open the checkpoint in `folder`. Tensors are read on demand."""
     path = folder / CONFIG
     config = modernbert_config(path, read_json(path))
     with open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES) as checkpoint:

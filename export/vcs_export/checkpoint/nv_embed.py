@@ -64,19 +64,7 @@ def latent_shapes(config: LatentConfig) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class NvEmbedCheckpoint:
-    """An opened NV-Embed checkpoint.
-
-    Attributes
-    ----------
-    folder
-        The folder that holds it.
-    decoder, latent
-        Settings of the decoder and of the pooling.
-    special
-        Token ids that stand before and after a text: `<s>` and `</s>`.
-    tensors
-        All tensors by their names in the checkpoint.
-    """
+    """An opened NV-Embed checkpoint."""
 
     folder: Path
     decoder: DecoderConfig
@@ -86,24 +74,7 @@ class NvEmbedCheckpoint:
 
 
 def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
-    """Open the checkpoint in `folder`. Only settings and headers are read.
-
-    Parameters
-    ----------
-    folder
-        Folder with config.json and the safetensors files.
-
-    Returns
-    -------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open the checkpoint in `folder`. Only settings and headers are read."""
     path = folder / CONFIG
     data = read_json(path)
     only(path, data, "model_type", "nvembed", None)

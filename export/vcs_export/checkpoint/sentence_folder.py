@@ -47,17 +47,7 @@ _AFTER_POOLING = ("Dense", "Normalize")
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer on the pooled vector.
-
-    Attributes
-    ----------
-    weight
-        Weight `(out, in)`, float32.
-    bias
-        Bias `(out,)`, float32.
-    activation
-        ONNX operator after it; None if there is none.
-    """
+    """A linear layer on the pooled vector."""
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
@@ -66,27 +56,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """How token vectors become a text's vector, and how texts are fed.
-
-    Attributes
-    ----------
-    pooling
-        One of `POOLINGS`.
-    steps
-        The steps after pooling, in order: a Dense, or None for normalisation.
-    width
-        Length of a token vector.
-    dimension
-        Length of a text's vector.
-    max_tokens
-        The longest input, special tokens included; None if the folder does not tell.
-    lower_case
-        Whether texts are lower-cased before they are tokenised.
-    instruction
-        Prompt before a text where the caller names none.
-    shortened
-        Length to which the folder shortens vectors where the caller names none; None: it does not.
-    """
+    """How token vectors become a text's vector, and how texts are fed."""
 
     pooling: str
     steps: tuple[Dense | None, ...]
@@ -101,27 +71,7 @@ class SentenceFolder:
 def read_sentence_folder(
     folder: Path, prompt: str | None = None, instruction: str | None = None
 ) -> SentenceFolder:
-    """Read the modules of a sentence-transformers folder.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    prompt
-        Name of the prompt before every text. None: the folder's default prompt, if it has one.
-    instruction
-        What stands before every text in place of a prompt.
-
-    Returns
-    -------
-    sentence
-        Pooling, further steps, and how texts are fed.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or damaged, or a step is not supported. The message names the file and the problem.
-    """
+    """Read the modules of a sentence-transformers folder."""
     path = folder / MODULES
     modules = read_json(path)
     if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
@@ -175,27 +125,6 @@ def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) 
 
     Added tokens for which the model has no vector are left out, such as Gemma's for images. A text that
     spells one is read as any other text, where the originals fail.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    sentence
-        What its other files say.
-    vocab_size
-        Number of the model's tokens.
-
-    Returns
-    -------
-    content
-        The bytes of the bundle's `tokenizer.json`.
-    tokenizer
-        The tokenizer.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not a tokenizer, or another model's, or does not lower-case as the folder says.
     """
     path = folder / TOKENIZER
     content, tokenizer = loaded_tokenizer(path, vocab_size)
@@ -215,27 +144,7 @@ def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) 
 
 
 def longest_input(folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-    """Return the longest input: the folder's limit, or else that of the tokenizer's settings and the model.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    sentence
-        What its files of sentence-transformers say.
-    capacity
-        Number of tokens that the model has positions for; None if that is not known.
-
-    Returns
-    -------
-    tokens
-        The longest input, special tokens included.
-
-    Raises
-    ------
-    CheckpointError
-        No file tells it, it is longer than the model's positions, or there is no room for a text.
-    """
+    """Return the longest input: the limit of the folder, or else of the tokenizer and the model."""
     if sentence.max_tokens is not None:
         most = sentence.max_tokens
         if capacity is not None and most > capacity:

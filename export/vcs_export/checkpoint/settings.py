@@ -25,29 +25,7 @@ def read_json(path: Path) -> Any:
 
 
 def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
-    """Return the setting `key` of a `config.json`.
-
-    Parameters
-    ----------
-    path
-        The file, for errors.
-    data
-        Its content.
-    key
-        Name of the setting.
-    kind
-        Expected type. An int is accepted for a float.
-
-    Returns
-    -------
-    setting
-        The value.
-
-    Raises
-    ------
-    CheckpointError
-        The setting is missing or of another type.
-    """
+    """Return the setting `key` of a `config.json`."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key)
@@ -75,26 +53,7 @@ def above_zero(path: Path, data: Any, key: str) -> float:
 
 
 def only(path: Path, data: Any, key: str, supported: object, default: object) -> None:
-    """Refuse any value of a setting but the one that the graph implements.
-
-    Parameters
-    ----------
-    path
-        The file, for errors.
-    data
-        Its content.
-    key
-        Name of the setting.
-    supported
-        The one value that is accepted.
-    default
-        Value where the setting is missing.
-
-    Raises
-    ------
-    CheckpointError
-        The setting has another value.
-    """
+    """Refuse any value of a setting but the one that the graph implements."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key, default)

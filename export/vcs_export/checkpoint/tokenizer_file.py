@@ -18,23 +18,6 @@ def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
 
     Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in MiniLM's.
     They would silently cut every longer text. The runtime pads and cuts windows itself.
-
-    Parameters
-    ----------
-    path
-        The `tokenizer.json`.
-    vocab_size
-        Number of the model's tokens. Added tokens with higher ids are left out. None: all stay.
-
-    Returns
-    -------
-    content
-        The bytes of the changed file.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not a tokenizer.
     """
     data: Any = read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
@@ -62,27 +45,7 @@ def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, 
 
 
 def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """Read a `tokenizer.json` as `bare_tokenizer` does, and check its vocabulary.
-
-    Parameters
-    ----------
-    path
-        The `tokenizer.json`.
-    vocab_size
-        Number of the model's tokens.
-    special
-        Expected ids of special tokens.
-
-    Returns
-    -------
-    content
-        The bytes of the changed file.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not a tokenizer, or another model's.
-    """
+    """Read a `tokenizer.json` as `bare_tokenizer` does, and check its vocabulary."""
     content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(

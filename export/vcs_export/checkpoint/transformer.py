@@ -31,13 +31,7 @@ TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The settings that determine a post-norm transformer's graph, by their names in BERT's `config.json`.
-
-    Attributes
-    ----------
-    type_vocab_size
-        Number of token types; 0 if the model has none.
-    """
+    """The settings that determine a post-norm transformer's graph, by their names in BERT's `config.json`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -65,21 +59,7 @@ def _same(name: str) -> str:
 
 
 class Checkpoint(Generic[C_co]):
-    """An opened checkpoint, whose tensors are found by their names in a bare BERT encoder.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-    config
-        Its settings.
-    tensors
-        Its tensors by their names in the file.
-    prefix
-        Prefix of the encoder's names in the file.
-    stored
-        Function from BERT's name of a tensor to the one in the file.
-    """
+    """An opened checkpoint, whose tensors are found by their names in a bare BERT encoder."""
 
     def __init__(
         self,
@@ -117,35 +97,7 @@ def open_checkpoint(
     further: Mapping[str, tuple[int, ...]] | None = None,
     stored: Callable[[str], str] = _same,
 ) -> Iterator[Checkpoint[C]]:
-    """Open and check the tensors of a post-norm transformer.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-    config
-        Its settings.
-    prefixes
-        Possible prefixes of the encoder's own names.
-    head
-        Shapes of the task head's tensors by name.
-    types
-        Supported element types, by the names of safetensors.
-    further
-        Shapes of tensors that the encoder has and BERT has not, by name.
-    stored
-        Function from BERT's name of a tensor, or its beginning, to the one in the file.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        The file is damaged, or a tensor is missing or has another shape or type.
-    """
+    """Open and check the tensors of a post-norm transformer."""
     shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(further or {})
     layers = stored("encoder.layer.")
     with open_tensors(folder, config, shapes, layers, prefixes, head, types, stored) as checkpoint:
@@ -166,35 +118,6 @@ def open_tensors(
     """Open and check the tensors of a checkpoint.
 
     They are mapped, not read: float32 tensors take memory only as the file's cache.
-
-    Parameters
-    ----------
-    folder
-        The folder of the checkpoint.
-    config
-        Its settings.
-    shapes
-        Shapes of the encoder's tensors by their names in the file, without prefix.
-    layers
-        Beginning of the names of the layers' tensors: none may be left over.
-    prefixes
-        Possible prefixes of the encoder's own names.
-    head
-        Shapes of the task head's tensors by name.
-    types
-        Supported element types, by the names of safetensors.
-    stored
-        Function from the name by which a tensor is asked for to the one in the file.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        The file is damaged, or a tensor is missing or has another shape or type.
     """
     path = folder / WEIGHTS
     if not path.exists() and (folder / PICKLED).exists():
@@ -267,27 +190,7 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
-    """Read and check the settings of a post-norm transformer.
-
-    Parameters
-    ----------
-    path
-        The `config.json`.
-    data
-        Its content.
-    model_types
-        Supported values of `model_type`.
-
-    Returns
-    -------
-    settings
-        Values of the fields of `TransformerConfig`.
-
-    Raises
-    ------
-    CheckpointError
-        A setting is missing, of another type, or has a value that the graphs do not implement.
-    """
+    """Read and check the settings of a post-norm transformer."""
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
             f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"

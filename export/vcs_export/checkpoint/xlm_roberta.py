@@ -30,16 +30,7 @@ _MAX_LAYERS = 12
 
 @dataclass(frozen=True)
 class SatConfig(TransformerConfig):
-    """The settings that determine the graph of a SaT model.
-
-    Attributes
-    ----------
-    lookahead
-        Number of tokens to the right of a token that the whole model sees; None for all of them.
-    num_labels
-        Number of the classifier's labels. -sm models have one, a boundary; others have one more for each
-        punctuation mark.
-    """
+    """The settings that determine the graph of a SaT model."""
 
     lookahead: int | None
     num_labels: int
@@ -70,24 +61,7 @@ SatCheckpoint = Checkpoint[SatConfig]
 
 @contextmanager
 def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends.
-
-    Parameters
-    ----------
-    folder
-        Folder with `config.json` and `model.safetensors`.
-
-    Yields
-    ------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends."""
     path = folder / CONFIG
     data = read_json(path)
     config = sat_config(path, data)

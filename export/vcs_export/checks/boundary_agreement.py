@@ -20,25 +20,6 @@ def boundary_agreement(reference: Model, other: Model, texts: Sequence[str]) -> 
     """Measure how far the boundaries of two models agree.
 
     A boundary is a character whose probability is above the model's threshold. Counts are over all texts.
-
-    Parameters
-    ----------
-    reference
-        The model whose boundaries count as right.
-    other
-        The model to compare with it.
-    texts
-        The texts to find boundaries in.
-
-    Returns
-    -------
-    f1
-        F1 of the boundaries of `other` against those of `reference`, 0 to 1. None if neither sets any.
-
-    Raises
-    ------
-    TextError, BundleError, DeviceError
-        The runtime cannot run a model.
     """
     expected, actual = _boundaries(reference, texts), _boundaries(other, texts)
     total = np.count_nonzero(expected) + np.count_nonzero(actual)

@@ -27,35 +27,7 @@ def calibrate(
     texts: Sequence[str],
     device: str = "cpu",
 ) -> Ranges:
-    """Measure the ranges of the inputs of a graph's matrices.
-
-    Parameters
-    ----------
-    exact
-        An unquantised graph that was written with `watch`.
-    names
-        Its watched weights.
-    tokenizer
-        A `tokenizer.json`.
-    spec
-        How the graph is run.
-    texts
-        The texts to run it on.
-    device
-        "cpu" or "cuda:N": where it is run.
-
-    Returns
-    -------
-    ranges
-        The range of each weight's inputs, by the weight's name.
-
-    Raises
-    ------
-    ExportError
-        An input is not finite.
-    BundleError, DeviceError
-        The runtime cannot run the graph.
-    """
+    """Measure the ranges of the inputs of a graph's matrices."""
     largest, total, count = np.zeros(len(names), np.float64), np.zeros(len(names), np.float64), 0
     rows = tokens(tokenizer, spec, texts)
     for batch, (_, most, mean) in outputs(exact, spec.layout, rows, device):

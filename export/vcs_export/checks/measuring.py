@@ -22,24 +22,7 @@ def unreported(line: str) -> None:
 
 
 class Measuring:
-    """A device to measure on, which says what it is.
-
-    Parameters
-    ----------
-    device
-        "auto", "cpu" or "cuda:N". A GPU that "auto" has chosen and that fails is replaced by the CPU.
-    precision
-        Precision of the graphs.
-    report
-        Takes the lines.
-
-    Raises
-    ------
-    ExportError, ValueError
-        `device` is none of these.
-    DeviceError
-        The named device is not available.
-    """
+    """A device to measure on, which says what it is."""
 
     def __init__(self, device: str, precision: str, report: Report = unreported) -> None:
         if split_device(device)[0] == "tensorrt":
@@ -55,23 +38,7 @@ class Measuring:
         report(f"{precision} is measured on {describe(chosen)}")
 
     def run(self, work: Callable[[str], T]) -> T:
-        """Measure.
-
-        Parameters
-        ----------
-        work
-            Takes the name of a device, "cpu" or "cuda:N", and measures on it.
-
-        Returns
-        -------
-        result
-            What `work` returns.
-
-        Raises
-        ------
-        DeviceError
-            The device fails, and is not to be replaced.
-        """
+        """Measure."""
         if self._fallback:
             try:
                 return work(self._device)

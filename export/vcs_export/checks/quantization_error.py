@@ -45,25 +45,7 @@ def check_quantization_error(
     least_cosine: float | None = None,
     most_change: float | None = None,
 ) -> None:
-    """Refuse a quantisation error that is too large.
-
-    Parameters
-    ----------
-    error
-        The measured error.
-    precision
-        Precision of the matrices.
-    least_cosine
-        The lowest mean cosine to accept. None takes the precision's own, one of `LEAST_COSINES`.
-    most_change
-        The largest mean change of VCS to accept; the 95th percentile may be five times as large, and changes
-        of the margin twice as large. None takes the precision's own, one of `MOST_CHANGES`; 1 accepts any.
-
-    Raises
-    ------
-    ExportError
-        The mean cosine is lower, or a change is larger. The message names each figure and its limit.
-    """
+    """Refuse a quantisation error that is too large."""
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
     failed = []
     if error.cosine_mean < least:
@@ -95,34 +77,7 @@ def check_quantization_error(
 def embedder_quantization_error(
     exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str], device: str = "cpu"
 ) -> QuantizationErrorStats:
-    """Measure how far an embedder's vectors are from those of an unquantised graph.
-
-    Parameters
-    ----------
-    exact
-        An unquantised graph with the inputs of `spec`, its weights beside it.
-    folder
-        The folder that the paths of `spec` start from.
-    spec
-        How the embedder is run.
-    texts
-        Texts to embed, each cut at the model's longest input. Scores are compared on pairs that are made of
-        them (`rewritten_pairs`).
-    device
-        "cpu" or "cuda:N": where both graphs are run.
-
-    Returns
-    -------
-    error
-        Cosines between the vectors of `texts`, and the changes of VCS and of the margin.
-
-    Raises
-    ------
-    ExportError
-        A vector is not finite, or has no number but 0.
-    BundleError, DeviceError
-        The runtime cannot run a graph.
-    """
+    """Measure how far an embedder's vectors are from those of an unquantised graph."""
     pairs = rewritten_pairs(texts)
     sides = [side for pair in pairs for side in (pair.reference, pair.generated)]
     pieces = list(dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))]))
@@ -153,22 +108,7 @@ def embedder_quantization_error(
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
-    """Tokenise texts as an embedder is fed.
-
-    Parameters
-    ----------
-    tokenizer
-        A `tokenizer.json`.
-    spec
-        How the embedder is run.
-    texts
-        The texts.
-
-    Returns
-    -------
-    rows
-        Token ids of each text with special tokens, cut at the model's longest input.
-    """
+    """Tokenise texts as an embedder is fed."""
     first, last = spec.special_tokens or ((), ())
     room = spec.max_tokens - len(first) - len(last)
     encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
@@ -178,24 +118,7 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 def outputs(
     model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Run a graph.
-
-    Parameters
-    ----------
-    model
-        The graph.
-    layout
-        Its input layout.
-    rows
-        Token ids of each text.
-    device
-        "cpu" or "cuda:N".
-
-    Yields
-    ------
-    batch
-        Indices of the rows in a batch, and all outputs of the graph.
-    """
+    """Run a graph."""
     session = open_session(model, choose_device(device), half=True)
     names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, layout, mixed=True):

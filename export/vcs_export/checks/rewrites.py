@@ -31,19 +31,7 @@ class ChunkedPair:
 
 
 def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
-    """Make pairs of texts.
-
-    Parameters
-    ----------
-    texts
-        Texts of any length. Neighbours that have fewer than three chunks are joined.
-
-    Returns
-    -------
-    pairs
-        For each text four pairs, or three if there is only one text: with it reworded; reworded and without
-        every third chunk; reworded, with chunks of the next text; and with the next text.
-    """
+    """Make pairs of texts."""
     words = list(_joined(texts))
     pairs = []
     for i, own in enumerate(words):

@@ -23,25 +23,6 @@ def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> Special
 
     They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in `tokenizer_config.json` add
     theirs, because the tokenizers of transformers 4, with which most models were published, do so.
-
-    Parameters
-    ----------
-    folder
-        Folder of the checkpoint.
-    tokenizer
-        Its tokenizer.
-    end
-        The token that must close a text, `NO_TOKEN`, or "" if no more than these files is known.
-
-    Returns
-    -------
-    tokens
-        Ids of the tokens before and after a text.
-
-    Raises
-    ------
-    CheckpointError
-        The tokenizer has no such token, its file and its settings contradict each other, or it changes texts.
     """
     path = folder / TOKENIZER_SETTINGS
     data = read_json(path) if path.is_file() else {}

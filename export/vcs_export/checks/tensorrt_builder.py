@@ -56,28 +56,7 @@ def import_tensorrt() -> Any:
 def build_plan(
     model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int, timing: Path
 ) -> None:
-    """Build the engine of a graph and write it to a file.
-
-    Parameters
-    ----------
-    model
-        The graph. TensorRT reads its weights beside it.
-    shapes
-        Least, usual and largest shape of each input, by its name.
-    plan
-        File to write: the serialised engine.
-    index
-        Number of the GPU.
-    timing
-        File with the measured speed of kernels, read and written. With it the next engine is built sooner.
-
-    Raises
-    ------
-    DeviceError
-        TensorRT, its Python package or the GPU is missing.
-    ExportError
-        TensorRT does not take the graph, or builds no engine. The message has TensorRT's own words.
-    """
+    """Build the engine of a graph and write it to a file."""
     trt = import_tensorrt()
     _use_gpu(index)
     log = _logger(trt)

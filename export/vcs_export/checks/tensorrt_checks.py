@@ -44,29 +44,6 @@ def check_engines(
 
     Engines that are missing, or do not fit this machine, are built. The speed is recorded on this machine:
     "auto" prefers engines only where they were faster than CUDA.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    device
-        The GPU: "tensorrt:N".
-    static
-        Whether to check only what the graphs tell, and to calculate what building needs, without a GPU.
-    ignore_needs
-        As for `build_engines`.
-    log
-        Called with one line about each engine that is built.
-
-    Yields
-    ------
-    check
-        Each check as it is done.
-
-    Raises
-    ------
-    DeviceError, ExportError
-        As for `build_engines`.
     """
     parts = [part for part in PARTS if bundle.part(part)]
     taken = True

@@ -65,37 +65,6 @@ def build_engines(
 
     Engines of the same parts for this kind of GPU are replaced, whatever versions built them. After an error
     the bundle is as it was.
-
-    Parameters
-    ----------
-    bundle
-        The bundle, which must be writable.
-    device
-        The GPU: "tensorrt:N".
-    shapes
-        `(rows, tokens)` of the largest batch of each engine of the embedder. None: one engine for chunks and
-        one for documents.
-    parts
-        "embedder", "segmenter". By default all parts of the bundle.
-    spell_out
-        Whether attention is given to TensorRT as products and Softmax (`spell_out_attention`).
-    ignore_needs
-        Whether to start although memory or disk seem too small.
-    log
-        Called with one line about needs and versions, and about each engine, which takes minutes.
-
-    Returns
-    -------
-    paths
-        Files of the engines.
-
-    Raises
-    ------
-    DeviceError
-        There is no such GPU, or no TensorRT, or ONNX Runtime does not load what was built.
-    ExportError
-        TensorRT does not take a graph, something that building needs does not suffice, or the bundle cannot
-        be written to.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":

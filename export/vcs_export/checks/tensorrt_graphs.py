@@ -21,20 +21,6 @@ def write_context(model: Path, engine: Path, architecture: str) -> Path:
     The node is EPContext. ONNX Runtime's provider for TensorRT reads the engine's file ("embed mode" 0),
     because an engine inside the graph could have no more than 2 GB. The attributes are those that the
     provider itself writes.
-
-    Parameters
-    ----------
-    model
-        The graph of which the engine was built: inputs and outputs are taken over.
-    engine
-        File of the engine. The graph is written beside it, as `model.onnx`.
-    architecture
-        Architecture of the GPU, such as "sm90".
-
-    Returns
-    -------
-    Path
-        The graph that was written.
     """
     source = ir.load(model).graph
     inputs, outputs = (
@@ -63,23 +49,6 @@ def spell_out_attention(model: Path, folder: Path) -> Path:
 
     TensorRT 10 turns Attention into one fused kernel, and builds no engine where it has none that fits
     (https://github.com/NVIDIA/TensorRT/issues/4705). Elementary operators can always be built.
-
-    Parameters
-    ----------
-    model
-        The graph. Attention has no causal mask there, and a mask of booleans.
-    folder
-        Where the graph and links to all files beside `model` are written.
-
-    Returns
-    -------
-    Path
-        The graph that was written; `model` if there is no Attention in it.
-
-    Raises
-    ------
-    ExportError
-        Attention has a form that is not spelt out here.
     """
     import onnx
     from onnx import shape_inference

@@ -28,19 +28,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Needs:
-    """What building engines needs. Sizes are bytes.
-
-    Attributes
-    ----------
-    memory
-        Memory of the host.
-    disk
-        Space beside the bundle.
-    gpu_memory
-        Memory of the GPU, for all engines at once, as scoring opens them.
-    minutes
-        Time.
-    """
+    """What building engines needs. Sizes are bytes."""
 
     memory: float
     disk: float
@@ -55,20 +43,7 @@ class Needs:
 
 
 def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) -> Needs:
-    """Calculate what building engines needs.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    batches
-        Part, and `(rows, tokens)` of the largest batch, of each engine.
-
-    Returns
-    -------
-    Needs
-        The calculated needs.
-    """
+    """Calculate what building engines needs."""
     memory = disk = gpu_memory = minutes = 0.0
     for part, (rows, tokens) in batches:
         spec = bundle.part(part)
@@ -84,29 +59,7 @@ def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) ->
 
 
 def check_needs(bundle: Bundle, needs: Needs, index: int, *, ignore: bool = False) -> str:
-    """Compare what building needs with what this machine has.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    needs
-        From `needs_of`.
-    index
-        Number of the GPU.
-    ignore
-        Whether to accept that something does not suffice.
-
-    Returns
-    -------
-    str
-        One line: what is needed, and what is there.
-
-    Raises
-    ------
-    ExportError
-        Something does not suffice. The message has the same line.
-    """
+    """Compare what building needs with what this machine has."""
     gpu = nvidia.gpu(index)
     free = shutil.disk_usage(bundle.root.parent).free
     rows = [

@@ -47,23 +47,7 @@ _FP8_OPSET = 19
 
 
 def parser_problems(model: Path) -> list[str]:
-    """Find what TensorRT 10's parser would refuse in a graph. Weights are not read.
-
-    Parameters
-    ----------
-    model
-        The ONNX file.
-
-    Returns
-    -------
-    problems
-        One line about each problem.
-
-    Raises
-    ------
-    ExportError
-        The file is not an ONNX file, or its types cannot be inferred.
-    """
+    """Find what TensorRT 10's parser would refuse in a graph. Weights are not read."""
     import onnx
     from onnx import shape_inference
 

@@ -50,30 +50,7 @@ class Check:
 
 
 def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
-    """Check a bundle's embedder by running it.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    device
-        Where to run it: "cpu", "openvino", "openvino:fp32", "cuda:N", "tensorrt:N" or "auto".
-    card
-        The README.md that comes with NV-Embed's checkpoint. Its example is embedded, and the scores that it
-        prints must come out.
-
-    Yields
-    ------
-    check
-        Each check as it is done.
-
-    Raises
-    ------
-    ExportError
-        The card has no such example.
-    BundleError, DeviceError
-        The embedder cannot be opened or run.
-    """
+    """Check a bundle's embedder by running it."""
     example = _example(card) if card else None
     with Embedder.open(bundle, device) as embedder:
         spec = embedder.spec

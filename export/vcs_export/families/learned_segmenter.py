@@ -45,21 +45,7 @@ SHARING_MODEL = "segmenter.onnx"
 
 @dataclass(frozen=True)
 class Updates:
-    """Trained updates of a checkpoint.
-
-    Attributes
-    ----------
-    path
-        The file that holds them.
-    layers
-        Number of the checkpoint's layers that are used, from the bottom.
-    tensors
-        The updates, float32, by name. The product of NAME.up `(out, rank)` and NAME.down `(rank, in)` is
-        added to the checkpoint's NAME.weight `(out, in)`. NAME.bias, and NAME.weight of a normalisation,
-        replace the checkpoint's. capitals.weight `(4, hidden)` has a vector for each way to write a word
-        (`vcs_runtime.segmentation.word_features`). The classifier is classifier.weight `(1, hidden)` and
-        classifier.bias `(1,)`.
-    """
+    """Trained updates of a checkpoint."""
 
     path: Path
     layers: int
@@ -69,33 +55,7 @@ class Updates:
 def build_learned_segmenter_bundle(
     checkpoint: Path, recipe: SegmenterRecipe, target: Path, *, licence: str = "Apache-2.0"
 ) -> Path:
-    """Build a bundle that holds the learned segmenter alone.
-
-    Parameters
-    ----------
-    checkpoint
-        Folder of the checkpoint that the updates were trained on.
-    recipe
-        The updates, and how the runtime runs the model.
-    target
-        The folder to write.
-    licence
-        SPDX identifier of the weights' licence.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint or the updates are damaged, or do not belong together.
-    BundleExistsError
-        The target exists.
-    ExportError
-        The disk cannot be written.
-    """
+    """Build a bundle that holds the learned segmenter alone."""
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
     info = BundleInfo(recipe.name, licence, f"{recipe.updates.name} on {checkpoint.name}")
     with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
@@ -116,31 +76,6 @@ def add_learned_segmenter(
     Training left the word and position vectors as they are. With an embedder from the same checkpoint, the
     segmenter's graph lies beside the embedder's, and refers to its file for them: a graph may only refer to
     files in its own folder.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    checkpoint
-        The checkpoint that the updates were trained on.
-    recipe
-        The updates, and how the runtime runs the model.
-    tokenizer
-        Path of the checkpoint's tokenizer in the bundle.
-    shared
-        Weights of the embedder in the bundle. None: the segmenter has a folder and all weights of its own.
-
-    Returns
-    -------
-    spec
-        How the model is run.
-
-    Raises
-    ------
-    CheckpointError
-        The updates are damaged, or do not belong to the checkpoint.
-    OSError
-        A file cannot be written.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
     model, weights = MODEL_FILE, [WEIGHTS_FILE]
@@ -173,25 +108,7 @@ def _special_tokens(tokenizer: Path) -> tuple[int, int]:
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:
-    """Read updates.
-
-    Parameters
-    ----------
-    path
-        A safetensors file with the updates.
-    checkpoint
-        Folder of the checkpoint that they were trained on.
-
-    Returns
-    -------
-    updates
-        The updates.
-
-    Raises
-    ------
-    CheckpointError
-        The updates are damaged, or were trained on another checkpoint.
-    """
+    """Read updates."""
     try:
         with safe_open(path, framework="numpy") as file:
             facts = json.loads((file.metadata() or {})["vcs"])
@@ -219,26 +136,6 @@ def write_learned_segmenter(
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
     is float32 `(batch, tokens, 1)`.
-
-    Parameters
-    ----------
-    checkpoint
-        The checkpoint that the updates were trained on.
-    updates
-        The updates.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-    shared
-        Weights in the folder of `model` to which the graph refers where they are the same.
-
-    Raises
-    ------
-    CheckpointError
-        The updates do not fit the checkpoint.
-    OSError
-        A file cannot be written.
     """
     graph = GraphBuilder(OPSET, shared=shared)
     merged = _Merged(checkpoint, updates)

@@ -39,46 +39,6 @@ def build_nv_embed_bundle(
 
     The bundle's bytes follow from the arguments alone, except for the folded latents, which also depend on
     the order in which this machine sums.
-
-    Parameters
-    ----------
-    checkpoint
-        Folder with config.json, tokenizer.json and the safetensors files.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    quantization
-        Precision of the matrices, and limits on the quantisation error.
-    text
-        Instruction, longest input and treatment of longer texts.
-    target_runtime
-        "ort" for ONNX Runtime on CUDA and CPU; "tensorrt" for TensorRT, which also runs on a CPU.
-    weights
-        "link" leaves tensors that are used as they are in the checkpoint's files, of which the bundle gets
-        hard links. "copy" gives the bundle bytes of its own.
-    segmenter
-        Rules that split texts.
-    sha256
-        Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
-    progress
-        Called with the bytes written and hashed so far.
-    report
-        Takes a line about the device on which a quantised model is measured.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, or not the expected one.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        An argument is out of range, the quantisation error is too large, or the disk cannot be written.
     """
     opened = open_nv_embed(checkpoint)
     special = dict(zip(("<s>", "</s>"), opened.special, strict=True))
@@ -117,39 +77,6 @@ def build_from_recipe(
 
     A checkpoint with the recipe's settings must be the published one, byte for byte, unless `own_weights` is
     set. Own weights, and models of other sizes, are named after their folder.
-
-    Parameters
-    ----------
-    recipe
-        The published model.
-    checkpoint
-        Folder with config.json, tokenizer.json and the safetensors files.
-    target
-        The folder to write.
-    quantization
-        Precision of the matrices, and limits on the quantisation error.
-    target_runtime
-        "ort" or "tensorrt", as for `build_nv_embed_bundle`.
-    weights
-        "link" or "copy", as for `build_nv_embed_bundle`.
-    own_weights
-        Whether the weights are the caller's own, so that hashes are not compared.
-    replace
-        Whether an existing bundle may be replaced.
-    progress
-        Called with the bytes written and hashed so far.
-    report
-        Takes a line about the device on which a quantised model is measured.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError, BundleExistsError, ExportError
-        As for `build_nv_embed_bundle`.
     """
     opened = open_nv_embed(checkpoint)
     settings = asdict(opened.decoder) | asdict(opened.latent)

@@ -51,26 +51,6 @@ def write_by_optimum(
     """Write the graph of an encoder by optimum, and its weights beside it.
 
     Inputs and output are those of `vcs_export.graph.encoder.write_encoder`.
-
-    Parameters
-    ----------
-    folder
-        Folder of the checkpoint.
-    sentence
-        Pooling and the steps after it.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-    python
-        Interpreter of an environment that has optimum-onnx. None takes this one.
-
-    Raises
-    ------
-    ExportError
-        The environment has no optimum, or optimum failed.
-    CheckpointError
-        The graph of optimum is not an encoder's.
     """
     interpreter = str(python) if python else sys.executable
     _check(interpreter, folder)
@@ -85,25 +65,7 @@ def write_by_optimum(
 
 
 def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
-    """Append pooling and the steps after it to a bare transformer, and write the whole.
-
-    Parameters
-    ----------
-    source
-        The transformer's graph. Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`
-        (which become zeros inside), its output is `last_hidden_state`.
-    sentence
-        Pooling and the steps after it.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-
-    Raises
-    ------
-    CheckpointError
-        The graph is not such a transformer.
-    """
+    """Append pooling and the steps after it to a bare transformer, and write the whole."""
     try:
         loaded = ir.load(source)
     except Exception as error:  # the parser has no error class for damaged bytes

@@ -21,21 +21,7 @@ _FEWEST_TOKENS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderOptions:
-    """What a caller decides. None stands for what the folder or a recipe says.
-
-    Attributes
-    ----------
-    prompt
-        Name of the folder's prompt that stands before every text.
-    instruction
-        What stands before every text in place of a prompt.
-    dimension
-        Length of a vector, whose further numbers are left out.
-    max_tokens
-        The longest input, special tokens included.
-    long_text
-        What the runtime does with longer texts (`EmbedderSpec`): one of `EXPORTED_POLICIES`.
-    """
+    """What a caller decides. None stands for what the folder or a recipe says."""
 
     prompt: str | None = None
     instruction: str | None = None
@@ -60,29 +46,7 @@ class EmbedderOptions:
         return dimension
 
     def window(self, folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-        """Return the longest input, special tokens included.
-
-        Parameters
-        ----------
-        folder
-            The folder.
-        sentence
-            What its files of sentence-transformers say.
-        capacity
-            Number of tokens that the model has positions for; None if that is not known.
-
-        Returns
-        -------
-        tokens
-            The longest input.
-
-        Raises
-        ------
-        CheckpointError
-            No file tells it, or it is longer than the model's positions.
-        ExportError
-            `max_tokens` is out of range.
-        """
+        """Return the longest input, special tokens included."""
         if self.max_tokens is None:
             return longest_input(folder, sentence, capacity)
         most = capacity or longest_input(folder, sentence, capacity)
@@ -94,31 +58,7 @@ class EmbedderOptions:
 def folder_or_plain(
     folder: Path, hidden: int, pooling: str | None, prompt: str | None, instruction: str | None
 ) -> SentenceFolder:
-    """Read a sentence-transformers folder, or a plain transformer whose pooling the caller names.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    hidden
-        Length of the transformer's vectors.
-    pooling
-        The pooling of a folder without modules; its vectors are then brought to unit length.
-    prompt
-        As for `read_sentence_folder`.
-    instruction
-        As for `read_sentence_folder`.
-
-    Returns
-    -------
-    sentence
-        Pooling, further steps, and how texts are fed.
-
-    Raises
-    ------
-    CheckpointError
-        As for `read_sentence_folder`. The folder may also name no pooling, or another one.
-    """
+    """Read a sentence-transformers folder, or a plain transformer whose pooling the caller names."""
     if (folder / MODULES).exists():
         sentence = read_sentence_folder(folder, prompt, instruction)
         check_width(folder, sentence, hidden)

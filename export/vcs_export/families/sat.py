@@ -54,45 +54,6 @@ def build_sat_bundle(
     """Build a bundle from a SaT model.
 
     The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX Runtime.
-
-    Parameters
-    ----------
-    checkpoint
-        A folder with `config.json` and either `model.safetensors` or a ready-made graph, `model.onnx` or
-        `model_optimized.onnx`, which is copied as it is; or the path of such a graph itself.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    threshold
-        A segment ends after a character whose probability is above this number. None takes the authors'
-        threshold for models of this kind, which the settings tell.
-    stride
-        Tokens from the start of one window to the next.
-    tokenizer
-        xlm-roberta-base's `tokenizer.json`. None takes the one in the folder; the authors' folders have none.
-    precision
-        Precision of weights and arithmetic, one of `PRECISIONS`. None takes that of a ready-made graph, or
-        fp32.
-    texts
-        For int8: texts on which the agreement of its boundaries with those of fp32 is measured. By default
-        the stories of `vcs-runtime demo`.
-    rules
-        Rules that split texts with sentence punctuation. Without them the model splits every text.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, or of another kind.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        An argument is out of range, or the disk cannot be written.
     """
     folder, graph = locate(checkpoint)
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
@@ -143,39 +104,7 @@ def build_from_recipe(
     texts: Sequence[str] = (),
     replace: bool = False,
 ) -> Path:
-    """Build the bundle of the model that a recipe describes.
-
-    Parameters
-    ----------
-    recipe
-        The published model.
-    checkpoint
-        A folder or a ready-made graph, as for `build_sat_bundle`.
-    target
-        The folder to write.
-    tokenizer
-        xlm-roberta-base's `tokenizer.json`. None takes the one in the folder.
-    threshold
-        Threshold in place of the recipe's.
-    precision
-        Precision of weights and arithmetic. None takes that of a ready-made graph, or fp32.
-    texts
-        For int8: texts on which the agreement with fp32 is measured.
-    replace
-        Whether an existing bundle may be replaced.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is another model, by its settings or by the sha256 of a file that the recipe pins.
-    BundleExistsError, ExportError
-        As for `build_sat_bundle`.
-    """
+    """Build the bundle of the model that a recipe describes."""
     folder, graph = locate(checkpoint)
     path = folder / CONFIG
     config = asdict(sat_config(path, read_json(path)))
@@ -207,25 +136,7 @@ def build_from_recipe(
 
 
 def locate(checkpoint: Path) -> tuple[Path, Path | None]:
-    """Find a model's folder, and its ready-made graph if that is to be copied.
-
-    Parameters
-    ----------
-    checkpoint
-        As for `build_sat_bundle`.
-
-    Returns
-    -------
-    folder
-        The folder that holds the settings.
-    graph
-        The ready-made graph; None if the weights are to be exported.
-
-    Raises
-    ------
-    CheckpointError
-        There are neither weights nor a graph.
-    """
+    """Find a model's folder, and its ready-made graph if that is to be copied."""
     if checkpoint.suffix == ".onnx" and checkpoint.is_file():
         return checkpoint.parent, checkpoint
     if not is_folder(checkpoint):

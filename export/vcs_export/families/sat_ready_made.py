@@ -20,37 +20,14 @@ _PRECISIONS = {ir.DataType.FLOAT: "fp32", ir.DataType.FLOAT16: "fp16"}
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A ready-made graph.
-
-    Attributes
-    ----------
-    path
-        The graph's file.
-    weights
-        Files beside it that hold its tensors.
-    precision
-        "fp32" or "fp16".
-    """
+    """A ready-made graph."""
 
     path: Path
     weights: tuple[Path, ...]
     precision: str
 
     def copy(self, place: Callable[[str], Path], model: str) -> tuple[str, ...]:
-        """Copy the graph and its weights into a bundle.
-
-        Parameters
-        ----------
-        place
-            Returns the path to write for a path in the bundle.
-        model
-            Path of the graph in the bundle.
-
-        Returns
-        -------
-        paths
-            Paths of all copied files in the bundle, the graph first.
-        """
+        """Copy the graph and its weights into a bundle."""
         folder = model.rpartition("/")[0]
         names = (model, *(f"{folder}/{path.name}" for path in self.weights))
         for path, name in zip((self.path, *self.weights), names, strict=True):
@@ -59,26 +36,7 @@ class ReadyMade:
 
 
 def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
-    """Check a ready-made graph.
-
-    Parameters
-    ----------
-    path
-        The graph's file.
-    config
-        Settings of the model that it must be.
-
-    Returns
-    -------
-    graph
-        The graph and the files of its weights.
-
-    Raises
-    ------
-    CheckpointError
-        The file is not an ONNX file, has other inputs or outputs, no embeddings of the settings' size, an
-        unknown type of weights, or tensors in a file that is not plainly beside it.
-    """
+    """Check a ready-made graph."""
     try:
         graph = ir.load(path).graph
     except OSError as error:

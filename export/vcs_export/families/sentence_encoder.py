@@ -50,38 +50,7 @@ def build_sentence_bundle(
     optimum_python: Path | None = None,
     pooling: str | None = None,
 ) -> Path:
-    """Build a bundle from the folder of any sentence-transformers encoder.
-
-    Parameters
-    ----------
-    checkpoint
-        The sentence-transformers folder.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    options
-        Prompt, length of vectors, longest input, and what happens to longer texts.
-    optimum_python
-        Interpreter of an environment whose optimum exports the model. None builds the models of `GRAPHS`
-        without PyTorch, and others by this interpreter's optimum.
-    pooling
-        The pooling of a folder without `modules.json`, which holds a plain transformer.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, or needs a step that no graph here implements.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        An argument is out of range, optimum failed, or the disk cannot be written.
-    """
+    """Build a bundle from the folder of any sentence-transformers encoder."""
     kind = model_type(checkpoint)
     if kind in DECODERS and optimum_python is None:
         path = checkpoint / CONFIG
@@ -133,31 +102,7 @@ def build_from_recipe(
     *,
     replace_target: bool = False,
 ) -> Path:
-    """Build a bundle from the folder of a published encoder, whose settings must be the recipe's.
-
-    Parameters
-    ----------
-    recipe
-        The published model.
-    checkpoint
-        The sentence-transformers folder.
-    target
-        The folder to write.
-    options
-        What differs from folder and recipe, as for `build_sentence_bundle`.
-    replace_target
-        Whether an existing bundle may be replaced.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError, BundleExistsError, ExportError
-        As for `build_sentence_bundle`. The checkpoint may also be another model's.
-    """
+    """Build a bundle from the folder of a published encoder, whose settings must be the recipe's."""
     kind = model_type(checkpoint)
     if kind not in GRAPHS:
         raise CheckpointError(f"{checkpoint / CONFIG}: is not {recipe.source}: model_type is {kind}")

@@ -52,34 +52,7 @@ def fetch_fast(
     training: Path | None = None,
     target: Path | None = None,
 ) -> Path:
-    """Build the bundle `fast` from the default bundle, unless it exists already as this version builds it.
-
-    Parameters
-    ----------
-    replace
-        Whether to build again and replace an existing bundle.
-    log
-        Called with one line about each step.
-    source
-        The bundle whose weights are used, with its tokenizer and segmenter.
-    training
-        The trained map. By default `models/fast.safetensors`.
-    target
-        The folder to write. By default `fast_bundle_path()`.
-
-    Returns
-    -------
-    path
-        The folder of the bundle.
-
-    Raises
-    ------
-    BundleError
-        The default bundle is missing or damaged.
-    ExportError
-        The map belongs to other weights, the disk cannot be written, or an existing bundle is damaged and
-        `replace` is false.
-    """
+    """Build the bundle `fast` from the default bundle, unless it exists already as this version builds it."""
     training = training or recipes_folder() / "fast.safetensors"
     target = target or fast_bundle_path()
     opened = open_bundle(source)
@@ -106,35 +79,7 @@ def build_static(
     replace: bool = False,
     log: Callable[[str], None] = print,
 ) -> Path:
-    """Build a bundle of static word vectors, with tokenizer and segmenter of the bundle that they are from.
-
-    Parameters
-    ----------
-    source
-        The bundle whose weights are used.
-    training
-        The trained map, a safetensors file.
-    target
-        The folder to write.
-    replace
-        Whether an existing bundle may be replaced.
-    log
-        Called with one line about each step.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    CheckpointError
-        The map is damaged, or belongs to other weights.
-    ExportError
-        The embedder of `source` is of another kind, or the disk cannot be written.
-    """
+    """Build a bundle of static word vectors, with the tokenizer and segmenter of their source bundle."""
     encoder = open_token_encoder(source)
     spec = source.manifest.embedder
     assert spec is not None  # the encoder was opened from it
@@ -166,22 +111,7 @@ def build_static(
 def word_table(
     encoder: TokenEncoder, trained: Mapping[str, NDArray[np.float16]], tokenizer: Path
 ) -> NDArray[np.float16]:
-    """Return the row of each token: its mapped vector times its weight.
-
-    Parameters
-    ----------
-    encoder
-        Computes the vectors of the tokens.
-    trained
-        `map` `(width, dimension)`, `bias` `(dimension,)` and `weights` `(tokens,)`.
-    tokenizer
-        File of the tokenizer, whose special tokens get next to no weight.
-
-    Returns
-    -------
-    ndarray
-        float16 `(tokens, dimension)`.
-    """
+    """Return the row of each token: its mapped vector times its weight."""
     vocabulary = Tokenizer.from_file(str(tokenizer))
     weights = trained["weights"].astype(np.float64)
     for token in _SPECIAL_TOKENS:

@@ -56,30 +56,7 @@ def _check_choice(argument: str, value: str, choices: Sequence[str] | Mapping[st
 
 @dataclass(frozen=True)
 class Quantization:
-    """Precision of the matrices, and how the quantisation error is measured and limited.
-
-    Attributes
-    ----------
-    precision
-        One of `PRECISIONS`. None stands for fp16, or for fp32 if the model's numbers do not fit into float16.
-        Norms, sums of layers and pooling are float32 in each of them. int8 takes 8 bits a weight and a scale
-        for each 128 weights; int4 is alike, and experimental. fp8 rounds matrices and their inputs, and
-        multiplies in FP8 on GPUs of compute capability 8.9 and later.
-    texts
-        Texts on which the quantisation error of int8, int4 and fp8 is measured. By default those of
-        `vcs-runtime demo`. The error is written into the bundle.
-    calibration
-        Texts on which the ranges of a matrix's inputs are measured for fp8. By default `calibration_texts`.
-    least_cosine
-        The lowest mean cosine to unquantised vectors with which a bundle is built, -1 to 1. None stands for
-        `checks.quantization_error.LEAST_COSINES`.
-    most_change
-        The largest mean change of VCS with which a bundle is built, 0 to 1
-        (`checks.quantization_error.check_quantization_error`). None stands for `MOST_CHANGES`.
-    device
-        Where the error and fp8's ranges are measured: "auto", "cpu" or "cuda:N". A GPU gives other ranges
-        than a CPU, by rounding.
-    """
+    """Precision of the matrices, and how the quantisation error is measured and limited."""
 
     precision: str | None = None
     texts: Sequence[str] = ()
@@ -99,17 +76,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How texts are fed to an embedder.
-
-    Attributes
-    ----------
-    instruction
-        Prefix of a text where the caller names none.
-    max_tokens
-        The longest input in tokens, special tokens included. None stands for all positions of the model.
-    long_text
-        What the runtime does with longer texts: `window_mean`, `truncate` or `error` (`EmbedderSpec`).
-    """
+    """How texts are fed to an embedder."""
 
     instruction: str = ""
     max_tokens: int | None = None
@@ -118,17 +85,7 @@ class TextSettings:
 
 @dataclass(frozen=True)
 class Tokens:
-    """How a model's texts become tokens.
-
-    Attributes
-    ----------
-    tokenizer
-        Content of the bundle's `tokenizer.json`.
-    special
-        Token ids before and after a text. None: the tokenizer's own special tokens.
-    mask_instruction
-        Whether the tokens of an instruction are left out of the pooling.
-    """
+    """How a model's texts become tokens."""
 
     tokenizer: bytes
     special: tuple[tuple[int, ...], tuple[int, ...]] | None
@@ -150,50 +107,7 @@ def build_streamed_bundle(
     progress: Progress = silent,
     report: Report = unreported,
 ) -> Path:
-    """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint.
-
-    Parameters
-    ----------
-    model
-        The model.
-    tokens
-        Its tokenizer and special tokens.
-    target
-        The folder to write.
-    info
-        Name, licence, source and extra files of the bundle.
-    quantization
-        Precision of the matrices, and limits on the quantisation error.
-    text
-        Instruction, longest input and treatment of longer texts.
-    target_runtime
-        "ort" for ONNX Runtime on CUDA and CPU; "tensorrt" for TensorRT, which also runs on a CPU.
-    weights
-        "link" leaves tensors that are used as they are in the checkpoint's files, of which the bundle gets
-        hard links. "copy" gives the bundle bytes of its own.
-    segmenter
-        Rules that split texts.
-    sha256
-        Expected hashes of the checkpoint's tensor files and tokenizer, by name. None accepts any files.
-    progress
-        Called with the bytes written and hashed so far.
-    report
-        Takes a line about the device on which a quantised model is measured.
-
-    Returns
-    -------
-    path
-        The target.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is damaged, or not the expected one.
-    BundleExistsError
-        The target exists, and is not to be replaced.
-    ExportError
-        An argument is out of range, the quantisation error is too large, or the disk cannot be written.
-    """
+    """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint."""
     precision = quantization.precision or ("fp16" if model.config.fp16 else "fp32")
     _check_choice("target_runtime", target_runtime, TARGETS)
     _check_choice("weights", weights, WEIGHTS_MODES)

@@ -20,25 +20,6 @@ def write_bert(checkpoint: BertCheckpoint, model: Path, weights: Path) -> Stored
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most as many tokens as
     the model has positions. The output `embedding` is float32 `(batch, hidden)`, rows of unit length; a row
     whose mask is all zeros gives the zero vector. Token types are all 0.
-
-    Parameters
-    ----------
-    checkpoint
-        The encoder.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-
-    Returns
-    -------
-    stored
-        The places of the weights in their file.
-
-    Raises
-    ------
-    OSError
-        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)

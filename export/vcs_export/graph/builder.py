@@ -30,15 +30,7 @@ _LARGE = 1024  # bytes from which a foreign graph's tensor goes into the weights
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """A finished weights' file, to which other graphs in its folder may refer.
-
-    Attributes
-    ----------
-    path
-        The file.
-    places
-        Offset and size in bytes of each tensor, by name.
-    """
+    """A finished weights' file, to which other graphs in its folder may refer."""
 
     path: Path
     places: Mapping[str, tuple[int, int]]
@@ -54,20 +46,7 @@ class StoredWeights:
 
 
 class GraphBuilder(Graph):
-    """A graph of an encoder, whose weights are arrays and go into one file beside it.
-
-    Parameters
-    ----------
-    opset
-        Version of the standard operators.
-    precision
-        "fp32"; "fp16", with which weights, scalars and so all arithmetic are half precision; or "int8", with
-        which tables are stored as int8 and all else is float32 (`vcs_export.quantization.int8` does the
-        rest).
-    shared
-        Weights of another graph in the same folder. A tensor that is there with the same name and bytes is
-        not stored again.
-    """
+    """A graph of an encoder, whose weights are arrays and go into one file beside it."""
 
     def __init__(self, opset: int, precision: str = "fp32", shared: StoredWeights | None = None) -> None:
         super().__init__(opset)
@@ -113,16 +92,6 @@ class GraphBuilder(Graph):
         """Take over the nodes and weights of another graph, which loses them.
 
         The inputs of the other graph must have been replaced by values of this one.
-
-        Parameters
-        ----------
-        graph
-            The other graph.
-
-        Raises
-        ------
-        ValueError
-            An operator is not ONNX's own.
         """
         values: dict[str, ir.Value] = {}
         for number, node in enumerate(graph):
@@ -198,31 +167,7 @@ class GraphBuilder(Graph):
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> StoredWeights:
-        """Write the graph with its one float32 output, and the weights' file beside it.
-
-        Parameters
-        ----------
-        output
-            The value to put out.
-        name
-            Name of the output.
-        shape
-            Dimensions of the output, as sizes or names.
-        model
-            File of the graph.
-        weights
-            File of the weights, in the folder of `model`: the graph refers to it by a bare name.
-
-        Returns
-        -------
-        stored
-            The places of the weights in their file.
-
-        Raises
-        ------
-        OSError
-            A file cannot be written.
-        """
+        """Write the graph with its one float32 output, and the weights' file beside it."""
         if self._float != np.float32:
             output = self.op("Cast", output, to=int(ir.DataType.FLOAT))
         with weights.open("wb") as file:

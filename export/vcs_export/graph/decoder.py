@@ -19,25 +19,7 @@ Tensors = Mapping[str, StoredTensor]
 
 
 def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = False) -> ir.Value:
-    """Add all layers of a decoder.
-
-    Parameters
-    ----------
-    layout
-        Input layout of the graph.
-    tensors
-        The tensors of `vcs_export.checkpoint.decoder.decoder_shapes`, by their names in the checkpoint.
-    prefix
-        Prefix of these names.
-    only_last
-        Whether only the last token of each text is wanted, for which less is computed.
-
-    Returns
-    -------
-    hidden
-        The last hidden states after the final norm, float32 `(tokens, hidden)`, or `(batch, hidden)` if
-        `only_last`.
-    """
+    """Add all layers of a decoder."""
     graph, config = layout.graph, layout.config
     x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
     if config.embedding_scale != 1:

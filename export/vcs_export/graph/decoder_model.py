@@ -36,25 +36,7 @@ Head = Callable[[Layout, ir.Value], ir.Value]
 
 @dataclass(frozen=True)
 class DecoderModel:
-    """An embedding model whose checkpoint has been opened and checked.
-
-    Attributes
-    ----------
-    folder
-        The folder of the checkpoint.
-    config
-        Settings of the decoder.
-    tensors
-        All tensors by their names in the checkpoint, those of the head included.
-    prefix
-        Prefix of the decoder's names.
-    dimension
-        Length of a text's vector.
-    head
-        What follows the decoder.
-    only_last
-        Whether the head gets the hidden states of each text's last token alone, `(batch, hidden)`.
-    """
+    """An embedding model whose checkpoint has been opened and checked."""
 
     folder: Path
     config: DecoderConfig
@@ -72,17 +54,7 @@ class DecoderModel:
 
 @dataclass(frozen=True)
 class Written:
-    """The files that written graphs refer to.
-
-    Attributes
-    ----------
-    links
-        Files of the checkpoint by name.
-    sha256
-        Hash of the data file beside the graphs.
-    watched
-        Weights whose inputs' ranges are further outputs of the graph, in their order.
-    """
+    """The files that written graphs refer to."""
 
     links: Mapping[str, Path]
     sha256: str
@@ -118,40 +90,6 @@ def write_decoder_model(
 
     The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is meaningless for a
     text of which no token is pooled; callers refuse such texts.
-
-    Parameters
-    ----------
-    opened
-        The model.
-    model
-        The file to write.
-    precision
-        One of `PRECISIONS`.
-    layout
-        Input layout: "packed" or "masked" (`graph.attention_layouts`).
-    link
-        Whether tensors that are used as they are stay in the checkpoint's files.
-    progress
-        Called with the bytes of the checkpoint's tensors used so far.
-    cuda
-        The file for the graph for CUDA, beside `model`, if there is a `cuda_layout`. None: only the first
-        graph is written.
-    ranges
-        For fp8: the range of each weight's inputs, by the weight's name.
-    watch
-        For fp8, as in `StreamedGraph`.
-
-    Returns
-    -------
-    written
-        The files that the graphs refer to.
-
-    Raises
-    ------
-    CheckpointError
-        A tensor cannot be read.
-    OSError
-        A file cannot be written.
     """
     total = sum(tensor.nbytes for tensor in opened.tensors.values())
     done = 0

@@ -29,22 +29,6 @@ def write_encoder(
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
     `(batch, dimension)`, rows of unit length. Token types are all 0.
-
-    Parameters
-    ----------
-    checkpoint
-        The encoder.
-    sentence
-        Pooling and the steps after it.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-
-    Raises
-    ------
-    OSError
-        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -68,23 +52,7 @@ def save_sentence(
     model: Path,
     weights: Path,
 ) -> None:
-    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
-
-    Parameters
-    ----------
-    graph
-        The graph of the transformer.
-    tokens
-        Token vectors, float32 `(batch, tokens, width)`.
-    mask
-        Ones and zeros, float32 `(batch, tokens)`.
-    sentence
-        Pooling and the steps after it. Vectors are shortened to its `dimension`.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-    """
+    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does."""
     vectors = pooled(graph, tokens, mask, sentence.pooling)
     width = sentence.width
     for number, step in enumerate(sentence.steps):
@@ -122,16 +90,6 @@ def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Half of the rows are for each direction. Half of those are for single distances; the others widen by a
     constant factor.
-
-    Parameters
-    ----------
-    distance
-        The key's place less the query's.
-
-    Returns
-    -------
-    rows
-        Indices of rows, of the shape of `distance`.
     """
     half = BUCKETS // 2
     size = np.abs(distance)

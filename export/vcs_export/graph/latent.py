@@ -52,26 +52,7 @@ def latent_pooling(
     folded: tuple[Array, Array],
     hidden: ir.Value,
 ) -> ir.Value:
-    """Pool the hidden states of texts.
-
-    Parameters
-    ----------
-    layout
-        Input layout of the graph.
-    config
-        Settings of the pooling.
-    tensors
-        The checkpoint's tensors by name.
-    folded
-        The matrices of `fold`.
-    hidden
-        Hidden states, float32 `(tokens, hidden)`.
-
-    Returns
-    -------
-    vectors
-        One unit vector a text, float32 `(batch, hidden)`.
-    """
+    """Pool the hidden states of texts."""
     graph = layout.graph
     heads, latents = config.num_cross_heads, config.num_latents_value
     into, back = (
@@ -108,22 +89,7 @@ def latent_pooling(
 
 
 def fold(config: LatentConfig, tensors: Mapping[str, StoredTensor]) -> tuple[Array, Array]:
-    """Fold the latents into the matrices beside them.
-
-    Parameters
-    ----------
-    config
-        Settings of the pooling.
-    tensors
-        The checkpoint's tensors by name.
-
-    Returns
-    -------
-    into
-        The matrix A of the module's docstring, float32 `(heads * latents, hidden)`.
-    back
-        The matrix B, float32 `(hidden, heads * latents)`.
-    """
+    """Fold the latents into the matrices beside them."""
     heads, size, count = config.num_cross_heads, config.cross_dim_head, config.num_latents_value
     latents = tensors[f"{LATENT_PREFIX}latents"].rows().astype(np.float64)
     latents -= latents.mean(axis=1, keepdims=True)

@@ -28,21 +28,7 @@ from vcs_runtime.bundle.layouts import padded_length
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The blocks of a text in layers with a window.
-
-    Attributes
-    ----------
-    queries
-        Place of each token of each block, `(blocks, size)`; the last block may repeat the last place.
-    keys
-        Places of the tokens that a block sees some of, `(blocks, width)`.
-    size, width
-        Number of tokens of a block, and of those that it sees: vectors of one number.
-    whole
-        The shape `(batch, -1, hidden)`, in which all blocks of a text are joined.
-    tokens
-        Number of tokens of a text, a vector of one number.
-    """
+    """The blocks of a text in layers with a window."""
 
     queries: ir.Value
     keys: ir.Value
@@ -54,17 +40,7 @@ class _Blocks:
 
 @dataclass(frozen=True)
 class _View:
-    """What tokens see in a kind of layers.
-
-    Attributes
-    ----------
-    bias
-        Bias of the scores of attention.
-    tables
-        Cosine and sine of each place's angles, `(tokens, 1, head size / 2)`.
-    blocks
-        The blocks of a text; None: a text is not cut.
-    """
+    """What tokens see in a kind of layers."""
 
     bias: ir.Value
     tables: tuple[ir.Value, ir.Value]
@@ -74,24 +50,7 @@ class _View:
 def write_modernbert(
     checkpoint: ModernBertCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
 ) -> None:
-    """Write the graph, and its weights beside it, with inputs and output as `write_encoder` has them.
-
-    Parameters
-    ----------
-    checkpoint
-        The encoder.
-    sentence
-        Pooling and the steps after it.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-
-    Raises
-    ------
-    OSError
-        A file cannot be written.
-    """
+    """Write the graph, and its weights beside it, with inputs and output as `write_encoder` has them."""
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)

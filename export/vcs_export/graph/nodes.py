@@ -20,11 +20,6 @@ class Graph:
     """The nodes and small constants of one graph. Nodes must be added after the values that they read.
 
     Names follow from the order of the calls, so that the same calls give the same bytes.
-
-    Parameters
-    ----------
-    opset
-        Version of the standard operators.
     """
 
     def __init__(self, opset: int) -> None:
@@ -68,19 +63,6 @@ class Graph:
         """Compute a value in each of several turns, one after the other, and stack these values.
 
         OpenVINO reads no Scan whose inner graph reads values of the outer one, which Loop may.
-
-        Parameters
-        ----------
-        count
-            The number of turns, an int64 scalar.
-        of_turn
-            Adds the nodes that make the value of a turn from its number, as for `choice`. All values have
-            one shape.
-
-        Returns
-        -------
-        stacked
-            The values, `(count, ...)`.
         """
         always = self._constant("true", np.array(True))
         names = (f"{self._prefix}{name}_{len(self._nodes)}" for name in ("turn", "go_on"))

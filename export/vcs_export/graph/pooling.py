@@ -13,22 +13,7 @@ _BELOW_ALL = -1e9
 
 
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
-    """Add the mean of token vectors where the mask is 1.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    tokens
-        Token vectors, float32 `(batch, tokens, hidden)`.
-    mask
-        Ones and zeros, float32 `(batch, tokens)`. A row of zeros gives the zero vector.
-
-    Returns
-    -------
-    vectors
-        The means, float32 `(batch, hidden)`.
-    """
+    """Add the mean of token vectors where the mask is 1."""
     # Computed as a product, the masked sum is one pass over the token vectors, without a masked copy.
     row = graph.op("Unsqueeze", mask, graph.ints(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
@@ -37,24 +22,7 @@ def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.Value:
-    """Add a pooling of token vectors where the mask is 1.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    tokens
-        Token vectors, float32 `(batch, tokens, hidden)`.
-    mask
-        Ones and zeros, float32 `(batch, tokens)`. A row of zeros gives the zero vector.
-    pooling
-        "mean"; "cls", the first token's vector; "lasttoken"; "max", the largest number at each place.
-
-    Returns
-    -------
-    vectors
-        One vector a text, float32 `(batch, hidden)`.
-    """
+    """Add a pooling of token vectors where the mask is 1."""
     if pooling == "mean":
         return mean_pooling(graph, tokens, mask)
     if pooling == "cls":

@@ -17,24 +17,7 @@ Steps = tuple[Dense | None, ...]
 
 
 def sentence_decoder(opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int) -> DecoderModel:
-    """Return the model of an opened decoder.
-
-    Parameters
-    ----------
-    opened
-        The checkpoint.
-    pooling
-        "mean" or "lasttoken".
-    steps
-        The steps after pooling: a Dense, or None for normalisation.
-    dimension
-        Length of a text's vector. If the steps give longer ones, the first numbers are taken.
-
-    Returns
-    -------
-    model
-        The model. Its vectors have unit length.
-    """
+    """Return the model of an opened decoder."""
     return DecoderModel(
         opened.folder,
         opened.settings.config,

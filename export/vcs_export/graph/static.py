@@ -20,20 +20,6 @@ def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
     `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit length.
-
-    Parameters
-    ----------
-    table
-        A row for each token id, float16 `(tokens, dimension)`. The arithmetic is float32.
-    model
-        File of the graph.
-    weights
-        File of the table, in the folder of `model`.
-
-    Raises
-    ------
-    OSError
-        A file cannot be written.
     """
     graph = GraphBuilder(OPSET)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)

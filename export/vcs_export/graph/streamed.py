@@ -106,29 +106,7 @@ class DataFile:
 
 
 class StreamedGraph(Graph):
-    """A graph over the tensors of a checkpoint.
-
-    Parameters
-    ----------
-    opset
-        Version of the standard operators.
-    precision
-        One of `COMPUTE`: how matrices are stored.
-    data
-        File for tensors that are computed, converted or copied.
-    link
-        Whether tensors that are used as they are stay in the checkpoint's files. `links` names these files.
-    progress
-        Called with the bytes of each of the checkpoint's tensors after its use.
-    scales
-        For fp8: the scales of matrices and their inputs.
-    cuda
-        For CUDA alone: the type in which matrices are multiplied. FP8 is then multiplied by an operator that
-        has no kernel on a CPU. None: matrices are multiplied in the type of `COMPUTE`.
-    watch
-        Whether the ranges of matrices' inputs become further outputs: `largest` and `mean`, float32 `(n,)`,
-        in the order of `watched`.
-    """
+    """A graph over the tensors of a checkpoint."""
 
     def __init__(
         self,
@@ -192,24 +170,7 @@ class StreamedGraph(Graph):
     def linear(
         self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
     ) -> ir.Value:
-        """Add a linear layer, `x W^T + b`.
-
-        Parameters
-        ----------
-        x
-            Input `(n, in)`, in the type in which matrices are multiplied.
-        weight
-            W as it is stored, `(out, in)`.
-        bias
-            b, `(out,)`.
-        exact
-            Whether x, W and the result are float32.
-
-        Returns
-        -------
-        value
-            The result `(n, out)`, of the type of x.
-        """
+        """Add a linear layer, `x W^T + b`."""
         if self._bits and not exact:
             product = self._nbits(x, weight)
             return self.op("Add", product, self.stored(bias, self.compute)) if bias else product

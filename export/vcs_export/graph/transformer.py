@@ -24,24 +24,7 @@ AnyCheckpoint = Checkpoint[TransformerConfig]
 def embeddings(
     graph: GraphBuilder, checkpoint: AnyCheckpoint, ids: ir.Value, positions: ir.Value | None = None
 ) -> ir.Value:
-    """Add the normalised sum of the vectors of word, position and type 0.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    checkpoint
-        The encoder.
-    ids
-        Token ids `(batch, tokens)`.
-    positions
-        Each token's row of the position table, `(batch, tokens)`. None stands for 0, 1, 2, ...
-
-    Returns
-    -------
-    x
-        Token vectors `(batch, tokens, hidden)`.
-    """
+    """Add the normalised sum of the vectors of word, position and type 0."""
     name = "embeddings.word_embeddings.weight"
     words = graph.rows(name, checkpoint.tensor(name), ids)
     rows = checkpoint.tensor("embeddings.position_embeddings.weight")
@@ -95,30 +78,7 @@ def attended(
     heads: int,
     size: int,
 ) -> ir.Value:
-    """Add the attention of heads, and join what they saw.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    query
-        Of each head, `(batch, heads, tokens, size)`.
-    key
-        Of each head, transposed: `(batch, heads, size, tokens)`.
-    value
-        Of each head, as `query`.
-    bias
-        Added to the scores.
-    heads
-        Number of heads.
-    size
-        Size of a head.
-
-    Returns
-    -------
-    seen
-        Token vectors `(batch, tokens, heads * size)`.
-    """
+    """Add the attention of heads, and join what they saw."""
     scores = graph.op("Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size)))))
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])

@@ -25,22 +25,6 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most `max_tokens` tokens.
     The output `logits` is float32 `(batch, tokens, 1)`: label 0 alone.
-
-    Parameters
-    ----------
-    checkpoint
-        The model.
-    model
-        File of the graph.
-    weights
-        File of the weights, in the folder of `model`.
-    precision
-        As for `GraphBuilder`.
-
-    Raises
-    ------
-    OSError
-        A file cannot be written.
     """
     graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -59,20 +43,6 @@ def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) 
 
     A text may spell out `<pad>`, so pads are not only at the end, and they take no position from other
     tokens.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    ids
-        Token ids `(batch, tokens)`.
-    mask
-        Mask, int64 `(batch, tokens)`. Where it is 0, a token counts as a pad, whatever its id.
-
-    Returns
-    -------
-    positions
-        Rows of the position table, int64 `(batch, tokens)`.
     """
     pad = graph.int_scalar(PAD)
     counted = graph.op("Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64))

@@ -15,23 +15,7 @@ _LONGEST_NAME = 80
 
 
 def licence_of(wheel: Path) -> str:
-    """Return the licence that a wheel's metadata name: an SPDX expression if there is one, or "unknown".
-
-    Parameters
-    ----------
-    wheel
-        The wheel. What pip reports about it is not enough: an older pip leaves the expression out.
-
-    Returns
-    -------
-    licence
-        The licence, in one line.
-
-    Raises
-    ------
-    KitError
-        The wheel is damaged.
-    """
+    """Return the licence that a wheel's metadata name: an SPDX expression if there is one, or "unknown"."""
     metadata = _metadata(wheel)
     if expression := metadata["License-Expression"]:
         return str(expression)
@@ -55,25 +39,7 @@ def _metadata(wheel: Path) -> Message:
 
 
 def copy_texts(wheel: Path, folder: Path) -> int:
-    """Copy the licences and notices in a wheel into a folder, which is made if there are any.
-
-    Parameters
-    ----------
-    wheel
-        The wheel.
-    folder
-        The folder.
-
-    Returns
-    -------
-    count
-        The number of texts.
-
-    Raises
-    ------
-    KitError
-        The wheel is damaged, or holds an unsafe name or a text of more than 8 MiB.
-    """
+    """Copy the licences and notices in a wheel into a folder, which is made if there are any."""
     count = 0
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -36,41 +36,7 @@ def make_kit(
     wheel: Path | None,
     log: Callable[[str], None],
 ) -> str:
-    """Write a kit, which is there whole or not at all.
-
-    Parameters
-    ----------
-    output
-        The folder to create.
-    extras
-        Extras beside `default` and, unless "gpu" is among them, `cpu`.
-    bundle
-        Folder of the bundle, or "default".
-    target
-        The Python and platform that the kit is for.
-    wheel
-        The wheel of vcs-runtime, or None, as for `kit.own.own_wheel`.
-    log
-        Called with one line about each step.
-
-    Returns
-    -------
-    sha256
-        The sha256 of the file with the checksums of all other files, in hex.
-
-    Raises
-    ------
-    ValueError
-        An extra is unknown, or brings PyTorch.
-    KitError
-        The packages cannot be gathered.
-    BundleError
-        The bundle is missing or damaged.
-    InputError
-        The output exists, or lies in the bundle.
-    OSError
-        A file cannot be read or written.
-    """
+    """Write a kit, which is there whole or not at all."""
     opened = open_bundle(bundle, full=True)
     for part in ("embedder", "segmenter"):
         if getattr(opened.manifest, part) is None:
@@ -95,25 +61,7 @@ def make_kit(
 
 
 def choose_extras(named: Sequence[str], own: Path) -> list[str]:
-    """Return the extras of a kit in order.
-
-    Parameters
-    ----------
-    named
-        Extras that its maker named.
-    own
-        The wheel of vcs-runtime, which knows its extras.
-
-    Returns
-    -------
-    extras
-        Those that were named, `default`, and `cpu` unless "gpu" was named.
-
-    Raises
-    ------
-    ValueError
-        An extra is unknown, or brings PyTorch.
-    """
+    """Return the extras of a kit in order."""
     with zipfile.ZipFile(own) as archive:
         [about] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = message_from_bytes(archive.read(about))

@@ -24,29 +24,7 @@ _HERE = Path(__file__).resolve()
 
 
 def own_wheel(folder: Path, given: Path | None, log: Callable[[str], None]) -> Path:
-    """Put the wheel of this very version into a folder.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    given
-        The wheel to take. None: one is built from the checkout that runs; or else pip gets it from the file
-        or the package index that this version was installed from, and its files must equal the installed
-        ones.
-    log
-        Called with one line about the step.
-
-    Returns
-    -------
-    path
-        The wheel in the folder.
-
-    Raises
-    ------
-    KitError
-        It cannot be built or found, or it is another version, or another build of this version.
-    """
+    """Put the wheel of this very version into a folder."""
     if given is not None:
         _check_version(given)
         return Path(shutil.copy2(given, folder))

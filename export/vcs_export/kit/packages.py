@@ -36,21 +36,7 @@ Metadata = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Package:
-    """A package of the kit.
-
-    Attributes
-    ----------
-    name
-        Its normalised name.
-    metadata
-        Its metadata.
-    wheel
-        Its wheel.
-    sha256
-        The sha256 of the wheel, in hex.
-    needs
-        Names of the packages that it needs on the target.
-    """
+    """A package of the kit."""
 
     name: str
     metadata: Metadata
@@ -67,32 +53,7 @@ class Package:
 def gather(
     own: Path, extras: Sequence[str], target: Target, folder: Path, log: Callable[[str], None]
 ) -> list[Package]:
-    """Find and download all packages that a kit needs, pip itself among them.
-
-    Parameters
-    ----------
-    own
-        The wheel of vcs-runtime, in a folder for wheels that are built here.
-    extras
-        Its extras.
-    target
-        The Python and platform to install it on.
-    folder
-        The folder for the wheels.
-    log
-        Called with one line about each step.
-
-    Returns
-    -------
-    packages
-        The packages, ordered by their names.
-
-    Raises
-    ------
-    KitError
-        A package is missing for the target or cannot be built, the extras contradict each other, or they
-        bring PyTorch.
-    """
+    """Find and download all packages that a kit needs, pip itself among them."""
     roots = [f"{own}[{','.join(extras)}]", PIP]
     wanted = [Requirement(f"{NAME}[{','.join(extras)}]"), Requirement(PIP)]
     log(f"choosing packages for CPython {target.python} on {target.platform}")

@@ -21,21 +21,7 @@ from vcs_runtime.bundle.opening import Bundle
 
 
 def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
-    """Describe a kit as a CycloneDX 1.6 document.
-
-    Parameters
-    ----------
-    packages
-        The packages of the kit.
-    bundle
-        Its bundle, which becomes a component of the type machine-learning-model. Its hash is that of its
-        `bundle.json`, which names the hashes of all files.
-
-    Returns
-    -------
-    text
-        The document, JSON.
-    """
+    """Describe a kit as a CycloneDX 1.6 document."""
     components = {package.name: _component(package) for package in packages}
     manifest = bundle.manifest
     model = Component(

@@ -22,21 +22,7 @@ EXAMPLES = "manylinux_2_28_x86_64, macosx_14_0_arm64 or win_amd64"
 
 @dataclass(frozen=True)
 class Target:
-    """CPython of one version on one platform.
-
-    Attributes
-    ----------
-    python
-        Version with two numbers: "3.12".
-    platform
-        The newest platform tag of wheels that it takes: "manylinux_2_28_x86_64", where 2.28 is the version of
-        glibc.
-
-    Raises
-    ------
-    ValueError
-        The version or the tag has another form.
-    """
+    """CPython of one version on one platform."""
 
     python: str
     platform: str

@@ -42,15 +42,7 @@ _MOST_OUTLYING = 2048.0
 
 @dataclass(frozen=True)
 class Range:
-    """The absolute inputs of a matrix in the calibration.
-
-    Attributes
-    ----------
-    largest
-        The largest one.
-    mean
-        Their mean. A few outliers do not raise it, as they would raise a root mean square.
-    """
+    """The absolute inputs of a matrix in the calibration."""
 
     largest: float
     mean: float
@@ -71,13 +63,7 @@ Ranges = Mapping[str, Range]
 
 
 class Scales:
-    """The scales of matrices and of their inputs. Each matrix is read once, however many graphs use it.
-
-    Parameters
-    ----------
-    ranges
-        The ranges of their inputs in the calibration.
-    """
+    """The scales of matrices and of their inputs. Each matrix is read once, however many graphs use it."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges

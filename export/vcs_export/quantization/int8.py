@@ -19,20 +19,6 @@ def quantize(source: Path, model: Path) -> None:
     """Quantise the linear layers of a graph to int8.
 
     Products of two activations and the classifier stay as they are.
-
-    Parameters
-    ----------
-    source
-        The graph.
-    model
-        The file to write. The weights go to `model` + ".data".
-
-    Raises
-    ------
-    MissingExtraError
-        onnx or ONNX Runtime is not installed.
-    OSError
-        A file cannot be written.
     """
     refuse_telemetry()
     onnx = require("onnx", "export", "int8")

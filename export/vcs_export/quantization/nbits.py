@@ -31,18 +31,6 @@ def quantise(
     A number is `scale * (stored - 2^(bits - 1))`. The scale has the sign of the block's number furthest from
     zero, so that all `2^bits` levels are used, though zero is not in their middle. Scales are rounded to half
     precision, in which a GPU takes them: a bundle's weights are the same on every device.
-
-    Parameters
-    ----------
-    blocks
-        Blocks of rows `(n, in)`.
-    bits
-        8 or 4.
-
-    Yields
-    ------
-    quantised
-        For each block of rows, bytes `(n, blocks, bytes)` and scales `(n, blocks)`.
     """
     half = 1 << (bits - 1)
     for block in blocks:

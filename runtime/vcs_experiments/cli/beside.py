@@ -23,21 +23,7 @@ from vcs_runtime.inference.embedder import Embedder
 
 @dataclass(frozen=True)
 class Beside:
-    """The settings of CIDEr and BERTScore.
-
-    Attributes
-    ----------
-    idf_references
-        File of the references that idf is computed over; None: those that are scored.
-    bertscore
-        Bundle of BERTScore's encoder; None: the one of the other metrics.
-    bertscore_layer
-        Layer whose states are compared; None: the last one.
-    bertscore_idf
-        Whether tokens have idf weights.
-    bertscore_baseline
-        File of the baselines that rescale BERTScore.
-    """
+    """The settings of CIDEr and BERTScore."""
 
     idf_references: Path | None = None
     bertscore: str | None = None
@@ -46,18 +32,7 @@ class Beside:
     bertscore_baseline: Path | None = None
 
     def corpus(self, references: Iterable[Sequence[str]]) -> Corpus:
-        """Return what idf is computed over. Raises InputError if the file cannot be read.
-
-        Parameters
-        ----------
-        references
-            The references that are scored, by item.
-
-        Returns
-        -------
-        Corpus
-            The corpus.
-        """
+        """Return what idf is computed over. Raises InputError if the file cannot be read."""
         if self.idf_references is None:
             return Corpus.of(references)
         texts = read_descriptions(self.idf_references, Problems(warn)).values()
@@ -66,33 +41,7 @@ class Beside:
     def opened(
         self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, workers: int, corpus: Corpus
     ) -> KnownMetrics:
-        """Open the metrics, and report on standard error which are left out.
-
-        Parameters
-        ----------
-        bundle
-            The bundle of the other metrics.
-        embedder
-            Its open embedder.
-        threads
-            Number of threads on a CPU; None for all cores.
-        workers
-            Number of processes for BLEU and ROUGE.
-        corpus
-            What idf is computed over.
-
-        Returns
-        -------
-        KnownMetrics
-            The metrics.
-
-        Raises
-        ------
-        BundleError
-            The bundle or layer that the user chose does not show the states of tokens.
-        InputError
-            The file of baselines has none for the layer.
-        """
+        """Open the metrics, and report on standard error which are left out."""
         if len(corpus.documents) < 2:
             warn("CIDEr is left out: its idf needs the references of two items or more (--idf-references)")
         known = KnownMetrics(workers, corpus, self._matched(bundle, embedder, threads, corpus))

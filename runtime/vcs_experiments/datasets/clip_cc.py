@@ -41,28 +41,7 @@ def find_texts(data: Path) -> tuple[Path, Path]:
 
 
 def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
-    """Read published results.
-
-    Parameters
-    ----------
-    folder
-        A checkout of the benchmark, or a folder with a folder for each judge. None: the published results as
-        this package holds them.
-
-    Returns
-    -------
-    means
-        The means by judge, then by system.
-    names
-        The names of systems for people.
-    source
-        Where the results are from.
-
-    Raises
-    ------
-    InputError
-        There are no results, or a file is not a result over all clips without an error.
-    """
+    """Read published results."""
     if folder is None:
         return _own_copy()
     root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
@@ -121,21 +100,7 @@ def rounded(values: Sequence[float]) -> float:
 
 
 def write_submission(path: Path, judge: str, system: str, records: Sequence[Record], scored: Path) -> None:
-    """Write the results of a system by one judge in the schema of the benchmark's own results.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    judge
-        Name of the judge.
-    system
-        Name of the system.
-    records
-        The lines of the system's score file.
-    scored
-        The score file, whose time is the time of the results.
-    """
+    """Write the results of a system by one judge in the schema of the benchmark's own results."""
     good = [record for record in records if "error" not in record]
     value: dict[str, Any] = {
         "decoder_name": judge,

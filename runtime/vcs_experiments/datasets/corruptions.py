@@ -31,21 +31,7 @@ Segments = list[str]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewrite of a description, as the authors' files have it.
-
-    Attributes
-    ----------
-    category
-        The category of its kind.
-    id
-        The id of its kind, such as "3.5".
-    name
-        The name of its kind.
-    text
-        The text.
-    valid
-        Whether it tells the same story.
-    """
+    """A rewrite of a description, as the authors' files have it."""
 
     category: str
     id: str
@@ -56,17 +42,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Source:
-    """A description to corrupt.
-
-    Attributes
-    ----------
-    segments
-        Its segments.
-    others
-        The segments of all other descriptions.
-    draw
-        Makes the random choices.
-    """
+    """A description to corrupt."""
 
     segments: Segments
     others: Segments
@@ -181,28 +157,7 @@ GRADED: dict[str, Callable[[Source, str], list[Segments]]] = {
 
 
 def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Problems) -> dict[str, Segments]:
-    """Split descriptions into segments.
-
-    Parameters
-    ----------
-    descriptions
-        The texts by id. The ids become names of files.
-    segmenter
-        Splits the texts.
-    problems
-        Learns of each description of fewer than four segments, which is left out.
-
-    Returns
-    -------
-    dict
-        The segments by id.
-
-    Raises
-    ------
-    InputError
-        Fewer than two descriptions are left (the inserted segments come from the others), or an id is not a
-        plain file name.
-    """
+    """Split descriptions into segments."""
     segments: dict[str, Segments] = {}
     for name in sorted(descriptions, key=scene_key):
         if name != Path(name).name or name.startswith("."):
@@ -225,21 +180,7 @@ def write(
     rewrites: Mapping[str, Sequence[Rewrite]] = MappingProxyType({}),
     advance: Callable[[int], None] = lambda count: None,
 ) -> None:  # fmt: skip
-    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description.
-
-    Parameters
-    ----------
-    segments
-        The segments of the descriptions, by id.
-    out
-        The folder that the files go to.
-    seed
-        Seed of the draws.
-    rewrites
-        Rewrites of other origin, by id, which go into `comparison` as well.
-    advance
-        Is called with 1 for each scene that was written.
-    """
+    """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description."""
     for name, pieces in segments.items():
         others = [piece for other, foreign in segments.items() if other != name for piece in foreign]
         made = [

@@ -21,20 +21,7 @@ def find_published(root: Path, kind: str) -> Path | None:
 
 
 def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the published scores of rewrites.
-
-    Parameters
-    ----------
-    folder
-        Holds a file `SCENE.csv` for each scene: metrics down, cases across.
-    problems
-        Learns of each value that is not a number.
-
-    Returns
-    -------
-    dict
-        The scores by "SCENE/CASE", then by metric.
-    """
+    """Read the published scores of rewrites."""
     scores: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("*.csv"), key=lambda path: scene_key(path.stem)):
         rows = _read_csv(path)
@@ -51,25 +38,7 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
 
 
 def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the published scores of pairs of authors.
-
-    Parameters
-    ----------
-    path
-        A CSV file with the columns `scene` and `Comparison` ("A1-A2"), and a column for each metric.
-    problems
-        Learns of each value that is not a number.
-
-    Returns
-    -------
-    dict
-        The scores by "SCENE/A1-A2", then by metric.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or lacks the columns.
-    """
+    """Read the published scores of pairs of authors."""
     scores: dict[str, dict[str, float]] = {}
     for row in _read_csv(path):
         if not {"scene", "Comparison"} <= row.keys():

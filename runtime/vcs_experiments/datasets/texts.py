@@ -31,15 +31,7 @@ Report = Callable[[str], None]
 
 @dataclass
 class Problems:
-    """A list of what could not be used.
-
-    Attributes
-    ----------
-    report
-        Is called with each message.
-    messages
-        All messages so far.
-    """
+    """A list of what could not be used."""
 
     report: Report = lambda message: None
     messages: list[str] = field(default_factory=list)
@@ -52,23 +44,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A rewrite of a scene's description.
-
-    Attributes
-    ----------
-    scene
-        The name of the scene.
-    name
-        The name of the case.
-    reference
-        The description.
-    generated
-        The rewrite.
-    valid
-        Whether it tells the same story; None if the data do not say.
-    series
-        Kind, position and level of a text of a graded series.
-    """
+    """A rewrite of a scene's description."""
 
     scene: str
     name: str
@@ -104,25 +80,7 @@ def find_folder(root: Path, kind: str) -> Path | None:
 
 
 def read_cases(root: Path, problems: Problems) -> list[Case]:
-    """Read all rewrites: `comparison/SCENE.json`, then the graded series.
-
-    Parameters
-    ----------
-    root
-        The folder that holds them.
-    problems
-        Learns of each scene and case that cannot be used.
-
-    Returns
-    -------
-    list of Case
-        The rewrites whose texts can be scored.
-
-    Raises
-    ------
-    InputError
-        The folder holds neither comparisons nor graded series.
-    """
+    """Read all rewrites: `comparison/SCENE.json`, then the graded series."""
     if not is_folder(root):
         raise InputError(f"{root}: no such folder")
     cases: list[Case] = []
@@ -214,26 +172,7 @@ def _usable(cases: Iterator[Case], problems: Problems) -> Iterator[Case]:
 
 
 def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
-    """Read the descriptions that several authors wrote of the same scenes.
-
-    Parameters
-    ----------
-    path
-        A file `{scene: {author: text}}`, or a folder of the authors' own `authorN.json` files, each
-        `{scene: text}`. Their authors are called A1, A2, ...
-    problems
-        Learns of each text that cannot be used.
-
-    Returns
-    -------
-    dict
-        The texts by scene, then by author, of scenes with two usable texts or more.
-
-    Raises
-    ------
-    InputError
-        There is no such scene.
-    """
+    """Read the descriptions that several authors wrote of the same scenes."""
     if is_folder(path):
         folder = find_folder(path, "authors") or path
         joined: dict[str, Any] = {}
@@ -269,28 +208,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
 def read_descriptions(
     path: Path, problems: Problems, *, predictions: bool = False
 ) -> dict[str, str | list[str]]:
-    """Read texts by id.
-
-    Parameters
-    ----------
-    path
-        JSON `{id: text}` or rows with an id and a text in any format, as `vcs-runtime score --references`
-        takes them. A text may be a list of texts (several references).
-    problems
-        Learns of each text that is empty or has the id of an earlier one.
-    predictions
-        Whether the file holds predictions, not references.
-
-    Returns
-    -------
-    dict
-        The texts, or lists of texts, by id.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is of another format, or holds no text.
-    """
+    """Read texts by id."""
     by_id: dict[str, str | list[str]] = {}
     for row in Texts(InputFile(path), predictions).read():
         name, text = str(row.name), row.generated if predictions else row.reference

@@ -29,13 +29,7 @@ _DIGITS = 4
 
 
 class TokenIdf:
-    """The weights of tokens by how few texts have them: log((texts + 1) / (texts with the token + 1)).
-
-    Parameters
-    ----------
-    texts
-        The tokens of each text.
-    """
+    """The weights of tokens by how few texts have them: log((texts + 1) / (texts with the token + 1))."""
 
     def __init__(self, texts: Iterable[Iterable[int]]) -> None:
         sets = [set(tokens) for tokens in texts]
@@ -50,15 +44,7 @@ class TokenIdf:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What BERTScore gives texts that have nothing to do with each other. It becomes 0, and 1 stays 1.
-
-    Attributes
-    ----------
-    values
-        Precision, recall and F1.
-    identity
-        The first digits of a hash of them, for the signature.
-    """
+    """What BERTScore gives texts that have nothing to do with each other. It becomes 0, and 1 stays 1."""
 
     values: tuple[float, float, float]
     identity: str
@@ -72,25 +58,7 @@ class Baseline:
 
 
 def read_baseline(path: Path, layer: int) -> Baseline:
-    """Read a baseline in bert-score's own format: a table LAYER, P, R, F with commas or tabs.
-
-    Parameters
-    ----------
-    path
-        The file.
-    layer
-        The layer whose row is taken.
-
-    Returns
-    -------
-    Baseline
-        The baseline.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is no such table, or has no row for the layer.
-    """
+    """Read a baseline in bert-score's own format: a table LAYER, P, R, F with commas or tabs."""
     try:
         lines = read_whole(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -113,19 +81,7 @@ def read_baseline(path: Path, layer: int) -> Baseline:
 
 
 class BERTScore:
-    """BERTScore with its settings.
-
-    Parameters
-    ----------
-    states
-        The states of tokens.
-    corpus
-        Its texts give the tokens idf weights; None: all tokens weigh the same.
-    baseline
-        What rescales the scores; None: nothing does.
-    named
-        Whether the signature names the encoder, because it is not the one of the other metrics.
-    """
+    """BERTScore with its settings."""
 
     def __init__(
         self, states: TokenStates, corpus: Corpus | None = None, baseline: Baseline | None = None,
@@ -141,27 +97,7 @@ class BERTScore:
         self.signature = f"bertscore:{'/'.join(fields)}" + (f"/{states.identity}" if named else "")
 
     def scores(self, references: Sequence[str], generated: str, first: int | None) -> list[dict[str, float]]:
-        """Score a text against each reference.
-
-        Parameters
-        ----------
-        references
-            The references.
-        generated
-            The text.
-        first
-            How many references of each item the idf is computed over; None: all.
-
-        Returns
-        -------
-        list of dict
-            The scores by column, one for each reference.
-
-        Raises
-        ------
-        TextError
-            The bundle refuses a text.
-        """
+        """Score a text against each reference."""
         idf = self._weights(first)
         states = self._states.get([*references, generated])
         scores = [bertscore(states[reference], states[generated], idf) for reference in references]
@@ -177,22 +113,7 @@ class BERTScore:
 
 
 def bertscore(reference: States, generated: States, idf: TokenIdf | None = None) -> dict[str, float]:
-    """Compute precision, recall and F1.
-
-    Parameters
-    ----------
-    reference
-        The tokens of the reference.
-    generated
-        The tokens of the text.
-    idf
-        The weights of tokens; None: all that count weigh the same.
-
-    Returns
-    -------
-    dict
-        The scores by column; 0 if no token of a text has a weight.
-    """
+    """Compute precision, recall and F1."""
     similarity = generated.vectors @ reference.vectors.T
     sides = ((similarity.max(axis=1), generated), (similarity.max(axis=0), reference))
     weights = [side.counted * (idf.weights(side.ids) if idf else 1.0) for _, side in sides]

@@ -36,13 +36,7 @@ class _Weighted:
 
 
 class Cider:
-    """CIDEr with the idf of a corpus. An item's references together are one document.
-
-    Parameters
-    ----------
-    corpus
-        The corpus. If it is one document, no n-gram tells items apart, and all scores are 0.
-    """
+    """CIDEr with the idf of a corpus. An item's references together are one document."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._frequencies: Counts = Counter()
@@ -56,20 +50,7 @@ class Cider:
         return self._log_documents - math.log(max(1, self._frequencies[gram]))
 
     def score(self, references: Sequence[str], generated: str) -> float:
-        """Compute CIDEr of one text: the mean over its references, from 0 to 10.
-
-        Parameters
-        ----------
-        references
-            The references.
-        generated
-            The text.
-
-        Returns
-        -------
-        float
-            The score.
-        """
+        """Compute CIDEr of one text: the mean over its references, from 0 to 10."""
         own = self._weigh(generated)
         total = sum(_similarity(own, self._weighted(reference)) for reference in references)
         return _FACTOR * total / len(references)

@@ -11,15 +11,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class Corpus:
-    """The references of each item, which together are one document.
-
-    Attributes
-    ----------
-    documents
-        The references of each item; what several items share is here once.
-    given
-        Whether the user named the corpus. Otherwise it is what an experiment scores against.
-    """
+    """The references of each item, which together are one document."""
 
     documents: tuple[tuple[str, ...], ...]
     given: bool = False

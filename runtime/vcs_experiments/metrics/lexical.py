@@ -38,22 +38,7 @@ def has_meteor() -> bool:
 
 
 def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -> dict[str, float]:
-    """Compute BLEU, ROUGE and METEOR of one text.
-
-    Parameters
-    ----------
-    references
-        The references. BLEU takes all of them at once; the other metrics take the best.
-    generated
-        The text.
-    meteor
-        Whether METEOR is computed; its corpora must then be there.
-
-    Returns
-    -------
-    dict
-        The scores by metric.
-    """
+    """Compute BLEU, ROUGE and METEOR of one text."""
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
     tokens = _bleu_tokens(generated)

@@ -94,18 +94,7 @@ _TOKEN = re.compile("|".join(f"(?P<{name}>{kind})" for name, kind in _KINDS.item
 
 
 def ptb_words(text: str) -> list[str]:
-    """Split an English text into words in lower case, without punctuation.
-
-    Parameters
-    ----------
-    text
-        The text.
-
-    Returns
-    -------
-    list of str
-        The words. "don't" gives "do" and "n't", and a parenthesis gives "-lrb-" or "-rrb-".
-    """
+    """Split an English text into words in lower case, without punctuation."""
     words = (_written(found) for found in _TOKEN.finditer(text.replace("\N{SOFT HYPHEN}", "")))
     return [word for word in words if word and word not in _LEFT_OUT]
 

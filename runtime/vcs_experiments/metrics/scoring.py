@@ -59,22 +59,7 @@ class Metrics(Protocol):
 
 
 class KnownMetrics:
-    """BLEU and ROUGE; METEOR if its corpora are there; CIDEr if there is a corpus for its idf; BERTScore.
-
-    Parameters
-    ----------
-    workers
-        Number of processes; 1 computes everything in this process.
-    corpus
-        The references that the idf of CIDEr is computed over. None, or a single item, leaves CIDEr out.
-    matched
-        BERTScore; None leaves it out.
-
-    Raises
-    ------
-    MissingExtraError
-        The extra `experiments` is not installed.
-    """
+    """BLEU and ROUGE; METEOR if its corpora are there; CIDEr if there is a corpus for its idf; BERTScore."""
 
     def __init__(
         self, workers: int, corpus: Corpus | None = None, matched: bertscore.BERTScore | None = None
@@ -96,20 +81,7 @@ class KnownMetrics:
         self._pool = _processes(workers) if workers > 1 else None
 
     def start(self, job: Job, first: int | None = None) -> Callable[[], Scored]:
-        """Begin to score a job in another process.
-
-        Parameters
-        ----------
-        job
-            The job.
-        first
-            How many of its references count, and of every other item's for the idf; None: all.
-
-        Returns
-        -------
-        callable
-            Waits for the scores.
-        """
+        """Begin to score a job in another process."""
         references = job.references[:first]
         score = partial(lexical_scores, references, job.generated, meteor=self.meteor)
         lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
@@ -150,20 +122,7 @@ def _processes(count: int) -> ProcessPoolExecutor:
 
 
 def merge(single: Sequence[Scored], others: Scored) -> Scored:
-    """Join the scores of a text.
-
-    Parameters
-    ----------
-    single
-        The scores against each reference, of which each column's best counts.
-    others
-        Further scores, of other columns.
-
-    Returns
-    -------
-    dict or TextError
-        All scores by column, or the first error.
-    """
+    """Join the scores of a text."""
     scores: list[dict[str, float]] = []
     for part in (*single, others):
         if isinstance(part, TextError):
@@ -174,20 +133,7 @@ def merge(single: Sequence[Scored], others: Scored) -> Scored:
 
 
 def realign(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[Any]:
-    """Align pairs once more with other parameters, without embedding them.
-
-    Parameters
-    ----------
-    evidence
-        What the pairs were scored from.
-    params
-        The parameters of the metric.
-
-    Returns
-    -------
-    ndarray
-        `(pairs,)` records of `vcs_numba.SCORE_DTYPE`.
-    """
+    """Align pairs once more with other parameters, without embedding them."""
     return score_batch([pair.similarity for pair in evidence], [pair.gas for pair in evidence], params)
 
 
@@ -200,19 +146,6 @@ class LongMetrics:
     """All metrics of whole descriptions: the known ones, VCS at several tolerances, and its components.
 
     `Cosine` is the cosine of the whole texts' embeddings, which is GAS.
-
-    Parameters
-    ----------
-    scorer
-        Computes VCS.
-    known
-        The metrics that users know.
-    lcts
-        The local chronology tolerances to score with.
-    chunk_size
-        Sentences per chunk.
-    also
-        Metrics beside VCS, as for `Options`.
     """
 
     def __init__(

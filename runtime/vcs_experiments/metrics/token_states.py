@@ -21,17 +21,7 @@ _MEMORY_BYTES = 64 << 20
 
 
 class States(NamedTuple):
-    """The tokens of a text.
-
-    Attributes
-    ----------
-    vectors
-        Float32 `(tokens, width)`, of unit length.
-    counted
-        Bool `(tokens,)`, whether a token counts; special tokens do not.
-    ids
-        Int64 `(tokens,)`, the number of each token in the vocabulary.
-    """
+    """The tokens of a text."""
 
     vectors: npt.NDArray[np.float32]
     counted: npt.NDArray[np.bool_]
@@ -39,27 +29,7 @@ class States(NamedTuple):
 
 
 class TokenStates:
-    """The states of tokens in a layer of a bundle's encoder. Those of recent texts are remembered.
-
-    Parameters
-    ----------
-    bundle
-        The bundle.
-    device
-        Where the model runs.
-    threads
-        Number of threads on a CPU; None for all cores.
-    layer
-        Number of the layer; 0 is the embeddings. None: the last one.
-    embedder
-        The open embedder of this bundle, which shows the states where its device can. None: the model is
-        opened once more.
-
-    Raises
-    ------
-    BundleError
-        The graph does not show the states of single tokens, or has no such layer.
-    """
+    """The states of tokens in a layer of a bundle's encoder. Those of recent texts are remembered."""
 
     def __init__(
         self,

@@ -34,30 +34,7 @@ _LAYOUT = ("markdown", "list-numbers")
 
 
 def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
-    """Return the rewrite in an answer.
-
-    Parameters
-    ----------
-    answer
-        What the model wrote.
-    text
-        The description that it was to rewrite.
-    kind
-        What it was asked for.
-    sentences
-        Counts the sentences of a text.
-
-    Returns
-    -------
-    str
-        The rewrite, with single spaces.
-
-    Raises
-    ------
-    TextError
-        The answer is empty, a remark, not plain text, cut off, too short or too long, or changes nothing; or
-        it has another number of sentences than the kind asks for. The message is the reason alone.
-    """
+    """Return the rewrite in an answer."""
     laid_out = remove_markup(plain_line_ends(answer), ("think",)).strip()
     rewrite = " ".join(laid_out.split())
     try:

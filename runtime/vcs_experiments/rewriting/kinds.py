@@ -15,31 +15,7 @@ DISTORTED = "Content Corruption"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of rewrite.
-
-    Attributes
-    ----------
-    id
-        Its id in the authors' files.
-    name
-        Its name there.
-    category
-        The category that it belongs to there.
-    valid
-        Whether the rewrite tells the same story.
-    task
-        The prompt that asks for it.
-    fewest
-        The fewest words of a rewrite, as a multiple of those of the description.
-    most
-        The most words, likewise.
-    aim
-        The number of words that the prompt asks for, likewise; None if it names none.
-    parts
-        What a distortion replaces.
-    keeps_sentences
-        Whether the rewrite has a sentence for every sentence of the description.
-    """
+    """A kind of rewrite."""
 
     id: str
     name: str

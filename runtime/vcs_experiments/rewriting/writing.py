@@ -51,17 +51,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """How descriptions are rewritten.
-
-    Attributes
-    ----------
-    writer
-        The model.
-    sentences
-        Counts the sentences of a text.
-    tries
-        How often the model is asked for one rewrite.
-    """
+    """How descriptions are rewritten."""
 
     writer: Writer
     sentences: Sentences
@@ -76,27 +66,7 @@ class Rewriter:
         )
 
     def rewrite(self, text: str, kind: Kind) -> str:
-        """Ask for a rewrite until the answer can be used.
-
-        Parameters
-        ----------
-        text
-            The description.
-        kind
-            What is asked for.
-
-        Returns
-        -------
-        str
-            The rewrite.
-
-        Raises
-        ------
-        TextError
-            No answer can be used, or the model refuses the prompt.
-        ModelError
-            The model fails.
-        """
+        """Ask for a rewrite until the answer can be used."""
         prompt = ask_for(kind, text)
         room = max(_LEAST_TOKENS, round(_TOKENS_A_WORD * kind.most * len(text.split())))
         for left in reversed(range(self.tries)):
@@ -115,36 +85,7 @@ class Rewriter:
         self, texts: Mapping[str, str], source: Path, folder: Path, problems: Problems, *,
         resume: bool = False, overwrite: bool = False,
     ) -> dict[str, list[Rewrite]]:  # fmt: skip
-        """Rewrite descriptions in every kind, and append each rewrite to `rewrites.jsonl` once it is there.
-
-        Parameters
-        ----------
-        texts
-            The descriptions by id.
-        source
-            The file that they were read from.
-        folder
-            The folder of the file, which must exist.
-        problems
-            Learns of each rewrite that no answer gave.
-        resume
-            Continue after the last whole line.
-        overwrite
-            Replace the file.
-
-        Returns
-        -------
-        dict
-            The rewrites by id, in the order of their kinds.
-
-        Raises
-        ------
-        InputError
-            The file cannot be used, or was written from other descriptions, by another model, or with other
-            prompts.
-        ModelError
-            The model fails. What was written stays.
-        """
+        """Rewrite descriptions in every kind, and append each rewrite to `rewrites.jsonl` at once."""
         tasks = [_Task(scene, kind, text) for scene, text in texts.items() for kind in KINDS]
         rewrites: dict[str, list[Rewrite]] = {scene: [] for scene in texts}
 

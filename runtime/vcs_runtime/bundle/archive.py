@@ -26,28 +26,7 @@ _END = bytes(2 * _BLOCK)
 
 
 def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance) -> None:
-    """Write a bundle into one file, and check every byte on the way.
-
-    Parameters
-    ----------
-    bundle
-        Folder of the bundle, or "default".
-    output
-        The file to write. It is there whole, or not at all.
-    force
-        Replace an existing file, if it is a packed bundle, or empty.
-    advance
-        Called with the number of bytes written since its last call.
-
-    Raises
-    ------
-    BundleError
-        The bundle is missing or damaged.
-    InputError
-        `output` lies in the bundle; it exists, and `force` is False; or it is no packed bundle.
-    OSError
-        The file cannot be written.
-    """
+    """Write a bundle into one file, and check every byte on the way."""
     root = bundle_folder(bundle)
     refuse_input_as_output(output, root)
     if os.path.lexists(output):
@@ -84,24 +63,6 @@ def unpack(source: Path, target: Path, *, advance: Advance) -> None:
     """Unpack a packed bundle into a new folder, which is there whole, or not at all.
 
     Only files that the manifest lists are written, and the folder stays only if all of them are right.
-
-    Parameters
-    ----------
-    source
-        The packed bundle.
-    target
-        The folder to make.
-    advance
-        Called with the number of bytes read since its last call.
-
-    Raises
-    ------
-    BundleError
-        The file differs from what `pack` writes.
-    InputError
-        `target` exists or lies in the source, or the disk is too small.
-    OSError
-        A file cannot be read or written.
     """
     name = os.fspath(source)
     refuse_input_as_output(target, source)

@@ -50,22 +50,7 @@ def ends_of(path: Path) -> str | None:
 
 
 def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> None:
-    """Check that a folder holds exactly the listed files, byte for byte.
-
-    Parameters
-    ----------
-    root
-        The folder.
-    manifest
-        Contents of its `bundle.json`.
-    memory
-        Folder with the records of large files that were hashed. None: all files are hashed.
-
-    Raises
-    ------
-    BundleError
-        A file is missing, damaged, not regular, or not listed.
-    """
+    """Check that a folder holds exactly the listed files, byte for byte."""
     check_listing(root, manifest)
 
     def is_whole(entry: FileEntry) -> bool:

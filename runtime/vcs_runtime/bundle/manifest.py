@@ -277,25 +277,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Parse and validate a `bundle.json`.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    Manifest
-        Its contents.
-
-    Raises
-    ------
-    BundleError
-        The file cannot be read or breaks a rule. The message names the file and the field.
-    SchemaError
-        The file has another schema, written for another version of this package.
-    """
+    """Parse and validate a `bundle.json`."""
     try:
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise BundleError(f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest")

@@ -42,26 +42,6 @@ def merge(
 
     Files are hard links where the file system allows, otherwise copies. Files that belong to neither model of
     their bundle, such as licences, are taken as well.
-
-    Parameters
-    ----------
-    embedder
-        Folder of the bundle whose embedder is taken, or "default".
-    segmenter
-        Folder of the bundle whose segmenter is taken, or "default".
-    target
-        Folder of the new bundle.
-    name
-        Name of the new bundle. None: both names.
-
-    Raises
-    ------
-    BundleError
-        A bundle is damaged, or lacks the model.
-    InputError
-        `target` exists, or lies in one of the bundles.
-    OSError
-        A file cannot be read or written.
     """
     refuse_input_as_output(target, bundle_folder(embedder), bundle_folder(segmenter))
     first, second = open_bundle(embedder), open_bundle(segmenter)

@@ -69,23 +69,6 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
 
     Every external tensor must name one of the allowed files, without a folder, and lie inside it. Every
     operator must be from a known domain, or a function of the file itself.
-
-    Parameters
-    ----------
-    path
-        The ONNX file.
-    sizes
-        Bytes of the files that it may name, by name.
-
-    Returns
-    -------
-    dict of str to int
-        Names of the files that it does name, and the bytes of its tensors in each.
-
-    Raises
-    ------
-    BundleError
-        The file breaks a rule. The message names the file and the reason.
     """
     try:
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
@@ -117,23 +100,7 @@ def check_engine_graph(path: Path, engine: str) -> None:
 
 
 def graph_versions(path: Path) -> tuple[int, int]:
-    """Read which versions of ONNX a graph is written in.
-
-    Parameters
-    ----------
-    path
-        The ONNX file.
-
-    Returns
-    -------
-    tuple of int
-        Version of the file format (`ir_version`), and of the standard operators (`opset_import`).
-
-    Raises
-    ------
-    BundleError
-        The file is not an ONNX graph, or cannot be read.
-    """
+    """Read which versions of ONNX a graph is written in."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Check(data, {}).versions()

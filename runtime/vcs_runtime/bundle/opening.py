@@ -71,22 +71,7 @@ class Bundle:
     def device_hash(
         self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[EngineSpec]
     ) -> str | None:
-        """Hash what only one device runs of a model.
-
-        Parameters
-        ----------
-        spec
-            The model.
-        provider_name
-            Execution provider of the device, such as "ort-cuda", for which an embedder may have a graph.
-        engines
-            TensorRT engines that run the model.
-
-        Returns
-        -------
-        str or None
-            The sha256. None: the device runs the model's own graph.
-        """
+        """Hash what only one device runs of a model."""
         own = [path for engine in engines for path in (engine.model, engine.engine)]
         if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
             own.append(spec.cuda.model)
@@ -130,24 +115,6 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
     Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1 GiB or more
     are hashed once per machine (`bundle.integrity`). Graphs are checked for what they refer to
     (`bundle.onnx_check`).
-
-    Parameters
-    ----------
-    bundle
-        Folder of the bundle, or "default" for the embedded default.
-    full
-        Hash large files too, even if this machine has hashed them before.
-
-    Returns
-    -------
-    Bundle
-        The verified bundle.
-
-    Raises
-    ------
-    BundleError
-        The bundle or a file is missing, damaged or not listed; `bundle.json` breaks a rule; or a graph refers
-        to files outside the bundle.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)

@@ -51,23 +51,7 @@ def fast_bundle_path() -> Path:
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """Return the folder of a bundle.
-
-    Parameters
-    ----------
-    bundle
-        The folder, or "default" for the embedded default, or "fast" for the fast tier.
-
-    Returns
-    -------
-    Path
-        The folder, which has a `bundle.json`.
-
-    Raises
-    ------
-    BundleError
-        The folder does not exist, has no `bundle.json`, or may not be entered.
-    """
+    """Return the folder of a bundle."""
     name = os.fspath(bundle)
     root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(name, lambda: Path(bundle))()
     try:

@@ -19,13 +19,7 @@ class Refusal(Exception):
 
 
 class Reader:
-    """The fields of messages in a file; places are offsets, so that weights in it are never copied.
-
-    Parameters
-    ----------
-    data
-        The file, or its bytes.
-    """
+    """The fields of messages in a file; places are offsets, so that weights in it are never copied."""
 
     def __init__(self, data: mmap.mmap | bytes) -> None:
         self.data = data

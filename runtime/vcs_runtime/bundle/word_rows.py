@@ -26,21 +26,7 @@ _EXTERNAL = 1  # TensorProto.data_location
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A table of token vectors in a file of a bundle.
-
-    Attributes
-    ----------
-    file
-        The file.
-    offset
-        Where the table begins in the file, in bytes.
-    rows
-        Number of rows: the tokens.
-    width
-        Numbers of a row.
-    number
-        "float32", "float16" or "bfloat16", little-endian.
-    """
+    """A table of token vectors in a file of a bundle."""
 
     file: Path
     offset: int
@@ -50,24 +36,7 @@ class StoredRows:
 
 
 def find_word_rows(bundle: Bundle) -> StoredRows:
-    """Find the table that a bundle's embedder looks token vectors up in.
-
-    Parameters
-    ----------
-    bundle
-        A verified bundle.
-
-    Returns
-    -------
-    StoredRows
-        Where the table is.
-
-    Raises
-    ------
-    BundleError
-        The bundle has no embedder, or its graph shows no table of floating-point rows. The message names the
-        bundle.
-    """
+    """Find the table that a bundle's embedder looks token vectors up in."""
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"{bundle.root}: word vectors need an embedder, and the bundle has none")

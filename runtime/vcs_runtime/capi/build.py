@@ -37,19 +37,7 @@ STRICT = ("-Wall", "-Wextra", "-Werror")
 
 @dataclass(frozen=True)
 class Built:
-    """A built library.
-
-    Attributes
-    ----------
-    file
-        The library. Its folder also holds the header and `vcs_runtime.pc`.
-    interpreter
-        The Python that the library starts.
-    python
-        The shared library of this Python.
-    packages
-        The folders of its packages.
-    """
+    """A built library."""
 
     file: Path
     interpreter: str
@@ -59,17 +47,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools for building.
-
-    Attributes
-    ----------
-    compiler
-        Command of the C compiler.
-    python
-        The shared library of this Python.
-    include
-        The folder of `Python.h`.
-    """
+    """The tools for building."""
 
     compiler: list[str]
     python: Path
@@ -97,27 +75,7 @@ def find_tools() -> Tools:
 
 
 def build(folder: Path) -> Built:
-    """Build the library with its header and `vcs_runtime.pc`.
-
-    Parameters
-    ----------
-    folder
-        Where the files are written: all of them, or none. It is created if necessary.
-
-    Returns
-    -------
-    Built
-        The library and what it is bound to.
-
-    Raises
-    ------
-    BuildError
-        A tool is missing, or the compiler failed.
-    MissingExtraError
-        cffi is not installed.
-    OSError
-        A file cannot be written.
-    """
+    """Build the library with its header and `vcs_runtime.pc`."""
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]
@@ -155,17 +113,7 @@ def build(folder: Path) -> Built:
 
 
 def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
-    """Run the C compiler (`$CC`, else `cc`). Raises BuildError with the compiler's messages.
-
-    Parameters
-    ----------
-    sources
-        Files to compile or to link.
-    target
-        The file to write.
-    *options
-        Further options of the compiler.
-    """
+    """Run the C compiler (`$CC`, else `cc`). Raises BuildError with the compiler's messages."""
     command = [*find_tools().compiler, "-O2", "-o", str(target), *map(str, sources), *options]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)

@@ -17,11 +17,6 @@ class Model:
     """An open `Scorer`. It is closed when its handle has been given back *and* no call uses it any more.
 
     A call uses it by `with model as scorer:`, which raises ValueError for a closed model.
-
-    Parameters
-    ----------
-    scorer
-        The scorer, which now belongs to the model.
     """
 
     def __init__(self, scorer: Scorer) -> None:
@@ -55,15 +50,7 @@ class Model:
 
 @dataclass(frozen=True)
 class ScorerState:
-    """A scorer of the C API.
-
-    Attributes
-    ----------
-    model
-        The model, which several scorers share.
-    options
-        How pairs are scored.
-    """
+    """A scorer of the C API."""
 
     model: Model
     options: Options

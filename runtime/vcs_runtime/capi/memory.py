@@ -36,21 +36,7 @@ _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 
 
 class Results:
-    """An array of results that is filled in order. After an exception, the remaining ones get its status.
-
-    Parameters
-    ----------
-    out
-        Pointer to the array. The `struct_size` of the first result is the size of all. A result of an earlier
-        header is smaller: it gets the members that it has.
-    count
-        Number of results.
-
-    Raises
-    ------
-    ValueError
-        A `struct_size` is too small or differs from the first one.
-    """
+    """An array of results that is filled in order. After an exception, the remaining ones get its status."""
 
     def __init__(self, out: Any, count: int) -> None:
         self._left: Iterator[int] = iter(())

@@ -109,13 +109,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line, and end the process; an error becomes one line and an exit code.
-
-    Parameters
-    ----------
-    arguments
-        The arguments after the name of the program. None: those of this process.
-    """
+    """Run the command line, and end the process; an error becomes one line and an exit code."""
     process.is_command = True
     _escape_unencodable()
     try:

@@ -72,23 +72,7 @@ def open_keeping_vectors(config: ScorerConfig, output: Path) -> AbstractContextM
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """How the input of a command is read.
-
-    Attributes
-    ----------
-    reference_file
-        File of references by id.
-    prediction_files
-        Files of predictions by id, one for each system.
-    format
-        Format of the files; None: what their suffixes say.
-    keys
-        The names of what a row holds.
-    duplicates
-        What happens to a second pair with one id.
-    generated_keys
-        The columns of several systems, if a row holds the generated texts of all of them.
-    """
+    """How the input of a command is read."""
 
     reference_file: Path | None
     prediction_files: tuple[Path, ...]
@@ -141,19 +125,7 @@ keep = together(
 def check_source(
     pairs: bool, references: Sequence[Path], generated: Path | None, source: InputOptions
 ) -> None:
-    """Raise UsageError unless the input is given in one way.
-
-    Parameters
-    ----------
-    pairs
-        Whether there is a file of pairs.
-    references
-        Text files of the references of one pair.
-    generated
-        Text file of its generated text.
-    source
-        The other options of the input.
-    """
+    """Raise UsageError unless the input is given in one way."""
     one = bool(references) or generated is not None
     two = source.reference_file is not None or bool(source.prediction_files)
     if pairs + one + two != 1:
@@ -177,28 +149,7 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
 
 
 def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
-    """Return the pairs of each system, by its name; what has no match is named on standard error.
-
-    Parameters
-    ----------
-    pairs
-        A file of pairs, which is one system, or one for each of several columns of generated texts. None:
-        `source` has references and predictions.
-    source
-        The options of the input.
-
-    Returns
-    -------
-    systems
-        The pairs, by the stem of the file, or the name of the column.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or two texts of one file have one id.
-    UsageError
-        Two prediction files have one name, or standard input is to be read twice.
-    """
+    """Return the pairs of each system, by its name; what has no match is named on standard error."""
     if pairs is not None:
         file = input_file(pairs, source.format)
         keys = {name: replace(source.keys, generated=name) for name in source.generated_keys}
@@ -242,50 +193,14 @@ def input_file(path: Path, format: str | None) -> InputFile:
 
 
 def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
-    """Read the text files of one pair.
-
-    Parameters
-    ----------
-    references
-        Text files of the references.
-    generated
-        Text file of the generated text.
-
-    Returns
-    -------
-    pair
-        The pair, as from a file of pairs.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or is not UTF-8.
-    """
+    """Read the text files of one pair."""
     assert generated is not None  # `check_source` was called before
     texts = [_read_text(path) for path in references]
     return InputPair("pair", None, texts[0] if len(texts) == 1 else texts, _read_text(generated))
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:
-    """Check all pairs of an input, then read them.
-
-    Parameters
-    ----------
-    source
-        The input.
-    name
-        Id of the only pair to read. None: all pairs.
-
-    Returns
-    -------
-    pairs
-        Iterator over the pairs.
-
-    Raises
-    ------
-    InputError
-        The input cannot be read, holds no pairs, or holds none with this id.
-    """
+    """Check all pairs of an input, then read them."""
     if not count_pairs(source):
         raise InputError(f"{source}: the file holds no pairs")
     if name is None:

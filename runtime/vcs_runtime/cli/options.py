@@ -95,24 +95,7 @@ def together(*options: Decorator, section: str = "Options") -> Decorator:
 
 
 def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
-    """Return a decorator that adds options to a command, and hands it one value made from all of them.
-
-    Parameters
-    ----------
-    argument
-        Name of the command's argument that receives the value.
-    make
-        Function that makes the value. The names of its parameters are the names of the options; one that is
-        no option of the command has a default.
-        A ValueError that it raises is reported as wrong usage.
-    *options
-        Decorators that add the options.
-
-    Returns
-    -------
-    decorator
-        The decorator.
-    """
+    """Return a decorator that adds options to a command, and hands it one value made from all of them."""
     names = tuple(inspect.signature(make).parameters)
 
     def decorate(command: Command) -> Command:

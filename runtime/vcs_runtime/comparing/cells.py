@@ -18,21 +18,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes
-    ----------
-    name
-        The name of its file.
-    title
-        What it shows.
-    columns
-        The names of its columns.
-    rows
-        Its rows.
-    note
-        How to read it.
-    """
+    """A table."""
 
     name: str
     title: str

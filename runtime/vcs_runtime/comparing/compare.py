@@ -22,45 +22,7 @@ def compare(
     scores: Sequence[str] = (), correction: str = "holm", all_pairs: bool = False, moved: int = 10,
     force: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
-    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
-
-    Parameters
-    ----------
-    files
-        Two or more score files.
-    names
-        The names of the systems, one a file. Empty: the names of the files without their suffixes; the whole
-        paths where these are equal.
-    baseline
-        The name or the file of the system that the others are compared with. None: the first one.
-    scores
-        The scores to compare, of `score_table.ALL`. Empty: VCS, or the margin if VCS is 0 for most of the
-        pairs.
-    correction
-        One of `CORRECTIONS`.
-    all_pairs
-        Test all pairs of systems.
-    moved
-        How many of the pairs that differ most are listed, if there are two files.
-    force
-        Compare files of different signatures.
-    resamples
-        Number of resamples of each test. None: 2,000, or as many as the correction needs.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    Comparison
-        The comparison.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, has an id twice, or has another signature; or no id is common.
-    ValueError
-        There are too few files, or no such score, baseline or correction; or the names do not fit the files.
-    """
+    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored."""
     for score in scores:
         if score not in score_table.ALL:
             raise unknown_choice("score", score, tuple(score_table.ALL))

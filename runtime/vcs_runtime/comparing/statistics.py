@@ -21,17 +21,7 @@ _DRAWN = 1_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference.
-
-    Attributes
-    ----------
-    mean
-        The mean of the differences.
-    low, high
-        The 95 % percentile-bootstrap interval of the mean; NaN for fewer than two pairs.
-    p_bootstrap, p_permutation
-        Two-sided p-values; NaN for fewer than two pairs.
-    """
+    """A paired difference."""
 
     mean: float
     low: float
@@ -47,22 +37,6 @@ def paired_difference(
 
     The bootstrap's p-value is the one of sacrebleu's paired test: how often a resample, centred on zero, lies
     as far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.
-
-    Parameters
-    ----------
-    first
-        Scores of the pairs, `(n,)`.
-    second
-        Other scores of the same pairs in the same order, `(n,)`.
-    resamples
-        Number of resamples of either test.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    Difference
-        `first - second`.
     """
     differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     mean = float(differences.mean())

@@ -41,19 +41,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """A system, and its scores over the pairs that all systems have scored.
-
-    Attributes
-    ----------
-    name
-        The name of the system.
-    counts
-        The numbers of its pairs. The zeros are among the compared pairs.
-    means
-        The mean of each score.
-    signature
-        The signature of its scores.
-    """
+    """A system, and its scores over the pairs that all systems have scored."""
 
     name: str
     counts: Counts
@@ -63,19 +51,7 @@ class System:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired comparison of two systems by one score.
-
-    Attributes
-    ----------
-    score
-        The name of the score.
-    system, baseline
-        The names of the systems.
-    difference
-        `system - baseline`, with the p-values of this test alone.
-    p_bootstrap, p_permutation
-        The p-values, corrected for the number of tests.
-    """
+    """A paired comparison of two systems by one score."""
 
     score: str
     system: str
@@ -87,36 +63,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of several systems.
-
-    Attributes
-    ----------
-    scores
-        The names of the scores that were compared.
-    pairs
-        Number of pairs that all systems have scored. Only these are compared.
-    baseline
-        The name of the system that the others are compared with.
-    systems
-        The systems, in the order in which they were given.
-    tests
-        Each system against the baseline; or each pair of systems, if `all_pairs`.
-    all_pairs
-        Whether all pairs of systems were tested.
-    correction
-        How the p-values were corrected: "holm" or "none".
-    resamples, seed
-        Of the tests.
-    reason
-        Why this score was chosen; "" if the caller named it.
-    moved
-        Of two systems, the pairs that differ most by the first score, the largest difference first:
-        `(id, score of the baseline, score of the other)`.
-    left_out
-        By the id of each pair that is not compared, the systems that have no score for it.
-    mix
-        The segmenters that have split the compared pairs.
-    """
+    """A comparison of several systems."""
 
     scores: tuple[str, ...]
     pairs: int
@@ -182,26 +129,7 @@ def paired_tests(
     values: ByScore, pairs: Sequence[tuple[str, str]], *, resamples: int, correction: str = "holm",
     seed: int = SEED,
 ) -> list[PairedTest]:  # fmt: skip
-    """Test differences of systems, and correct the p-values over all of these tests.
-
-    Parameters
-    ----------
-    values
-        The scores.
-    pairs
-        Which systems are tested, as `(system, baseline)`.
-    resamples
-        Number of resamples of each test.
-    correction
-        One of `CORRECTIONS`. Either kind of test is corrected by itself.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    list of PairedTest
-        The tests, by score and then in the order of `pairs`.
-    """
+    """Test differences of systems, and correct the p-values over all of these tests."""
     keys = [(score, *pair) for score in values for pair in pairs]
     differences = []
     with progress_bar(len(keys), "testing", "tests", enabled=len(keys) > 20) as advance:
@@ -231,32 +159,7 @@ def compare_systems(
     *, correction: str = "holm",
     all_pairs: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
-    """Compare systems over pairs that all of them have scored.
-
-    Parameters
-    ----------
-    values
-        The scores.
-    counts
-        The numbers of pairs of each system; the order of systems.
-    signatures
-        The signature of each system's scores.
-    baseline
-        The name of the system that the others are compared with.
-    correction
-        One of `CORRECTIONS`.
-    all_pairs
-        Test all pairs of systems.
-    resamples
-        Number of resamples of each test. None: as `enough_resamples` says.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    Comparison
-        The comparison.
-    """
+    """Compare systems over pairs that all of them have scored."""
     order = [baseline, *(name for name in counts if name != baseline)]
     pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
     resamples = resamples or enough_resamples(len(values) * len(pairs), correction)

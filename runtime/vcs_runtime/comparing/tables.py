@@ -35,15 +35,7 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A table whose cells are ready to print.
-
-    Attributes
-    ----------
-    headings
-        The headings of the columns.
-    rows
-        The rows. A cell is the name of a system, a number, or a word.
-    """
+    """A table whose cells are ready to print."""
 
     headings: list[Heading]
     rows: list[list[str | Number]]
@@ -55,22 +47,7 @@ class Grid:
 
 
 def grids(comparison: Comparison, scores: Sequence[str], digits: int) -> list[Grid]:
-    """Lay a comparison out for people.
-
-    Parameters
-    ----------
-    comparison
-        The comparison.
-    scores
-        The scores that are shown.
-    digits
-        Decimals of means and differences. P-values have four.
-
-    Returns
-    -------
-    list of Grid
-        A row a system; and then, if they were tested, a row for each pair of systems.
-    """
+    """Lay a comparison out for people."""
     lists = [_systems(comparison, scores, digits)]
     if comparison.all_pairs:
         lists.append(_pairs(comparison, scores, digits))

@@ -23,27 +23,7 @@ def internals_of(
     scores: Scores,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the intermediate results as nested dictionaries of plain values.
-
-    Parameters
-    ----------
-    chunks
-        The chunks of the reference, and of the generated text.
-    similarity
-        (n_ref, n_gen), the similarities of the chunks.
-    alignment
-        The intermediate results.
-    scores
-        The scores.
-    config
-        The arguments of `compute_vcs_score` that are numbers.
-
-    Returns
-    -------
-    dict
-        What the reference package calls `internals`. Chunks of a line count from 1, everything else from 0,
-        as there.
-    """
+    """Return the intermediate results as nested dictionaries of plain values."""
     a = alignment
     sides = {"precision": a.precision, "recall": a.recall}
     reference, generated = chunks

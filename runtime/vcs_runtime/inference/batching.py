@@ -66,17 +66,7 @@ def fixed_shapes(layout: str, max_tokens: int, most_rows: RowLimit, step: int = 
 
 @dataclass(frozen=True)
 class Batch:
-    """One run of the model.
-
-    Attributes
-    ----------
-    rows
-        Numbers of the sequences in the batch.
-    inputs
-        int64 arrays by the names of the graph's inputs.
-    fillers
-        Number of rows of the inputs after those sequences. Their output is not used.
-    """
+    """One run of the model."""
 
     rows: list[int]
     inputs: Inputs
@@ -90,22 +80,6 @@ def groups(
 
     Longest sequences come first, and equal lengths keep their order. A sequence longer than the budget has a
     batch of its own. Every sequence is in exactly one batch.
-
-    Parameters
-    ----------
-    lengths
-        Tokens of each sequence.
-    token_budget
-        Largest number of tokens of a batch, padding included.
-    step
-        Padded lengths are multiples of this number.
-    most_rows
-        Largest number of rows of a batch, by its padded length.
-
-    Yields
-    ------
-    tuple
-        Rows of a batch, and its padded length.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
@@ -135,24 +109,6 @@ def mixed_groups(
 
     A batch has at most 1.25 times as many places as tokens, or 2,048. If it is packed, it has at most twice
     as many, or 4,096; if it is varlen, 16 times as many, or 65,536.
-
-    Parameters
-    ----------
-    lengths
-        As in `groups`.
-    token_budget
-        As in `groups`.
-    layout
-        Input layout of the graph. If it is "packed" or "varlen", `token_budget` does not count padding.
-    most_rows
-        As in `groups`.
-    step
-        Padded lengths are multiples of this number.
-
-    Yields
-    ------
-    tuple
-        Rows of a batch, and its padded length.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     a_token, small = _MOST_PLACES.get(layout, _MOST_PADDED_PLACES)
@@ -185,34 +141,7 @@ def batches(
     step: int = PADDING_STEP,
     shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:
-    """Cut sequences of token ids into batches with the inputs of a graph.
-
-    Parameters
-    ----------
-    sequences
-        Token ids of each sequence.
-    token_budget
-        Largest number of tokens of a batch, padding included.
-    layout
-        Input layout of the graph: "padded", "packed", "masked" or "varlen".
-    skip
-        Number of first tokens of each sequence that are not pooled; less than any length.
-    mixed
-        Sequences of several lengths share a batch (`mixed_groups`).
-    most_rows
-        Largest number of rows of a batch, by its padded length.
-    step
-        Padded lengths are multiples of this number, except for varlen sequences and for packed ones of one
-        length: those have no padding.
-    shape_of
-        Returns the shape of the batches for a sequence. It takes the place of `token_budget`, `mixed`,
-        `most_rows` and `step`. None: batches have the shapes that their sequences need.
-
-    Yields
-    ------
-    Batch
-        Rows and inputs of a batch.
-    """
+    """Cut sequences of token ids into batches with the inputs of a graph."""
     lengths = [len(sequence) for sequence in sequences]
     if layout == "varlen" or (layout == "packed" and not mixed):
         step = 1

@@ -104,18 +104,6 @@ class CustomEmbedder:
     """An embedder of the caller as a scorer needs it: its output is checked, and scaled to unit length.
 
     One thread at a time calls it, because tokenizers and models in Python often bear no more.
-
-    Parameters
-    ----------
-    embedder
-        The caller's object.
-
-    Raises
-    ------
-    TypeError
-        The object has no `embed` or no `identity`.
-    ValueError
-        `identity` cannot stand in a signature.
     """
 
     def __init__(self, embedder: TextEmbedder) -> None:
@@ -129,25 +117,7 @@ class CustomEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Embed texts with the caller's object.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-
-        Returns
-        -------
-        ndarray
-            float32 (len(texts), d), rows of unit length.
-
-        Raises
-        ------
-        TextError
-            The embedder refuses a text, or returns zeros for it.
-        ModelError
-            The embedder returned something else than one row of finite numbers for each text.
-        """
+        """Embed texts with the caller's object."""
         with self._lock, naming_errors(f"embedder {self.name}"):
             returned = self._embedder.embed(list(texts))
         try:

@@ -30,30 +30,7 @@ ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to u
 
 @dataclass(frozen=True)
 class Device:
-    """An execution provider that was chosen.
-
-    Attributes
-    ----------
-    provider_name
-        Name of the provider in the signature: "ort-cpu", "ort-cuda", "ort-tensorrt" or "openvino".
-    provider
-        Name of the provider in ONNX Runtime, or "OpenVINO", which runs models without it.
-    reason
-        Why it was chosen, in words.
-    index
-        Number of the GPU.
-    memory
-        Bytes that all sessions together may take on the GPU. None: no limit.
-    engines
-        TensorRT engines that run the model, for a "tensorrt" device.
-    batch_invariant
-        Whether all batches have fixed shapes (`inference.invariant`). Only on a GPU.
-    precision
-        Precision in which OpenVINO computes, "bf16" or "fp32". "": the provider chooses by the weights.
-    instructions
-        Instructions that OpenVINO takes for bf16, "amx" or "avx512", which round differently. "": unknown, or
-        another precision.
-    """
+    """An execution provider that was chosen."""
 
     provider_name: str
     provider: str
@@ -132,29 +109,7 @@ def check_device(device: str, gpu_mem_gb: float | None = None) -> None:
 
 
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
-    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
-
-    Parameters
-    ----------
-    device
-        "auto", "cpu", "openvino", "openvino:fp32", "cuda:N" or "tensorrt:N".
-    gpu_mem_gb
-        GB (10^9 bytes) of a GPU's memory that the models may take. It has no meaning on a CPU.
-
-    Returns
-    -------
-    Device
-        The provider, and why it was chosen.
-
-    Raises
-    ------
-    ValueError
-        `device` is not the name of a device, or `gpu_mem_gb` is not a number above 0.
-    DeviceError
-        ONNX Runtime lacks the provider, or the provider lacks a library.
-    MissingExtraError
-        ONNX Runtime is not installed, or OpenVINO for a device that it runs.
-    """
+    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU."""
     kind, index = split_device(device)
     memory = _bytes(gpu_mem_gb)
     if kind == "openvino":

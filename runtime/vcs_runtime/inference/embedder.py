@@ -188,51 +188,13 @@ class Embedder:
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
-        """Return distinct texts as token ids with the instruction of the bundle; nothing runs on the device.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-        tokens
-            Texts whose tokens' vectors are wanted too, in half precision. None: those of no text.
-
-        Returns
-        -------
-        TokenisedTexts
-            What runs on the device, and then has the vectors.
-
-        Raises
-        ------
-        TextError
-            A text is too long.
-        """
+        """Return distinct texts as token ids, with the bundle's instruction, on the CPU."""
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
         states = CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
         return TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states)
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
-        """Let the model show the states of a layer, for which it is opened again.
-
-        Parameters
-        ----------
-        layer
-            Number of the layer; 0 is the embeddings. None: the states that the pooling takes.
-        keep_vectors
-            Whether a device is refused where a further output changes the bits of texts' vectors.
-
-        Returns
-        -------
-        TokenLayer
-            The layer, for `prepare` and `token_vectors`.
-
-        Raises
-        ------
-        BundleError
-            The model shows no states of single tokens, or has no such layer.
-        DeviceError
-            The device cannot show them, or not beside the same vectors of texts.
-        """
+        """Let the model show the states of a layer, for which it is opened again."""
         if self._layout != "padded":
             raise nothing_to_show(self._bundle)
         found = find_layer(self._model, layer, self._bundle)
@@ -253,31 +215,7 @@ class Embedder:
     def token_vectors(
         self, texts: Sequence[str], layer: TokenLayer, instruction: str = ""
     ) -> dict[str, TokenVectors]:
-        """Return the tokens' vectors by text in single precision, special tokens included.
-
-        Parameters
-        ----------
-        texts
-            Distinct texts. All their vectors are in memory at once.
-        layer
-            As `show_tokens` returns it.
-        instruction
-            Put before each text.
-
-        Returns
-        -------
-        dict of str to TokenVectors
-            The tokens of each text.
-
-        Raises
-        ------
-        TextError
-            A text is too long.
-        DeviceError
-            The device fails, or its memory does not suffice.
-        BundleError
-            The model returned NaN or infinity.
-        """
+        """Return the tokens' vectors by text in single precision, special tokens included."""
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
         states = CollectedStates(request, texts, sequences, np.float32, self.name)

@@ -34,21 +34,7 @@ def trust(bundle: Bundle, engine: EngineSpec) -> None:
 
 
 def speed(bundle: Bundle, engines: Sequence[EngineSpec]) -> float | None:
-    """Return the speed of a part's engines, divided by that of CUDA on the same GPU.
-
-    Parameters
-    ----------
-    bundle
-        The opened bundle.
-    engines
-        All engines of the part that fit this machine.
-
-    Returns
-    -------
-    float or None
-        The ratio that `vcs-runtime engine check` measured here. None: these engines were not measured on this
-        kind of GPU, or their results differ from those of CUDA.
-    """
+    """Return the speed of a part's engines, divided by that of CUDA on the same GPU."""
     try:
         return float(json.loads(_speed_mark(bundle, engines).read_text("utf-8"))["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -56,17 +42,7 @@ def speed(bundle: Bundle, engines: Sequence[EngineSpec]) -> float | None:
 
 
 def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: float | None) -> None:
-    """Record the measured speed of a part's engines, or forget it; raises OSError.
-
-    Parameters
-    ----------
-    bundle
-        The opened bundle.
-    engines
-        As in `speed`.
-    times_cuda
-        Their speed, divided by that of CUDA. None: they must not be preferred to CUDA.
-    """
+    """Record the measured speed of a part's engines, or forget it; raises OSError."""
     mark = _speed_mark(bundle, engines)
     if times_cuda is None:
         mark.unlink(missing_ok=True)

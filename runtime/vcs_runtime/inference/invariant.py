@@ -27,17 +27,7 @@ _NARROWEST = 16  # of padded runs, whose widths are 16, 24, 32, 48, 64, 96 ...
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of all runs with texts of one class.
-
-    Attributes
-    ----------
-    width
-        Most tokens of a text.
-    rows
-        Number of texts and fillers.
-    tokens
-        Tokens of all texts and fillers in layouts that compute no padding. 0 in padded layouts.
-    """
+    """The shape of all runs with texts of one class."""
 
     width: int
     rows: int
@@ -77,22 +67,7 @@ def token_shape(length: int, widest: int) -> Shape:
 
 
 def padded_shape(length: int, widest: int, most_rows: Callable[[int], float]) -> Shape:
-    """Return the shape for a text of `length` tokens in a padded layout.
-
-    Parameters
-    ----------
-    length
-        Tokens of the text.
-    widest
-        Largest width that the model takes.
-    most_rows
-        Largest number of rows of a batch, by its width.
-
-    Returns
-    -------
-    Shape
-        The shape.
-    """
+    """Return the shape for a text of `length` tokens in a padded layout."""
     width, next_width = _NARROWEST, _NARROWEST * 3 // 2
     while width < length:
         width, next_width = next_width, 2 * width
@@ -104,18 +79,6 @@ def fixed_groups(lengths: Sequence[int], shape_of: ShapeOf) -> Iterator[tuple[li
     """Group texts into runs, each of texts of one shape.
 
     Longest texts come first, and in padded layouts equal lengths keep their order. Every text is in one run.
-
-    Parameters
-    ----------
-    lengths
-        Tokens of each text.
-    shape_of
-        Returns the shape for a text.
-
-    Yields
-    ------
-    tuple
-        The texts of a run, and its shape.
     """
     classes: dict[Shape, list[int]] = {}
     for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):

@@ -32,17 +32,7 @@ _TENSORRT = tuple(
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library that a provider needs.
-
-    Attributes
-    ----------
-    name
-        File name of the library.
-    package
-        PyPI package that brings it, or words.
-    version
-        Version that the library reports. "": it is installed and reports none. None: it cannot be loaded.
-    """
+    """A shared library that a provider needs."""
 
     name: str
     package: str

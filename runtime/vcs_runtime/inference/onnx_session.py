@@ -72,35 +72,7 @@ def open_session(
     half: bool = False,
     shown: Sequence[str] = (),
 ) -> ModelSession:
-    """Load an ONNX model on a device.
-
-    Parameters
-    ----------
-    model
-        File of the graph; its weights are beside it.
-    device
-        Execution provider that runs the model.
-    threads
-        Largest number of CPU threads of one run. None: every core.
-    half
-        Whether the weights are large and in half precision. A CPU computes in single precision, and must not
-        keep them in both.
-    shown
-        Names of inner values of the graph that become outputs too.
-
-    Returns
-    -------
-    onnxruntime.InferenceSession or OpenVINOSession
-        The session.
-
-    Raises
-    ------
-    DeviceError
-        The installed ONNX Runtime is too old for the graph; the provider does not start; or the CPU would
-        run the graph or nodes of it, with which ONNX Runtime would go on.
-    BundleError
-        The file is not a model.
-    """
+    """Load an ONNX model on a device."""
     if device.precision:
         return OpenVINOSession(model, device.precision, threads, shown)
     ort = import_onnxruntime()
@@ -166,29 +138,6 @@ def run_session(
 
     On a GPU, inputs and outputs are bound to its memory: each crosses the bus once, and nothing waits for it
     in between. Inputs have some hundred kilobytes, so that pinned memory would save microseconds only.
-
-    Parameters
-    ----------
-    session
-        Session of the model.
-    outputs
-        Names of the outputs to return.
-    inputs
-        Arrays by the names of the inputs.
-    shrink
-        Whether a GPU frees memory of the arena that this run did not use.
-
-    Returns
-    -------
-    list
-        One array for each name in `outputs`.
-
-    Raises
-    ------
-    DeviceMemoryError
-        Memory does not suffice for the batch.
-    DeviceError
-        The runtime failed otherwise. The message has the shapes of the inputs.
     """
     if isinstance(session, OpenVINOSession):
         try:

@@ -34,17 +34,7 @@ _NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_all
 
 
 class Tensor(NamedTuple):
-    """An input or output of a model, described as ONNX Runtime does.
-
-    Attributes
-    ----------
-    name
-        Its name in the graph.
-    type
-        Its type, such as "tensor(int64)".
-    shape
-        Its dimensions; None for one that batches choose.
-    """
+    """An input or output of a model, described as ONNX Runtime does."""
 
     name: str
     type: str
@@ -112,27 +102,7 @@ def bf16_instructions() -> str:
 
 
 class OpenVINOSession:
-    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it.
-
-    Parameters
-    ----------
-    model
-        File of the graph; its weights are beside it.
-    precision
-        Precision of the arithmetic, "bf16" or "fp32".
-    threads
-        Largest number of threads of one run. None: every core.
-    shown
-        Names of inner values of the graph that become outputs too.
-
-    Raises
-    ------
-    BundleError
-        The file is not a model.
-    DeviceError
-        OpenVINO does not run the model, or not as it is asked to; or the process is forked from one that had
-        opened a model.
-    """
+    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it."""
 
     def __init__(
         self, model: Path, precision: str, threads: int | None = None, shown: Sequence[str] = ()
@@ -180,28 +150,7 @@ class OpenVINOSession:
         return self._outputs
 
     def run(self, outputs: Sequence[str], inputs: dict[str, npt.NDArray[Any]]) -> list[Any]:
-        """Run one batch and return its outputs.
-
-        Parameters
-        ----------
-        outputs
-            Names of the outputs to return.
-        inputs
-            Arrays by the names of the inputs.
-
-        Returns
-        -------
-        list
-            One array for each name in `outputs`.
-
-        Raises
-        ------
-        DeviceMemoryError
-            Memory does not suffice for the batch.
-        DeviceError
-            OpenVINO failed otherwise, or a token id is not in the model's vocabulary; or the process is
-            forked from the one that opened the model.
-        """
+        """Run one batch and return its outputs."""
         _refuse_forked()
         for name, size in self._limits.items():
             # OpenVINO reads what lies beside the table.

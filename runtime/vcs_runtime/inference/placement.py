@@ -36,20 +36,6 @@ def refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> No
     """Check that a GPU runs all nodes of a session except those that compute shapes.
 
     ONNX Runtime before 1.24 does not tell where nodes are, and nothing is checked.
-
-    Parameters
-    ----------
-    session
-        A session on a GPU, opened with the setting `RECORD`.
-    name
-        Name of the provider in the error, such as "ort-cuda".
-    model
-        File of the graph.
-
-    Raises
-    ------
-    DeviceError
-        The CPU would run other nodes. The message names their operators.
     """
     assignment = getattr(session, "get_provider_graph_assignment_info", None)
     if assignment is None:

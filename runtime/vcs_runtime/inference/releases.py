@@ -23,23 +23,7 @@ _NEEDED: Final = (
 
 
 def needed_release(model: Path) -> tuple[int, ...]:
-    """Return the lowest release of ONNX Runtime that runs a graph rightly, or () for all that are allowed.
-
-    Parameters
-    ----------
-    model
-        File of the graph.
-
-    Returns
-    -------
-    tuple of int
-        The release, such as `(1, 25)`.
-
-    Raises
-    ------
-    BundleError
-        The file is not an ONNX graph.
-    """
+    """Return the lowest release of ONNX Runtime that runs a graph rightly, or () for all that are allowed."""
     file_format, operators = graph_versions(model)
     fitting = [release for ir, opset, release in _NEEDED if file_format >= ir or operators >= opset]
     return max(fitting, default=())

@@ -44,28 +44,7 @@ _RUNS_TO_RECOVER = 64
 
 
 class Session:
-    """An ONNX model on a device; several threads may use it.
-
-    Parameters
-    ----------
-    model
-        As in `onnx_session.open_session`.
-    device
-        As in `onnx_session.open_session`.
-    threads
-        As in `onnx_session.open_session`.
-    half
-        As in `onnx_session.open_session`.
-    what
-        Name of the model in errors, such as "the embedder".
-
-    Raises
-    ------
-    BundleError
-        The file is not a model.
-    DeviceError
-        The device does not start.
-    """
+    """An ONNX model on a device; several threads may use it."""
 
     def __init__(
         self, model: Path, device: Device, threads: int | None = None, *, half: bool = False, what: str
@@ -89,20 +68,7 @@ class Session:
         return self.run_with(inputs, ())[0]
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
-        """Make an inner value of the graph an output too: the model is opened again.
-
-        Parameters
-        ----------
-        value
-            Name of the value.
-        check
-            Takes the output as the session describes it. If it raises a VcsError, nothing is shown.
-
-        Raises
-        ------
-        DeviceError, BundleError
-            The model cannot be opened with this output.
-        """
+        """Make an inner value of the graph an output too: the model is opened again."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -154,13 +120,7 @@ class Session:
 
 
 class SessionPool:
-    """One model on several GPUs, used like a `Session`: a batch runs on a GPU that is free.
-
-    Parameters
-    ----------
-    sessions
-        The model on each GPU.
-    """
+    """One model on several GPUs, used like a `Session`: a batch runs on a GPU that is free."""
 
     def __init__(self, sessions: Sequence[Session]) -> None:
         self.inputs = sessions[0].inputs
@@ -205,19 +165,6 @@ class Budget:
     It is halved when memory does not suffice. After some runs without a failure it is doubled again, up to
     what it was at the beginning, since others on the GPU may have given memory back. If that fails, twice as
     many runs go by before the next attempt.
-
-    Parameters
-    ----------
-    device
-        Its provider sets the largest number, and on a GPU its free memory is read.
-    width
-        Length of the model's vectors, on which the memory for a token depends.
-    weights
-        Bytes of a GPU's memory that the weights take.
-    layout
-        Input layout of the graph.
-    others
-        Other GPUs that run batches of the same size: the one with the least memory decides.
     """
 
     def __init__(
@@ -319,17 +266,6 @@ def run_batches(
     After a DeviceMemoryError the sequences that were not run yet are cut again, into batches of half the
     tokens of the failed one, and so on down to one row. Other errors of `run` are passed on. Between two
     batches it ends if nobody waits for them any more (`util.stages.check_stopped`).
-
-    Parameters
-    ----------
-    lengths
-        Tokens of each sequence.
-    budget
-        Largest number of tokens of a batch.
-    cut
-        Takes rows and a number of tokens, and returns batches: the rows of each, and the argument of `run`.
-    run
-        Takes the rows of a batch and its argument. It is called again for rows that raised DeviceMemoryError.
     """
     remaining = set(range(len(lengths)))
     while remaining:

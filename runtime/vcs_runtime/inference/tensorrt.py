@@ -52,31 +52,6 @@ def choose_for(
 
     "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
     otherwise the CPU.
-
-    Parameters
-    ----------
-    bundle
-        The opened bundle.
-    part
-        "embedder" or "segmenter".
-    device
-        "auto", "cpu", "openvino", "openvino:fp32", "cuda:N" or "tensorrt:N".
-    gpu_mem_gb
-        GB (10^9 bytes) of a GPU's memory that the models may take.
-    batch_invariant
-        Whether a GPU runs batches of fixed shapes.
-
-    Returns
-    -------
-    Device
-        The device, with the TensorRT engines that fit.
-
-    Raises
-    ------
-    ValueError
-        `device` is not the name of a device.
-    DeviceError
-        The device is not available, or no engine fits. The message names the command that helps.
     """
     chosen = _choose(bundle, part, device, gpu_mem_gb)
     return replace(chosen, batch_invariant=batch_invariant and chosen.is_gpu)
@@ -136,23 +111,7 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
 
 
 def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
-    """Find the TensorRT engines that run on a GPU with the installed libraries.
-
-    Parameters
-    ----------
-    bundle
-        The opened bundle.
-    part
-        "embedder" or "segmenter".
-    index
-        Number of the GPU.
-
-    Returns
-    -------
-    tuple
-        The engines, those for the smallest batches first, and of equal ones those for the shortest texts; and
-        why others do not fit, with the command that helps.
-    """
+    """Find the TensorRT engines that run on a GPU with the installed libraries."""
     build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
     spec = bundle.part(part)
     ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
@@ -222,35 +181,7 @@ def open_part(
     spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
     what: str,
 ) -> Session | EngineSession:
-    """Open a model of a bundle on a device.
-
-    Parameters
-    ----------
-    bundle
-        The opened bundle.
-    part
-        "embedder" or "segmenter".
-    device
-        The device, as chosen by `choose_for`.
-    threads
-        Largest number of CPU threads. None: every core.
-    spec
-        Settings of the model. None: those of the bundle.
-    what
-        Name of the model in errors.
-
-    Returns
-    -------
-    Session or EngineSession
-        The open model.
-
-    Raises
-    ------
-    BundleError
-        The bundle lacks the model, or its file is not a model.
-    DeviceError
-        The device does not start.
-    """
+    """Open a model of a bundle on a device."""
     spec = spec or bundle.part(part)
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")

@@ -31,48 +31,21 @@ _READ, _WRITES, _OPERATOR = 1, 2, 4  # of a node
 
 
 class TokenLayer(NamedTuple):
-    """A layer of an encoder whose states are shown.
-
-    Attributes
-    ----------
-    value
-        Name of the states in the graph.
-    number
-        Number of the layer, 0 for the embeddings; None if the graph does not say it.
-    """
+    """A layer of an encoder whose states are shown."""
 
     value: str
     number: int | None
 
 
 class TokenRequest(NamedTuple):
-    """Texts whose tokens' vectors are wanted beside the texts' own.
-
-    Attributes
-    ----------
-    layer
-        The layer, as `Embedder.show_tokens` returns it.
-    texts
-        The texts.
-    """
+    """Texts whose tokens' vectors are wanted beside the texts' own."""
 
     layer: TokenLayer
     texts: Collection[str]
 
 
 class TokenVectors(NamedTuple):
-    """The tokens of a text, of all its windows one after the other.
-
-    Attributes
-    ----------
-    vectors
-        Float `(tokens, width)`: the states as the layer gives them, not of unit length.
-    ids
-        int32 `(tokens,)`, the number of each token in the vocabulary.
-    spans
-        int32 `(tokens, 2)`, where each token begins and ends in the text, in characters. -1 for special
-        tokens, and for those of an instruction.
-    """
+    """The tokens of a text, of all its windows one after the other."""
 
     vectors: FloatArray
     ids: npt.NDArray[np.int32]
@@ -108,28 +81,7 @@ class TokenVectors(NamedTuple):
 
 
 def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
-    """Find the states of a layer in the graph of an encoder.
-
-    Parameters
-    ----------
-    model
-        File of the graph.
-    layer
-        Number of the layer; 0 is the embeddings. None: the states that the pooling takes, which are those of
-        the last normalisation.
-    bundle
-        The bundle, as errors name it.
-
-    Returns
-    -------
-    TokenLayer
-        The layer.
-
-    Raises
-    ------
-    BundleError
-        The graph shows no states of single tokens, or has no such layer.
-    """
+    """Find the states of a layer in the graph of an encoder."""
     last, layers = None, {}
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for scale, value in _normalisations(Reader(data)):
@@ -189,21 +141,7 @@ def _children(reader: Reader, kind: int) -> Iterator[tuple[int, int]]:
 
 
 class CollectedStates:
-    """The states of some texts' tokens, gathered batch by batch.
-
-    Parameters
-    ----------
-    request
-        The layer, and the texts whose tokens are wanted.
-    texts
-        All texts that are embedded.
-    sequences
-        Token ids and spans of those.
-    kind
-        Type in which states are kept.
-    name
-        Name of the model in errors.
-    """
+    """The states of some texts' tokens, gathered batch by batch."""
 
     def __init__(
         self,

@@ -24,23 +24,7 @@ _Output = tuple[list[int], FloatArray]  # of a batch: the numbers of its sequenc
 
 
 class EmbedderModel:
-    """The model of an embedder: how batches are cut for it, run, and pooled.
-
-    Parameters
-    ----------
-    spec
-        Settings of the embedder.
-    device
-        Where it runs.
-    layout
-        Input layout of its graph.
-    session
-        The open model.
-    budget
-        Largest number of tokens of one run.
-    special_count
-        Number of special tokens of a sequence.
-    """
+    """The model of an embedder: how batches are cut for it, run, and pooled."""
 
     def __init__(
         self,
@@ -121,21 +105,7 @@ class EmbedderModel:
 
 
 class TokenisedTexts:
-    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing.
-
-    Parameters
-    ----------
-    model
-        Embeds the texts.
-    sequences
-        Token ids of the texts.
-    texts
-        Number of the texts.
-    part
-        Where the texts begin among all texts of the work in progress, and how much they are.
-    states
-        Gathers the states of tokens. None: they are not wanted.
-    """
+    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing."""
 
     def __init__(
         self,

@@ -29,20 +29,7 @@ _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
 
 @dataclass(frozen=True)
 class Sequences:
-    """Texts as token ids: one sequence per text, or one per window of a long text.
-
-    Attributes
-    ----------
-    ids
-        Token ids of each sequence, special tokens included.
-    owners
-        For each sequence, the number of its text.
-    skip
-        Number of first tokens of every sequence that are not pooled.
-    spans
-        Where each token begins and ends in its text, in characters; `NO_SPAN` for special tokens and those of
-        the instruction. None unless it was asked for.
-    """
+    """Texts as token ids: one sequence per text, or one per window of a long text."""
 
     ids: list[list[int]]
     owners: list[int]
@@ -88,29 +75,7 @@ class TextTokenizer:
     def sequences(
         self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False
     ) -> Sequences:
-        """Return the token sequences of texts.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-        instruction
-            Put before each text.
-        max_tokens
-            Largest length of a sequence, special tokens included.
-        spans
-            Whether to say where tokens stand in the text, which takes longer.
-
-        Returns
-        -------
-        Sequences
-            Token ids, and the text of each sequence.
-
-        Raises
-        ------
-        TextError
-            A text is too long for an embedder that refuses long texts, or nothing of it is left to pool.
-        """
+        """Return the token sequences of texts."""
         if self._spec.long_text == "truncate_text" and instruction:
             room = max_tokens - self.special_count
             if (count := self._instruction_tokens(instruction)) >= room:

@@ -37,15 +37,6 @@ class VectorCache:
     """An SQLite file of vectors in a folder, to which several processes may write.
 
     All methods raise CacheError, with the name of the file, if SQLite or the disk fails.
-
-    Parameters
-    ----------
-    folder
-        Folder of the file; it is created if missing.
-    identity
-        Separates vectors that must not be mixed: `cache_identity` of the embedder.
-    dimension
-        Length of a vector. None: any.
     """
 
     def __init__(self, folder: Path, identity: str, dimension: int | None) -> None:

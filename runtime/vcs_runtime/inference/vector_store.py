@@ -14,32 +14,7 @@ from vcs_runtime.util.lru import LRUCache
 
 
 class VectorRequest:
-    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once.
-
-    Parameters
-    ----------
-    store
-        Keeps the new vectors.
-    wanted
-        Texts whose tokens' vectors are wanted. None: those of no text.
-
-    Attributes
-    ----------
-    known
-        Vectors that were known before.
-    awaited
-        Texts that an earlier request computes.
-    missing
-        Texts that this request computes.
-    parts
-        The missing texts, prepared for the embedder.
-    errors
-        Texts that the embedder refuses.
-    tokens
-        Vectors of tokens by text: those that were known before, and after `vectors` all that were wanted.
-    finished
-        Whether `vectors` has been called.
-    """
+    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once."""
 
     def __init__(self, store: VectorStore, wanted: TokenRequest | None = None) -> None:
         self._store = store
@@ -96,15 +71,6 @@ class VectorStore:
     """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
     Texts that many pairs share are embedded once.
-
-    Parameters
-    ----------
-    embedder
-        Embeds texts that are not cached.
-    cache
-        Cache in a folder, or None.
-    memory_bytes
-        Size limit of the texts' vectors in memory, and of the tokens'; those used longest ago are dropped.
     """
 
     def __init__(self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int) -> None:
@@ -130,22 +96,7 @@ class VectorStore:
         earlier: Iterable[VectorRequest] = (),
         tokens: TokenRequest | None = None,
     ) -> VectorRequest:
-        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-        earlier
-            Requests that will be finished before this one. What they compute is not computed again.
-        tokens
-            Those of the texts whose tokens' vectors are wanted too, in half precision. None: of no text.
-
-        Returns
-        -------
-        VectorRequest
-            Texts on their way to vectors.
-        """
+        """Look texts up, and prepare those that are missing for the embedder: each is embedded once."""
         request = VectorRequest(self, tokens)
         missing: list[str] = []
         earlier = [other for other in earlier if other.missing]

@@ -11,20 +11,7 @@ SEED = 20250101
 
 
 def mean_interval(values: npt.NDArray[np.float64], *, seed: int = SEED) -> npt.NDArray[np.float64]:
-    """Compute 95 % percentile-bootstrap intervals of means, from 1,000 resamples.
-
-    Parameters
-    ----------
-    values
-        Float64 `(n,)`, or `(columns, n)` for several columns of the same items, drawn together; n >= 1.
-    seed
-        Seed of the draws.
-
-    Returns
-    -------
-    ndarray
-        The lower and the upper ends: `(2,)`, or `(2, columns)`.
-    """
+    """Compute 95 % percentile-bootstrap intervals of means, from 1,000 resamples."""
     draw = np.random.default_rng(seed)
     rows = np.ascontiguousarray(values.T)
     means = np.empty((RESAMPLES, *rows.shape[1:]))

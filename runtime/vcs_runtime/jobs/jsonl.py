@@ -21,30 +21,6 @@ def read_jsonl(
     """Read the values of a JSONL file one at a time, with their line numbers.
 
     Blank lines and a byte order mark are skipped.
-
-    Parameters
-    ----------
-    path
-        The file, as UTF-8.
-    skip_torn
-        Skip a last line that has no line end and is not JSON, which a stopped job has left.
-    name
-        What errors call the file; None: its path.
-    unique
-        Refuse an object with one key twice.
-    pipe
-        Whether the file may be a pipe: a caller that reads it once only.
-
-    Yields
-    ------
-    number, value
-        The line's number, counted from 1, and what it holds.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a line is too long, or not JSON in UTF-8. The message names the file and
-        the line.
     """
     name = path if name is None else name
     number = 1
@@ -67,31 +43,7 @@ def read_records(
     path: Path, fields: Sequence[str] = ("id",), otherwise: str = "this is no line of an earlier run", *,
     skip_torn: bool = False, pipe: bool = False,
 ) -> Iterator[tuple[str, Record]]:  # fmt: skip
-    """Read the lines that a job has written, one at a time.
-
-    Parameters
-    ----------
-    path
-        The output of the job.
-    fields
-        What each line must have.
-    otherwise
-        The end of the error for a line that is not an object with these fields.
-    skip_torn
-        As for `read_jsonl`.
-    pipe
-        As for `read_jsonl`.
-
-    Yields
-    ------
-    place, record
-        "FILE line N", for errors, and the line.
-
-    Raises
-    ------
-    InputError
-        As for `read_jsonl`, and for a line without the fields.
-    """
+    """Read the lines that a job has written, one at a time."""
     for number, record in read_jsonl(path, skip_torn=skip_torn, pipe=pipe):
         place = f"{path} line {number}"
         if not isinstance(record, dict) or any(field not in record for field in fields):

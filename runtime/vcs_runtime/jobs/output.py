@@ -24,25 +24,7 @@ _LAST_LOCKABLE: Final = (1 << 31) - 2
 
 
 class OutputFile:
-    """An append-only JSONL file of whole lines, locked against a second writer.
-
-    Parameters
-    ----------
-    path
-        The file, which is created if it does not exist.
-    inputs
-        The files that the job reads, none of which the output may be.
-    resume
-        Keep what the file holds. Its lines are to be checked (`records`) before `end_last_line` is called.
-    overwrite
-        Delete what the file holds.
-
-    Raises
-    ------
-    InputError
-        The file is an input, cannot be opened, locked or written, or holds something and neither option is
-        given.
-    """
+    """An append-only JSONL file of whole lines, locked against a second writer."""
 
     def __init__(
         self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
@@ -75,20 +57,7 @@ class OutputFile:
         return read_records(self.path, skip_torn=True) if self._regular else iter(())
 
     def end_last_line(self, begins: str, *, known: bool) -> None:
-        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it.
-
-        Parameters
-        ----------
-        begins
-            The beginning of a line of this job.
-        known
-            Whether the file holds lines of this job, so that the torn line is one of them, too.
-
-        Raises
-        ------
-        InputError
-            The last line is none of this job's. The file is as it was before.
-        """
+        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it."""
         torn = self._after_last_line_end()
         if not torn:
             return

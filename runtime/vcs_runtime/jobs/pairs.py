@@ -34,23 +34,7 @@ OUTPUT_KEYS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class InputPair:
-    """One row of an input file.
-
-    Attributes
-    ----------
-    place
-        "line 7"; "row 7" of a Parquet file or a sheet; "entry 7" of a JSON file.
-    id
-        The row's own id; None if it has none.
-    reference
-        The reference, or several.
-    generated
-        The generated text.
-    kept
-        What else the output's line of the pair is to hold.
-    missing
-        Whether there is no generated text for the reference, which its file has said already.
-    """
+    """One row of an input file."""
 
     place: str
     id: str | int | None
@@ -83,19 +67,7 @@ class PairSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of what a row holds; those that are not given follow from the format of the file.
-
-    Attributes
-    ----------
-    reference
-        The reference's; several columns are several references.
-    generated
-        The generated text's.
-    id
-        The id's.
-    keep
-        What else is kept in the output.
-    """
+    """The names of what a row holds; those that are not given follow from the format of the file."""
 
     reference: tuple[str, ...] = ()
     generated: str | None = None
@@ -118,17 +90,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class PairFile:
-    """A file of pairs.
-
-    Attributes
-    ----------
-    file
-        The file.
-    keys
-        The names of what a row holds.
-    duplicates
-        One of `DUPLICATES`.
-    """
+    """A file of pairs."""
 
     file: InputFile
     keys: Keys = field(default_factory=Keys)
@@ -176,25 +138,7 @@ class PairFile:
 
 
 def read_pairs(source: Path | PairSource) -> Iterator[InputPair]:
-    """Read the pairs of a file one at a time.
-
-    Parameters
-    ----------
-    source
-        The pairs, or the path of a file of them with the keys `reference`, `generated` and `id`.
-
-    Yields
-    ------
-    InputPair
-        The pairs, in order.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a row is not a pair. The message names the file and the place.
-    MissingExtraError
-        A Parquet file needs the extra `parquet`, an Excel file `xlsx`.
-    """
+    """Read the pairs of a file one at a time."""
     yield from as_source(source).read()
 
 
@@ -238,19 +182,7 @@ def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
 
 
 def refuse_missing(needed: Sequence[str], names: Any, begins: str, by_id: tuple[str, ...]) -> None:
-    """Raise RowError if a needed key is not among those that are there.
-
-    Parameters
-    ----------
-    needed
-        The keys.
-    names
-        Those that are there.
-    begins
-        The beginning of the message: "line 7: no".
-    by_id
-        The keys of a row that is a text by id: it belongs to another option.
-    """
+    """Raise RowError if a needed key is not among those that are there."""
     for key in needed:
         if key not in names:
             texts = bool(by_id) and set(names) == set(by_id)

@@ -24,18 +24,7 @@ T = TypeVar("T")
 
 
 def hash_texts(*texts: Any) -> str:
-    """Return the first 16 hexadecimal digits of the sha256 of texts, for the field `texts` of a line.
-
-    Parameters
-    ----------
-    *texts
-        Texts, lists of texts, or whatever else an input holds in their place.
-
-    Returns
-    -------
-    str
-        The hash. It differs if a text moves from one list to another, or is divided otherwise.
-    """
+    """Return the first 16 hexadecimal digits of the sha256 of texts, for the field `texts` of a line."""
     try:
         data = json.dumps(texts, ensure_ascii=False, default=repr)
     except RecursionError:  # nested too deeply to be a text
@@ -104,45 +93,7 @@ def run_resumable(
     overwrite: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
 ) -> None:
-    """Do a job item by item, append its lines to an output, and continue an output that was begun.
-
-    Parameters
-    ----------
-    path
-        The output; None writes nothing.
-    items
-        The items of the input, in order. Those that an earlier run has finished are taken off its front.
-    total
-        Number of all items, which were counted before.
-    work
-        Takes the items that are left and yields blocks of items with their lines, in order. The lines of a
-        block are appended together before the next block is asked for.
-    each
-        Is called for every line, with its item, the line, and whether an earlier run has written it.
-    identify
-        The `id` that the lines of an item have.
-    check
-        Raises InputError unless this run would write a line that an earlier run has written: it receives the
-        place of the line, the item and the line.
-    inputs
-        The files that the job reads; the first holds the items. None of them may be the output.
-    begins
-        The beginning of each line.
-    several_lines
-        An item has one line or several; then no two items may have the same id.
-    resume
-        Continue the output after its last whole line.
-    overwrite
-        Delete what the output holds.
-    bar
-        Makes the progress bar from the total and the number `done` before.
-
-    Raises
-    ------
-    InputError
-        The output cannot be used, or was written for another input or with another signature; it is
-        unchanged. Or the output or the number of items has changed while the job was running.
-    """
+    """Do a job item by item, append its lines to an output, and continue an output that was begun."""
     taken = 0
 
     def counted() -> Iterator[T]:

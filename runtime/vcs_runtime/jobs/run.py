@@ -39,42 +39,6 @@ def score_file(
     """Score the pairs of a file, and append one line of JSON a pair to an output.
 
     The whole input is checked before the first pair is scored. What was written before an error stays.
-
-    Parameters
-    ----------
-    scorer
-        Scores the pairs.
-    source
-        The pairs, or the path of a file of them, as for `read_pairs`.
-    output
-        The output, as JSONL, or by its suffix as CSV, TSV or Parquet; None: only the summary is computed.
-    options
-        How pairs are scored.
-    failed
-        What a pair does that cannot be scored, one of `summary.FAILED`: `skip` leaves it out of the means,
-        `zero` counts it as a text that says nothing, `error` ends the job before its line is written.
-    resume
-        Continue the output after its last whole line.
-    overwrite
-        Delete what the output holds. An output that holds anything is refused without `resume` and
-        `overwrite`.
-    report_failure
-        Is called with a message for every pair that cannot be scored.
-    progress
-        Whether a terminal shows a progress bar.
-
-    Returns
-    -------
-    Summary
-        The statistics of all pairs, those of earlier runs included.
-
-    Raises
-    ------
-    InputError
-        The input or the output cannot be used, or has changed while it was used. The message names the file
-        and the line.
-    DeviceError, CacheError, BundleError
-        As the scorer raises them.
     """
     return run_blocks(
         partial(_score_blocks, scorer, options=options), source, output, scorer.signature_for(options),
@@ -94,34 +58,7 @@ def run_blocks(
     report_failure: Callable[[str], None] = lambda message: None,
     progress: bool = True,
 ) -> Summary:
-    """Do what `score_file` does, with a function in place of the scorer.
-
-    Parameters
-    ----------
-    score
-        Takes the pairs that are left, and yields them in order, in blocks, with their lines.
-    source
-        As for `score_file`.
-    output
-        As for `score_file`.
-    signature
-        The signature of all lines.
-    failed
-        As for `score_file`.
-    resume
-        As for `score_file`.
-    overwrite
-        As for `score_file`.
-    report_failure
-        As for `score_file`.
-    progress
-        As for `score_file`.
-
-    Returns
-    -------
-    Summary
-        As for `score_file`.
-    """
+    """Do what `score_file` does, with a function in place of the scorer."""
     source = as_source(source)
     total = count_pairs(source)
     if not total:

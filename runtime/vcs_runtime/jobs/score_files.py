@@ -47,28 +47,7 @@ def metrics_of(path: Path) -> tuple[str, ...]:
 def read_scores(
     path: Path, names: Sequence[str] = _NUMBERS, *, pipe: bool = False
 ) -> Iterator[tuple[str, Record]]:
-    """Read the lines of a score file one at a time.
-
-    Parameters
-    ----------
-    path
-        The score file.
-    names
-        The numbers that each line must have, unless it has an `error`.
-    pipe
-        As for `read_jsonl`.
-
-    Yields
-    ------
-    place, row
-        "FILE line N", for errors, and the line.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, holds no scores, or holds scores of several signatures: these cannot be
-        compared. The message names the line.
-    """
+    """Read the lines of a score file one at a time."""
     signature = None
     fields = ("id", "signature")
     otherwise = "no line of a score file (`vcs-runtime score -o`)"
@@ -86,17 +65,7 @@ def read_scores(
 
 
 def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None:
-    """Raise InputError unless a line of a score file holds what such a line holds.
-
-    Parameters
-    ----------
-    place
-        The place of the line, for errors.
-    row
-        The line. One of an earlier version gets its margin.
-    names
-        As for `read_scores`. Other scores are checked where they are there.
-    """
+    """Raise InputError unless a line of a score file holds what such a line holds."""
     for name, kinds, what in _TYPES:
         if name in row and (isinstance(row[name], bool) or not isinstance(row[name], kinds)):
             raise InputError(f"{place}: {name!r} is no {what}")

@@ -41,31 +41,7 @@ def is_table(path: Path) -> bool:
 def lines_of(
     output: Path | None, inputs: Sequence[Path], *, resume: bool, overwrite: bool
 ) -> Iterator[Path | None]:
-    """Yield the file for the lines of a job, which becomes a table in the end if `output` is one.
-
-    Parameters
-    ----------
-    output
-        The output of the job.
-    inputs
-        The files that the job reads.
-    resume
-        Whether the job continues the lines of an earlier run.
-    overwrite
-        Whether the job may replace a table.
-
-    Yields
-    ------
-    Path or None
-        The output, or OUTPUT.jsonl beside a table.
-
-    Raises
-    ------
-    InputError
-        There is such a table already, or it cannot be written.
-    MissingExtraError
-        A Parquet file needs the extra `parquet`.
-    """
+    """Yield the file for the lines of a job, which becomes a table in the end if `output` is one."""
     if output is None or not is_table(output):
         yield output
         return
@@ -103,23 +79,7 @@ def write_table(lines: Path, output: Path) -> None:
 
 
 def read_table(path: Path) -> Iterator[tuple[str, Record]]:
-    """Read the rows of a table as the lines of which it was made, without what was empty there.
-
-    Parameters
-    ----------
-    path
-        The table.
-
-    Yields
-    ------
-    place, record
-        "FILE line N" or "FILE row N", and the line. An id in CSV is a text.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read.
-    """
+    """Read the rows of a table as the lines of which it was made, without what was empty there."""
     file = InputFile(path)
     try:
         for place, row in file.rows("id"):

@@ -11,33 +11,14 @@ from vcs_runtime.util.printable import printable
 
 @dataclass(frozen=True)
 class Mix:
-    """The segmenters of one or several systems.
-
-    Attributes
-    ----------
-    counts
-        By system, the number of pairs that each segmenter has split.
-    differently
-        Number of pairs that are not split by the same segmenter in all systems; None if it is not known.
-    """
+    """The segmenters of one or several systems."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     differently: int | None = None
 
     @classmethod
     def of(cls, names: Mapping[str, Mapping[str, str]]) -> Mix:
-        """Count the segmenters over the pairs that all systems have.
-
-        Parameters
-        ----------
-        names
-            By system, the name of each pair's segmenter by the pair's id; "" for short texts.
-
-        Returns
-        -------
-        Mix
-            The segmenters.
-        """
+        """Count the segmenters over the pairs that all systems have."""
         first, *others = names.values()
         common = [id_ for id_ in first if all(id_ in own for own in others)]
         counts = {system: Counter(own[id_] for id_ in common if own[id_]) for system, own in names.items()}
@@ -52,18 +33,7 @@ class Mix:
         return [name for name, count in total.most_common() if count]
 
     def sentences(self, signatures: Mapping[str, str]) -> list[str]:
-        """Name the segmenters, and say what it does to scores if there are several.
-
-        Parameters
-        ----------
-        signatures
-            The signature of each system's scores, which tells rules from learned segmenters.
-
-        Returns
-        -------
-        list of str
-            The names and numbers, and then a warning if there are several; nothing for short texts.
-        """
+        """Name the segmenters, and say what it does to scores if there are several."""
         words = [_in_words(name, signatures.values()) for name in self.names]
         if not words:
             return []

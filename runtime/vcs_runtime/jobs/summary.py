@@ -27,17 +27,7 @@ _EVERY = score_table.names_with(score_table.FURTHER)
 
 @dataclass(frozen=True)
 class Statistic:
-    """The statistics of one score over pairs.
-
-    Attributes
-    ----------
-    mean
-        The mean.
-    sd
-        The sample standard deviation; 0 for a single pair.
-    low, high
-        The 95 % percentile-bootstrap interval of the mean.
-    """
+    """The statistics of one score over pairs."""
 
     mean: float
     sd: float
@@ -47,25 +37,7 @@ class Statistic:
 
 @dataclass
 class Summary:
-    """Collects the scores of a job, in eight bytes a number.
-
-    Attributes
-    ----------
-    signature
-        The signature of all scores.
-    failed_as
-        One of `FAILED`.
-    failed
-        Number of pairs that could not be scored.
-    resumed
-        Number of pairs that an earlier run had finished.
-    seconds
-        How long the run took.
-    segmenters
-        Number of pairs that each segmenter has split.
-    counts
-        Number of pairs whose VCS is 0, and of pairs that could not be judged.
-    """
+    """Collects the scores of a job, in eight bytes a number."""
 
     signature: str
     failed_as: str = SKIP
@@ -116,18 +88,7 @@ class Summary:
         self._judged.append(judged)
 
     def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
-        """Compute the statistics of every score, by its name; empty if there are no pairs.
-
-        Parameters
-        ----------
-        judged
-            Leave out the pairs whose order could not be judged.
-
-        Returns
-        -------
-        dict
-            The statistics, in the order of files; with those of metrics beside VCS that every pair has.
-        """
+        """Compute the statistics of every score, by its name; empty if there are no pairs."""
         names = score_table.names_with(self.also)
         values = np.array([np.frombuffer(self._columns[name]) for name in names])
         if judged:

@@ -32,19 +32,7 @@ _SHOWN = 3  # ids in a message
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A file of texts by id.
-
-    Attributes
-    ----------
-    file
-        The file.
-    predictions
-        Whether it holds predictions, not references.
-    keys
-        The names of what a row holds.
-    duplicates
-        One of `pairs.DUPLICATES`.
-    """
+    """A file of texts by id."""
 
     file: InputFile
     predictions: bool = False
@@ -52,18 +40,7 @@ class Texts:
     duplicates: str = REFUSE
 
     def read(self) -> Iterator[InputPair]:
-        """Read the texts, in order, each as a pair that lacks its other text.
-
-        Yields
-        ------
-        InputPair
-            The text as `generated` of predictions, as `reference` of references.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, or a row has no text or no id. The message names the place.
-        """
+        """Read the texts, in order, each as a pair that lacks its other text."""
         layout = self.file.layout
         id_key = self.keys.id or layout.id
         try:
@@ -120,19 +97,7 @@ class Texts:
 
 
 class MatchedFiles:
-    """The pairs of references and the predictions of one system, in the order of the references.
-
-    Parameters
-    ----------
-    references
-        The references, by id.
-    reference_file
-        Their file.
-    predictions
-        The predictions of the system.
-    keep
-        The keys that are kept in the output.
-    """
+    """The pairs of references and the predictions of one system, in the order of the references."""
 
     def __init__(
         self, references: Mapping[str, InputPair], reference_file: InputFile, predictions: Texts,

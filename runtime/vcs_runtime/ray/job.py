@@ -110,15 +110,7 @@ def score_file(
 
 
 class ShardScorer:
-    """The actor: a `ScoreBatch` that is opened by a call, so that Ray returns the exception of a failure.
-
-    Parameters
-    ----------
-    config
-        How the scorer is opened.
-    options
-        How pairs are scored.
-    """
+    """The actor: a `ScoreBatch` that is opened by a call, so that Ray returns the exception of a failure."""
 
     def __init__(self, config: ScorerConfig, options: Options) -> None:
         self._config = config

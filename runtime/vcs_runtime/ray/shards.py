@@ -23,15 +23,7 @@ _SHARD = re.compile(r"((line|row|entry|missing)-\d+\.jsonl|\.(line|row|entry|mis
 
 
 class Part(NamedTuple):
-    """Pairs that are scored together.
-
-    Attributes
-    ----------
-    pairs
-        The pairs, in the order of the input.
-    records
-        Their lines, if an earlier run has scored them.
-    """
+    """Pairs that are scored together."""
 
     pairs: list[InputPair]
     records: list[dict[str, Any]] | None = None
@@ -42,17 +34,6 @@ class ShardFolder:
 
     A file is named by the place of its first pair and holds the lines for the output. Used in `with`, the
     shards are deleted when the block ends well, and the folder if it holds nothing else.
-
-    Parameters
-    ----------
-    output
-        The output of the job. None: no shard is written.
-    signature
-        The signature of all lines.
-    resume
-        Use the shards of an earlier run.
-    overwrite
-        Delete the shards of an earlier run.
     """
 
     def __init__(self, output: Path | None, signature: str, *, resume: bool, overwrite: bool) -> None:
@@ -65,22 +46,6 @@ class ShardFolder:
         """Cut the pairs into shards of the size of a scorer's blocks, so that batches are equally full.
 
         The output must be open, which locks it against other jobs.
-
-        Parameters
-        ----------
-        pairs
-            The pairs in the order of the input.
-
-        Yields
-        ------
-        Part
-            The shards, in order. Those of an earlier run have their records.
-
-        Raises
-        ------
-        InputError
-            There are shards of an earlier run and `resume` is not set, or they have another signature or
-            belong to another input or to other texts.
         """
         files = self._files()
         shard: list[InputPair] = []

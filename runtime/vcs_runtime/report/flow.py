@@ -47,13 +47,7 @@ class Block(NamedTuple):
 
 
 class Part(Protocol):
-    """A part of a document.
-
-    Attributes
-    ----------
-    title
-        The heading, and the entry of the contents; "" for neither.
-    """
+    """A part of a document."""
 
     @property
     def title(self) -> str:
@@ -65,19 +59,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """A part that stays on one page.
-
-    Attributes
-    ----------
-    title
-        The heading; "" for none.
-    caption
-        What one sees, below the heading; "" for nothing.
-    height
-        Inches that `draw` needs.
-    draw
-        Function that draws the part.
-    """
+    """A part that stays on one page."""
 
     title: str
     caption: str
@@ -98,22 +80,7 @@ class View:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, which may continue on the next page.
-
-    Attributes
-    ----------
-    title, caption
-        The heading, and what one sees.
-    head
-        Names of the columns.
-    at
-        Left edges of the columns, as parts of the width.
-    rows
-        Texts of the cells. A row with text in its first cell alone is a subheading. A row whose first cell is
-        empty stays on the page of the row before it.
-    marks
-        Mark and colour of each text of a cell that has a mark.
-    """
+    """A table, which may continue on the next page."""
 
     title: str
     caption: str
@@ -229,17 +196,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """Pages, and what is on them.
-
-    Attributes
-    ----------
-    title
-        The title, also in the footer of each page.
-    pages
-        The blocks of each page.
-    entries
-        Heading and number of the page, counting from 1, of each part.
-    """
+    """Pages, and what is on them."""
 
     title: str
     pages: list[list[Placed]]
@@ -247,22 +204,7 @@ class Document:
 
 
 def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document:
-    """Divide parts into pages.
-
-    Parameters
-    ----------
-    title
-        The title.
-    front
-        Parts before the contents.
-    body
-        Parts that begin on a new page and are listed in the contents.
-
-    Returns
-    -------
-    document
-        The document. Nothing has been drawn.
-    """
+    """Divide parts into pages."""
     entries: list[tuple[str, int]] = []
     listed = [part.title for part in body if part.title]
     contents = View("Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries))
@@ -325,22 +267,7 @@ def _draw_footer(area: Area, title: str, number: int, count: int) -> None:
 
 
 def write_document(document: Document, path: Path) -> None:
-    """Write a document to a PDF file.
-
-    Parameters
-    ----------
-    document
-        The document.
-    path
-        The file to write. An existing file is replaced.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Write a document to a PDF file."""
     require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages

@@ -48,26 +48,7 @@ def pair_document(
     dated: str = "",
     body: Sequence[Part] | None = None,
 ) -> Document:
-    """Compose the pages of a pair.
-
-    Parameters
-    ----------
-    e
-        The explained pair.
-    title
-        Title of the report.
-    names
-        Names of the generated text and of the explained reference.
-    dated
-        Date of the texts; "" for none.
-    body
-        What follows the title page. None: everything.
-
-    Returns
-    -------
-    document
-        The document. Nothing has been drawn.
-    """
+    """Compose the pages of a pair."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature),
         views.key_figures(e),
@@ -98,24 +79,7 @@ def all_parts(e: Explanation) -> list[Part]:
 
 
 def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:
-    """Return the head of a title page.
-
-    Parameters
-    ----------
-    title
-        Title of the document.
-    about
-        What the document is about, in lines.
-    dated
-        Date of what was scored; "" for none.
-    signature
-        How the scores came about; "" for nothing.
-
-    Returns
-    -------
-    view
-        The head.
-    """
+    """Return the head of a title page."""
     lines = wrap(title, WIDTH, _BIG * 1.06)[:3]  # bold letters are wider
     lower = [line for text in (*about, *([dated] if dated else [])) for line in wrap(text, WIDTH, 9)]
     small = (

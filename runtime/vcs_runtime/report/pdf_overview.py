@@ -43,24 +43,7 @@ def _at(systems: Systems, *before: float) -> tuple[float, ...]:
 
 
 def write_overview(systems: Systems, title: str, path: Path) -> None:
-    """Write the overview of many pairs to a PDF file: means, distributions, worst and best pairs.
-
-    Parameters
-    ----------
-    systems
-        The scores of the pairs.
-    title
-        Title of the overview.
-    path
-        The file to write. An existing file is replaced.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Write the overview of many pairs to a PDF file: means, distributions, worst and best pairs."""
     write_document(overview_document(systems, title), path)
 
 

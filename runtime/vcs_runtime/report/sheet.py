@@ -38,17 +38,7 @@ Cell = tuple[float, float, str]
 
 @dataclass(frozen=True)
 class Area:
-    """A rectangle of a figure. Places in it are inches from its upper left corner.
-
-    Attributes
-    ----------
-    figure
-        The figure.
-    left, top
-        Inches from the upper left corner of the figure.
-    width, height
-        Size in inches.
-    """
+    """A rectangle of a figure. Places in it are inches from its upper left corner."""
 
     figure: Figure
     left: float
@@ -69,19 +59,7 @@ class Area:
         return self.figure.add_axes(box)
 
     def write(self, cells: Iterable[Cell], size: float = SIZE, colour: str = INK, bold: bool = False) -> None:
-        """Draw texts.
-
-        Parameters
-        ----------
-        cells
-            Inches to the right, inches down to the baseline, and the text of one line.
-        size
-            Size of the letters in points.
-        colour
-            Colour of the texts.
-        bold
-            Whether the letters are bold.
-        """
+        """Draw texts."""
         written = [(self.left + x, self.top + y, printable(text)) for x, y, text in cells if text]
         if written:
             words = _words()(written, size, colour, bold)
@@ -172,22 +150,7 @@ def _font() -> Any:
 
 
 def wrap(text: str, width: float, size: float = SIZE) -> list[str]:
-    """Divide a text into printable lines.
-
-    Parameters
-    ----------
-    text
-        The text. White space counts as one space.
-    width
-        Length of a line in inches. A longer word is divided.
-    size
-        Size of the letters in points.
-
-    Returns
-    -------
-    lines
-        The lines, at least one.
-    """
+    """Divide a text into printable lines."""
     lines = [""]
     used, space = 0.0, length(" ", size)
     for word in printable(" ".join(text.split())).split(" "):

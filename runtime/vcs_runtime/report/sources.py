@@ -32,34 +32,7 @@ def report_pair(
     scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds,
     names: tuple[str, Sequence[str]] = ("", ()), dated: str = "",
 ) -> None:  # fmt: skip
-    """Explain one pair in an HTML or PDF file.
-
-    Parameters
-    ----------
-    scorer
-        The scorer.
-    pair
-        The pair.
-    path
-        The file to write; its suffix is .html or .pdf.
-    title
-        Title of the report.
-    options
-        How the pair is scored.
-    thresholds
-        Thresholds of the verdicts.
-    names
-        Names of the generated text, and of the references.
-    dated
-        Date of the texts; "" for none.
-
-    Raises
-    ------
-    TextError
-        The pair cannot be scored.
-    InputError
-        The file cannot be written.
-    """
+    """Explain one pair in an HTML or PDF file."""
     [[(_, result, evidence)]] = scorer.stream(iter([pair]), attrgetter("texts"), options)
     if evidence is None:
         raise TextError(result.error)
@@ -78,30 +51,7 @@ def report_pairs(
     scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport | None, name: str, options: Options,
     thresholds: Thresholds, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Explain every pair, and add a page for each to `report`.
-
-    Parameters
-    ----------
-    scorer
-        The scorer.
-    pairs
-        The pairs.
-    report
-        The report that receives the pages. None: only the overview is made.
-    name
-        Name of the system.
-    options
-        How the pairs are scored.
-    thresholds
-        Thresholds of the verdicts.
-    advance
-        Function that is called with 1 after each pair.
-
-    Returns
-    -------
-    systems
-        The overview of all pairs.
-    """
+    """Explain every pair, and add a page for each to `report`."""
     systems = Systems()
     systems.begin(name, scorer.signature_for(options))
     for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
@@ -119,42 +69,7 @@ def report_scores(
     report: HtmlReport | None, options: Options, thresholds: Thresholds, *,
     names: Sequence[str] = (), pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
 ) -> Systems:  # fmt: skip
-    """Read score files, one for each system, and add pages for their worst and best pairs.
-
-    Parameters
-    ----------
-    files
-        The score files.
-    pairs
-        The pairs that were scored, in the same order. Empty: no pages.
-    scorer
-        The scorer that explains pairs, if `pairs` are given.
-    report
-        The report that receives the pages.
-    options
-        How the pairs were scored.
-    thresholds
-        Thresholds of the verdicts.
-    names
-        The names of the systems, one for each file. Empty: the names of the files.
-    pages
-        Number of worst pairs, and of best pairs, by margin, that get a page.
-    advance
-        Function that is called with 1 after each page.
-    force
-        Put files of different signatures into one report.
-
-    Returns
-    -------
-    systems
-        The overview of all pairs.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, has another signature than the scorer or the other files, or scores other than
-        those of `pairs`.
-    """
+    """Read score files, one for each system, and add pages for their worst and best pairs."""
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
     systems = Systems()

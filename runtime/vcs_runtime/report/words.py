@@ -58,18 +58,7 @@ def date_of(paths: Iterable[Path]) -> str:
 
 
 def settings_of(signature: str) -> list[tuple[str, str]]:
-    """Say in plain words how scores came about.
-
-    Parameters
-    ----------
-    signature
-        The signature of the scores, as `vcs_runtime.scoring.signature` builds it.
-
-    Returns
-    -------
-    list of (str, str)
-        What is described, and its description. A field that is not known is returned as it is.
-    """
+    """Say in plain words how scores came about."""
     fields = dict(field.partition(":")[::2] for field in signature.split("|")[1:])
     settings = [
         ("Embedding model", _embedding(fields)),

@@ -32,19 +32,7 @@ def settle(future: Future[R], result: R) -> None:
 
 @dataclass
 class Request(Generic[R]):
-    """Pairs, and the future of what is made of their results.
-
-    Attributes
-    ----------
-    pairs
-        Pairs `(reference, generated)`, at least one.
-    options
-        How the pairs are scored.
-    convert
-        Makes an entry of the future's list from a result and its evidence, in the scoring thread.
-    future
-        The list of entries, in the order of the pairs. A request whose future is done is skipped.
-    """
+    """Pairs, and the future of what is made of their results."""
 
     pairs: Sequence[Any]
     options: Options
@@ -58,15 +46,7 @@ class Request(Generic[R]):
 
 
 class BackgroundScorer:
-    """A scorer and its thread. Only this thread uses the scorer, which the first request opens.
-
-    Parameters
-    ----------
-    config
-        How the scorer is opened.
-    report
-        Receives the failures of the machine and the bundle. Bad texts are none: their results have an error.
-    """
+    """A scorer and its thread. Only this thread uses the scorer, which the first request opens."""
 
     def __init__(self, config: ScorerConfig, report: Callable[[Exception], None]) -> None:
         self._config = config

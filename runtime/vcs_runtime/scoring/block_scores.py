@@ -31,29 +31,7 @@ def score_in_groups(
     signature: str,
     words: WordComparison,
 ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-    """Score the pairs of a block, in groups whose similarities fit into memory together.
-
-    Parameters
-    ----------
-    block
-        Items with their prepared pairs, or with the error of a pair.
-    vectors
-        The unit vectors of all texts but the refused ones.
-    refused
-        The errors of texts that the embedder refuses.
-    options
-        How pairs are scored.
-    signature
-        The signature of the scores.
-    words
-        Compares words, for substitution.
-
-    Yields
-    ------
-    list of (item, Result, Evidence or None)
-        The items of a group in order, each with its result. The evidence is None if the result has an
-        `error`. A block of usual texts is one group.
-    """
+    """Score the pairs of a block, in groups whose similarities fit into memory together."""
     group: Block[T] = []
     total = 0
     for item, pair in block:

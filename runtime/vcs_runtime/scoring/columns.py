@@ -34,39 +34,12 @@ def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pai
 
     A value that is not a text, such as a missing one, is passed on: the scorer reports it as the row's
     `error`.
-
-    Parameters
-    ----------
-    reference
-        A text in each row, or a list or array of several references.
-    generated
-        A text in each row.
-
-    Returns
-    -------
-    iterator of (reference, generated)
-        One pair for each row.
     """
     return zip(map(plain, reference), map(plain, generated), strict=True)
 
 
 def to_columns(results: Sequence[Result], options: Options = Options()) -> Columns:
-    """Turn results into one column for each of their names (`names_of`).
-
-    Parameters
-    ----------
-    results
-        One result for each row.
-    options
-        The options of the results.
-
-    Returns
-    -------
-    dict
-        Scores are float64, NaN in a row with an `error`. COUNTS are int64 and TEXTS str; `flags` are
-        separated by commas. A missing text is "". A column of nulls alone would have no type, and its file
-        would not fit the other files.
-    """
+    """Turn results into one column for each of their names (`names_of`)."""
     columns: Columns = {
         name: np.array([getattr(result, name) for result in results], np.float64)
         for name in scores_of(options)

@@ -28,22 +28,7 @@ ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
-    """Name what the scores of a pair cannot tell by themselves.
-
-    Parameters
-    ----------
-    scores
-        At least `vcs`, `sas`, `nas` and `window_regularizer` of the pair.
-    n_ref
-        Number of chunks of the reference.
-    n_gen
-        Number of chunks of the generated text.
-
-    Returns
-    -------
-    tuple of str
-        Keys of `FLAGS`, in their order. A VCS of 0 has at least one of `ZEROS`.
-    """
+    """Name what the scores of a pair cannot tell by themselves."""
     undefined = scores["window_regularizer"] >= 1.0
     zero = scores["vcs"] <= 0.0
     content, order = scores["sas"] > 0.0, scores["nas"] > 0.0
@@ -88,19 +73,7 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
 
 @dataclass
 class FlagCounts:
-    """How many pairs of a job have a VCS of 0, and why; and how many could not be judged.
-
-    Attributes
-    ----------
-    scored
-        Number of pairs with scores.
-    zeros
-        Number of pairs whose VCS is 0.
-    not_judged
-        Number of pairs with a flag of `NOT_JUDGED`.
-    flags
-        Number of pairs with each flag. A pair may have several.
-    """
+    """How many pairs of a job have a VCS of 0, and why; and how many could not be judged."""
 
     scored: int = 0
     zeros: int = 0

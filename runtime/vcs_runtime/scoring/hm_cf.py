@@ -13,24 +13,7 @@ from vcs_runtime.util.means import exact_means
 def hm_cf_of(
     sentences: Sequence[Sequence[str]], coarse: Sequence[float], vectors: Mapping[str, Vector], aggregate: str
 ) -> HmCf:
-    """Compute HM-CF of a generated text against one or several references.
-
-    Parameters
-    ----------
-    sentences
-        The sentences of each reference, then those of the generated text.
-    coarse
-        The cosine of the generated text with each whole reference.
-    vectors
-        The unit vector of every sentence, float32 (d,).
-    aggregate
-        "max" for the reference with the highest HM-CF, "mean" for the mean of all.
-
-    Returns
-    -------
-    HmCf
-        The numbers of the pair. The order of the references does not change them.
-    """
+    """Compute HM-CF of a generated text against one or several references."""
     *references, generated = sentences
     every = [
         hm_cf(cosines(reference, generated, vectors), whole)

@@ -38,21 +38,7 @@ _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not open
 
 @dataclass
 class PreparedPair:
-    """A pair on its way to the vectors.
-
-    Attributes
-    ----------
-    texts
-        The references, then the generated text.
-    segmenter
-        Name of the segmenter that splits all texts of the pair; None for short texts.
-    chunks
-        The chunks of each text.
-    pending
-        The texts without punctuation, until the learned segmenter has split them; else empty.
-    sentences
-        The sentences of each text as they stand, for HM-CF; empty if it is not computed.
-    """
+    """A pair on its way to the vectors."""
 
     texts: list[str]
     segmenter: str | None
@@ -90,25 +76,7 @@ class _RuleSplit:
 
 
 class Preparation:
-    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing.
-
-    Parameters
-    ----------
-    segmenter
-        Splits texts into sentences.
-    memory_bytes
-        Bytes for the sentences found by rules, as many for those found by the learned segmenter, and as
-        many for those of HM-CF.
-    blocks
-        How many times BLOCK_CHARACTERS and BLOCK_PAIRS a block has.
-    pair_mem_gb
-        GB for the similarities of one pair, or of its sentences for HM-CF. A pair with more is an error.
-
-    Attributes
-    ----------
-    scripts
-        The scripts of the texts so far. A text that is remembered counts once.
-    """
+    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing."""
 
     def __init__(
         self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, pair_mem_gb: float = 1.0
@@ -124,23 +92,7 @@ class Preparation:
         self._as_they_stand = Sentences(segmenter, memory_bytes)
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
-        """Put items into blocks, with their texts split into chunks.
-
-        Parameters
-        ----------
-        items
-            Anything, read one block at a time.
-        key
-            Returns the pair of an item, or raises the item's TextError.
-        options
-            How pairs are scored.
-
-        Yields
-        ------
-        list of (item, PreparedPair or TextError)
-            At most BLOCK_PAIRS items; a block ends with the item that reaches BLOCK_CHARACTERS, each so many
-            times as `blocks` says.
-        """
+        """Put items into blocks, with their texts split into chunks."""
         block: Block[T] = []
         characters = 0
         for item in items:

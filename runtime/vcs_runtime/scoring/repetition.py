@@ -25,24 +25,6 @@ def repetitions(
 
     A chunk repeats the first chunk whose words are the same, or whose vector is similar enough. It does not
     repeat that chunk if the reference repeats itself as well, and the chunk has a counterpart of its own.
-
-    Parameters
-    ----------
-    chunks
-        The chunks of the reference, and of the generated text.
-    vectors
-        Their unit vectors, float32 (d,) each. None: only chunks of the same words count as alike.
-    match
-        int64 (n_gen,), the position of each generated chunk's match.
-    supported
-        bool (n_gen,), whether that match is similar enough to count.
-    threshold
-        Minimum cosine similarity of two chunks that are alike.
-
-    Returns
-    -------
-    list of int or None
-        For each generated chunk the position of the chunk that it repeats, or None.
     """
     reference, generated = ([_words(text) for text in texts] for texts in chunks)
     rows = None if vectors is None else vectors[1]

@@ -71,23 +71,7 @@ class ReplacedWord:
 def replaced_words(
     words: ReplacedWords, reference: Sequence[str], generated: Sequence[str]
 ) -> tuple[ReplacedWord, ...]:
-    """List the words that were replaced, each word of the reference once.
-
-    Parameters
-    ----------
-    words
-        The words of a pair.
-    reference
-        The chunks of the reference.
-    generated
-        The chunks of the generated text.
-
-    Returns
-    -------
-    tuple of ReplacedWord
-        The words with a weight of at least `LEAST_WEIGHT`, in the order of the generated text. A word of the
-        reference that stands for several words is shown with the surest of them, of equal ones the first.
-    """
+    """List the words that were replaced, each word of the reference once."""
     found = words.pairs.gen
     surest: dict[int, int] = {}
     for own in np.flatnonzero(found.weight >= LEAST_WEIGHT).tolist():
@@ -113,22 +97,7 @@ def left_out(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> str:
 
 
 def describe_substitution(words: ReplacedWords, scores: Scores, strict: StrictScores) -> str:
-    """Say how much was replaced, and what that does to VCS.
-
-    Parameters
-    ----------
-    words
-        The words of the pair.
-    scores
-        The scores of the pair.
-    strict
-        Its substitution, and what that lowers.
-
-    Returns
-    -------
-    str
-        Two sentences.
-    """
+    """Say how much was replaced, and what that does to VCS."""
     value = strict.substitution
     if not (len(words.reference) and len(words.generated)):
         what = "no word could be compared, because one of the texts has no words in Latin letters"

@@ -12,17 +12,7 @@ T = TypeVar("T")
 
 
 class Requested(NamedTuple, Generic[T]):
-    """A block of pairs whose texts need vectors.
-
-    Attributes
-    ----------
-    block
-        The pairs.
-    request
-        The request for the vectors of their texts.
-    first
-        The units of a progress bar before the block.
-    """
+    """A block of pairs whose texts need vectors."""
 
     block: Block[T]
     request: VectorRequest

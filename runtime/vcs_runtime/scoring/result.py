@@ -66,17 +66,7 @@ class _ScoresByName:
 
 
 class StrictScores(NamedTuple):
-    """Substitution of a pair, and what it lowers (docs/reference/vcs.md, section 15).
-
-    Attributes
-    ----------
-    substitution
-        The largest weighted share of replaced words, in [0, 1]. Smaller is better.
-    replaced_things, replaced_actions, replaced_qualities, replaced_names
-        Replaced share of each class of words, in [0, 1].
-    vcs_strict, margin_strict
-        VCS and the margin under the cap that substitution sets.
-    """
+    """Substitution of a pair, and what it lowers (docs/reference/vcs.md, section 15)."""
 
     substitution: float
     replaced_things: float
@@ -157,15 +147,7 @@ class Result(_ScoresByName):
 
 
 class ReplacedWords(NamedTuple):
-    """The words of a pair, and which of them another word replaced.
-
-    Attributes
-    ----------
-    reference, generated
-        The content words of both texts.
-    pairs
-        Which words stand for each other.
-    """
+    """The words of a pair, and which of them another word replaced."""
 
     reference: TextWords
     generated: TextWords

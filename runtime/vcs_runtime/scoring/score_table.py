@@ -18,19 +18,7 @@ DETAIL: Final = 3
 
 
 class ScoreInfo(NamedTuple):
-    """What is known of a score before anything is scored.
-
-    Attributes
-    ----------
-    label
-        The name of the score in texts and figures.
-    low, high
-        The smallest and the largest value.
-    level
-        HEADLINE, PART or DETAIL.
-    meaning
-        What the score says, as a phrase.
-    """
+    """What is known of a score before anything is scored."""
 
     label: str
     low: float
@@ -131,19 +119,6 @@ def metrics_in(record: Container[str]) -> tuple[str, ...]:
 
 
 def up_to(level: int, also: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of the scores of this level and the more prominent ones, in the order of tables.
-
-    Parameters
-    ----------
-    level
-        HEADLINE, PART or DETAIL.
-    also
-        Metrics beside VCS whose scores are among them, of `FURTHER`.
-
-    Returns
-    -------
-    tuple of str
-        The names.
-    """
+    """Return the names of the scores of this level and the more prominent ones, in the order of tables."""
     own = set(names_with(also))
     return tuple(name for name, info in ALL.items() if name in own and info.level <= level)

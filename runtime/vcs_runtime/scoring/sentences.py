@@ -28,13 +28,6 @@ class Sentences:
     Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by rules if
     it has sentence punctuation, otherwise by the learned segmenter. A text that none of them can split is one
     sentence.
-
-    Parameters
-    ----------
-    segmenter
-        Splits the texts.
-    memory_bytes
-        Bytes for the sentences that are remembered.
     """
 
     def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
@@ -42,19 +35,7 @@ class Sentences:
         self._known: LRUCache[list[str]] = LRUCache(memory_bytes, lambda pieces: sum(map(len, pieces)))
 
     def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Split texts, each of which holds something.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-
-        Returns
-        -------
-        dict
-            The sentences of each text without white space around them, at least one; or the TextError of a
-            caller's segmenter.
-        """
+        """Split texts, each of which holds something."""
         split: dict[str, Pieces] = {}
         left = []
         for text in dict.fromkeys(texts):

@@ -31,23 +31,6 @@ def signature(
     hash. With substitution, `words` names what tells and compares words. With a learned segmenter, `cut`
     holds its threshold, stride, precision and device. Models of the caller are named by their `identity`
     alone.
-
-    Parameters
-    ----------
-    options
-        How the pair is scored.
-    embedder
-        Computes the vectors.
-    segmenter
-        Splits the texts.
-    words
-        Compares words.
-
-    Returns
-    -------
-    str
-        For example
-        "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:...|emb:...|long:...|prec:fp32|engine:ort-cpu|v:0.1.0".
     """
     fields = embedder.signature_fields
     if SUBSTITUTION in options.also:
@@ -59,18 +42,6 @@ def long_form(line: str) -> str:
     """Add to a signature what may round otherwise, although it changes no score by more than rounding.
 
     Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by rounding.
-
-    Parameters
-    ----------
-    line
-        A signature of scores that are computed in this environment.
-
-    Returns
-    -------
-    str
-        The signature, then `ort` and `openvino`, the versions of ONNX Runtime and of OpenVINO where they run
-        a model; `numpy` and `numba`, the versions of what computes the scores; and `cpu`, the architecture
-        of the processor with the last of the groups of instructions that NumPy finds on it.
     """
     fields = dict(field.partition(":")[::2] for field in line.split("|"))
     engines = [fields[name] for name in ("engine", "cut") if name in fields]

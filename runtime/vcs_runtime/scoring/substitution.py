@@ -31,13 +31,7 @@ class _Opened(NamedTuple):
 
 
 class WordComparison:
-    """Compares the words of pairs by the token vectors of a bundle, which is opened when first needed.
-
-    Parameters
-    ----------
-    bundle
-        Folder of the bundle, or "default", for which the constants of substitution were chosen.
-    """
+    """Compares the words of pairs by the token vectors of a bundle, which is opened when first needed."""
 
     def __init__(self, bundle: str | os.PathLike[str] | Bundle = "default") -> None:
         self._bundle = bundle
@@ -73,20 +67,7 @@ class WordComparison:
     def compare(
         self, pairs: Sequence[tuple[Sequence[Evidence], Sequence[Scores]]], params: Params
     ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
-        """Compare the words of pairs.
-
-        Parameters
-        ----------
-        pairs
-            For each pair, the evidence against one or several references, and the scores with each.
-        params
-            The parameters with which the pairs were scored.
-
-        Returns
-        -------
-        list of (StrictScores, list of ReplacedWords)
-            For each pair the mean of the numbers over its references, and the words of each.
-        """
+        """Compare the words of pairs."""
         numbering = Numbering()
         every = [evidence for candidates, _ in pairs for evidence in candidates]
         read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]

@@ -150,20 +150,7 @@ def _chunks(
 
 
 def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Count for each chunk the supported chunks whose matches are in the other order.
-
-    Parameters
-    ----------
-    match
-        int64 (x,), the position of each chunk's match.
-    supported
-        bool (x,), which chunks are counted.
-
-    Returns
-    -------
-    ndarray
-        int64 (x,): chunks before it with a later match, and chunks after it with an earlier match.
-    """
+    """Count for each chunk the supported chunks whose matches are in the other order."""
     counts = np.zeros(len(match), dtype=np.int64)
     for i, place in enumerate(match):
         earlier = supported[:i] & (match[:i] > place)

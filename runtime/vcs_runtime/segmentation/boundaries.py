@@ -20,20 +20,6 @@ def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
     """Return where the windows over a text start.
 
     Windows start `stride` tokens apart. The last one is moved back to end with the text.
-
-    Parameters
-    ----------
-    tokens
-        Number of tokens of the text.
-    size
-        Number of tokens of a window; a shorter text is one window.
-    stride
-        Tokens between the starts of consecutive windows.
-
-    Returns
-    -------
-    sequence of int
-        Ascending; empty for a text without tokens.
     """
     if tokens <= size:
         return range(min(tokens, 1))
@@ -69,23 +55,7 @@ def sigmoid(logits: npt.NDArray[Any]) -> FloatArray:
 
 
 def character_probabilities(length: int, places: IntArray, probabilities: FloatArray) -> FloatArray:
-    """Assign the probabilities of tokens to the characters of a text.
-
-    Parameters
-    ----------
-    length
-        Number of characters.
-    places
-        int64 (tokens,): the character to which each token's probability belongs, or -1. If several tokens
-        belong to one character, the last one counts.
-    probabilities
-        float32 (tokens,).
-
-    Returns
-    -------
-    ndarray
-        float32 (length,), 0 for a character without token.
-    """
+    """Assign the probabilities of tokens to the characters of a text."""
     result = np.zeros(length, np.float32)
     placed = places >= 0
     result[places[placed]] = probabilities[placed]
@@ -97,18 +67,6 @@ def cut(text: str, ends: Iterable[int]) -> list[str]:
 
     White space belongs to the segment before it. Only the newlines at which the text is cut are in no
     segment, so empty lines give empty segments, as `str.split` does.
-
-    Parameters
-    ----------
-    text
-        The text.
-    ends
-        Ascending positions of the characters after which the text is cut.
-
-    Returns
-    -------
-    list of str
-        The segments, in order.
     """
     pieces: list[str] = []
     start = 0

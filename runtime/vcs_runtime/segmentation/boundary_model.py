@@ -48,15 +48,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text as a learned segmenter sees it.
-
-    Attributes
-    ----------
-    inputs
-        For each input of the graph by name, int64 (tokens,): `input_ids` and what else the kind needs.
-    places
-        int64 (tokens,): the character to which each token's probability belongs (`character_probabilities`).
-    """
+    """A text as a learned segmenter sees it."""
 
     inputs: dict[str, IntArray]
     places: IntArray
@@ -108,23 +100,6 @@ class BoundaryModel:
 
         The probabilities of a text do not depend on the other texts. Memory grows with the longest text, not
         with the number of texts.
-
-        Parameters
-        ----------
-        texts
-            Texts that have passed `check_texts`.
-
-        Returns
-        -------
-        list of ndarray
-            float32 (characters,) for each text; zeros for a text without tokens, such as white space.
-
-        Raises
-        ------
-        DeviceError
-            The device has not enough memory.
-        BundleError
-            The model returned NaN or infinity.
         """
         distinct: dict[str, FloatArray] = {}
         for portion in _portions(dict.fromkeys(texts)):

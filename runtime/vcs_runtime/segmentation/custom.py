@@ -79,18 +79,6 @@ class CustomSegmenter:
     """A segmenter of the caller as a scorer needs it: it splits every text, and its output is checked.
 
     One thread at a time calls it.
-
-    Parameters
-    ----------
-    segmenter
-        The caller's object.
-
-    Raises
-    ------
-    TypeError
-        The object has no `split` or no `identity`.
-    ValueError
-        `identity` cannot stand in a signature.
     """
 
     def __init__(self, segmenter: TextSegmenter) -> None:
@@ -106,25 +94,7 @@ class CustomSegmenter:
         """Leave every text to `split_learned`."""
 
     def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
-        """Split texts with the caller's object.
-
-        Parameters
-        ----------
-        texts
-            The texts.
-
-        Returns
-        -------
-        list of list of str
-            The segments of each text.
-
-        Raises
-        ------
-        TextError
-            The segmenter refuses a text.
-        ModelError
-            The segmenter returned something else than one list of strings for each text.
-        """
+        """Split texts with the caller's object."""
         if not texts:
             return []
         with self._lock, naming_errors(f"segmenter {self.model_name}"):

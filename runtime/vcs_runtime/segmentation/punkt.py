@@ -13,15 +13,7 @@ PUNKT: Final = "punkt"
 
 
 class Punkt:
-    """A segmenter that calls NLTK's `sent_tokenize` for English. Its data are NLTK's own: `punkt_tab`.
-
-    Raises
-    ------
-    MissingExtraError
-        NLTK is not installed.
-    BundleError
-        NLTK does not find the data in `NLTK_DATA` or its usual folders.
-    """
+    """A segmenter that calls NLTK's `sent_tokenize` for English. Its data are NLTK's own: `punkt_tab`."""
 
     def __init__(self) -> None:
         punkt = require("nltk.tokenize.punkt", "experiments", "the segmenter punkt")

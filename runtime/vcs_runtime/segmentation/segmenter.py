@@ -187,25 +187,7 @@ class Segmenter:
         ]
 
     def sentences(self, text: str, name: str) -> list[str] | None:
-        """Find the sentences of a text to be scored by rules.
-
-        Parameters
-        ----------
-        text
-            The text, with its punctuation.
-        name
-            Name of the text in errors.
-
-        Returns
-        -------
-        list of str or None
-            None if the learned segmenter must split the text.
-
-        Raises
-        ------
-        TextError
-            Rules cannot split the text, and there is no learned segmenter. The message starts with `name`.
-        """
+        """Find the sentences of a text to be scored by rules."""
         try:
             pieces = self._by_rules(text)
         except TextError as error:

@@ -26,18 +26,6 @@ def word_features(text: str, encoding: Encoding) -> tuple[IntArray, IntArray]:
 
     Words are separated by white space. A word starts with a CAPITAL (1), is written in CAPITALS (2, at least
     two letters), or is SMALL (3). In a text with hardly any capitals, small words are CASELESS (0).
-
-    Parameters
-    ----------
-    text
-        A text with at least one word.
-    encoding
-        Its tokens.
-
-    Returns
-    -------
-    tuple of ndarray
-        Two int64 (tokens,): how the word is written, and the position of its last character.
     """
     spans = [match.span() for match in _WORD.finditer(text)]
     starts, ends = (np.array(side, np.int64) for side in zip(*spans, strict=True))

@@ -31,21 +31,7 @@ Convert = Callable[[Result, Evidence | None], dict[str, Any]]
 
 
 class Service:
-    """The endpoints over one scorer.
-
-    Parameters
-    ----------
-    config
-        How the scorer is opened, in the background.
-    options
-        How pairs are scored where a request says nothing else.
-    limits
-        Limits of requests.
-    token
-        The token that clients must send. None: no client needs one.
-    report
-        Receives one line for each failure of the machine.
-    """
+    """The endpoints over one scorer."""
 
     def __init__(
         self,

@@ -22,19 +22,7 @@ _KNOWN = (*SCORING, *OPEN, "/metrics")
 
 
 class Guard:
-    """A layer around the application.
-
-    Parameters
-    ----------
-    app
-        The application.
-    token
-        The token that clients must send. None: no client needs one.
-    metrics
-        Counts the answers.
-    report
-        Receives one line for each unexpected exception.
-    """
+    """A layer around the application."""
 
     def __init__(
         self, app: ASGIApp, token: bytes | None, metrics: Metrics, report: Callable[[str], None]

@@ -9,29 +9,7 @@ from vcs_runtime.util.numbers import checked_count, checked_number
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the server.
-
-    Parameters
-    ----------
-    max_body_mb
-        Most megabytes (10^6 bytes) of the body of a request.
-    max_pairs
-        Most pairs of a request.
-    timeout_s
-        Most seconds that a request may wait and be scored; also the time that a stopping server has left.
-    queue
-        Most requests that wait or are scored at once.
-    read_s
-        Most seconds until the headers of a request have arrived, and its body after them.
-    connections
-        Most open connections. Others are closed at once.
-
-    Raises
-    ------
-    ValueError
-        A value is not above 0, a number of seconds or megabytes is above 10^6, or a count is no whole
-        number. The message names the field.
-    """
+    """Limits of the server."""
 
     max_body_mb: float = 8.0
     max_pairs: int = 1000

@@ -16,15 +16,7 @@ _Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class Refused(VcsError):
-    """A request that is refused with a status and a sentence.
-
-    Parameters
-    ----------
-    status
-        The status code of HTTP.
-    sentence
-        What is wrong, with the name of the field.
-    """
+    """A request that is refused with a status and a sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -64,19 +56,7 @@ class ManyRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Question:
-    """What a request asks.
-
-    Attributes
-    ----------
-    pairs
-        Pairs `(reference, generated)`.
-    heads
-        The beginning of each answer: the pair's id, or nothing.
-    options
-        How the pairs are scored.
-    single
-        Whether the request was one pair, without a list.
-    """
+    """What a request asks."""
 
     pairs: list[tuple[str | list[str], str]]
     heads: list[dict[str, Any]]
@@ -85,27 +65,7 @@ class Question:
 
 
 def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
-    """Read the body of a request.
-
-    Parameters
-    ----------
-    body
-        JSON in UTF-8.
-    defaults
-        The options of the server.
-    max_pairs
-        Most pairs of a request.
-
-    Returns
-    -------
-    Question
-        Pairs and options. Whether a text can be scored is decided by the scorer.
-
-    Raises
-    ------
-    Refused
-        The body is no JSON, or a field is wrong or missing. The message is one sentence that names it.
-    """
+    """Read the body of a request."""
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(400, "the body must be an object with reference and generated, or with pairs")

@@ -10,13 +10,7 @@ _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Metrics:
-    """Counts of requests and pairs. Only the event loop's thread uses them.
-
-    Parameters
-    ----------
-    queue_length
-        Returns the number of requests that wait or are scored.
-    """
+    """Counts of requests and pairs. Only the event loop's thread uses them."""
 
     def __init__(self, queue_length: Callable[[], int]) -> None:
         self._queue_length = queue_length

@@ -57,18 +57,7 @@ ENDPOINTS: Final = (
 
 
 def document(version: str) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Parameters
-    ----------
-    version
-        The version of this package.
-
-    Returns
-    -------
-    dict
-        Plain values for JSON.
-    """
+    """Return the OpenAPI document."""
     bodies, components = msgspec.json.schema_components(
         (OneRequest, ManyRequest), ref_template="#/components/schemas/{name}"
     )

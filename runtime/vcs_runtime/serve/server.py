@@ -29,25 +29,7 @@ _TOKEN_LENGTH = 16
 
 
 def read_token(path: Path, report: Callable[[str], None]) -> bytes:
-    """Read the token that clients must send.
-
-    Parameters
-    ----------
-    path
-        A file with the token in its only line.
-    report
-        Receives a warning if everybody on this machine may read the file.
-
-    Returns
-    -------
-    bytes
-        The token.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or its content is no token.
-    """
+    """Read the token that clients must send."""
     try:
         token = read_whole(path, pipe=True).strip()
         readable = path.stat().st_mode & 0o004
@@ -72,25 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the server's socket.
-
-    Parameters
-    ----------
-    host
-        Name or address.
-    port
-        Port; 0 takes a free one.
-
-    Returns
-    -------
-    socket
-        A listening socket.
-
-    Raises
-    ------
-    InputError
-        The address cannot be used. The message names host and port.
-    """
+    """Open the server's socket."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=256)
@@ -100,23 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class ScoreServer:
-    """A server of scores on a socket.
-
-    Parameters
-    ----------
-    listener
-        A listening socket, which is closed at the end.
-    config
-        How the scorer is opened.
-    options
-        How pairs are scored where a request says nothing else.
-    limits
-        Limits of requests.
-    token
-        The token that clients must send. None: no client needs one.
-    report
-        Receives lines for standard error.
-    """
+    """A server of scores on a socket."""
 
     def __init__(
         self,
@@ -142,13 +90,7 @@ class ScoreServer:
         ))  # fmt: skip
 
     def run(self) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted.
-
-        Raises
-        ------
-        VcsError
-            The scorer cannot be opened.
-        """
+        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted."""
         ready = self._service.ready
         with self._listener, self._stopped_by_signals():
             self._report(f"listening on {self.url} (help: {self.url}/docs); loading")

@@ -17,25 +17,7 @@ _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def check_text(text: object, name: str) -> str:
-    """Check that a text can be scored.
-
-    Parameters
-    ----------
-    text
-        The text.
-    name
-        Name of the text in errors, such as "reference".
-
-    Returns
-    -------
-    str
-        The same text.
-
-    Raises
-    ------
-    TextError
-        The text is not a string, is empty or too long, or holds a NUL or a lone surrogate.
-    """
+    """Check that a text can be scored."""
     if not isinstance(text, str):
         raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:

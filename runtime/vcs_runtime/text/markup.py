@@ -55,21 +55,7 @@ _MARKS = {
 
 
 def remove_markup(text: str, cleanings: Collection[str]) -> str:
-    """Remove from a text what is not told, but laid out.
-
-    Parameters
-    ----------
-    text
-        The text.
-    cleanings
-        Names of `CLEANINGS`: "think" removes reasoning in think tags, "markdown" the marks of Markdown,
-        "list-numbers" the numbers of lists.
-
-    Returns
-    -------
-    str
-        The clean text, which may be empty. A text without markup is the same text, and so is a clean one.
-    """
+    """Remove from a text what is not told, but laid out."""
     for _ in range(_ROUNDS):
         cleaned = text
         if "think" in cleanings:

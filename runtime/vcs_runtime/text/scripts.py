@@ -12,15 +12,7 @@ _SEEN = 10_000
 
 @dataclass
 class ScriptCounts:
-    """How many texts are not in Latin script.
-
-    Attributes
-    ----------
-    texts
-        Number of texts.
-    not_latin
-        Number of texts most of whose letters are not Latin.
-    """
+    """How many texts are not in Latin script."""
 
     texts: int = 0
     not_latin: int = 0

@@ -23,13 +23,7 @@ _ENOUGH = 8
 
 
 class Reward(NamedTuple):
-    """A weighted sum of scores.
-
-    Attributes
-    ----------
-    weights
-        Name and weight of each score.
-    """
+    """A weighted sum of scores."""
 
     weights: tuple[tuple[str, float], ...]
 

@@ -120,25 +120,7 @@ _services = _Services()
 def submit(
     config: ScorerConfig, options: Options, pairs: Sequence[Any], deadline_s: float | None = None
 ) -> Future[list[Result]]:
-    """Score pairs in the background.
-
-    Parameters
-    ----------
-    config
-        How the scorer is opened, with absolute paths. Equal configs share a scorer.
-    options
-        How the pairs are scored.
-    pairs
-        Pairs `(reference, generated)`.
-    deadline_s
-        Seconds until the future is done at the latest. None: no limit.
-
-    Returns
-    -------
-    Future of list of Result
-        One Result for each pair, in order. The future never holds an exception: every failure, a missed
-        deadline included, is the `error` of each Result.
-    """
+    """Score pairs in the background."""
     return _services.submit(config, options, pairs, deadline_s)
 
 

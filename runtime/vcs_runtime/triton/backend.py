@@ -32,15 +32,7 @@ class TritonPythonModel:
     """The class that Triton's Python backend looks for, with `initialize`, `execute` and `finalize`."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the scorer that the parameters in `config.pbtxt` describe. An exception fails the loading.
-
-        Parameters
-        ----------
-        args
-            The server's arguments. Used are `model_config` (JSON), `model_repository` and `model_version`
-            (the folder of this model, which may hold the bundle), `model_instance_kind` and
-            `model_instance_device_id` (the GPU).
-        """
+        """Open the scorer that the parameters in `config.pbtxt` describe. An exception fails the loading."""
         import triton_python_backend_utils as pb_utils
 
         self._pb_utils = pb_utils
@@ -66,17 +58,6 @@ class TritonPythonModel:
 
         A request fails as a whole only where the machine fails. Each request of the batch is then tried
         alone, because a single one may be too large for the memory of a GPU.
-
-        Parameters
-        ----------
-        requests
-            Requests with the inputs `reference` and `generated`.
-
-        Returns
-        -------
-        list
-            One response for each request, in order. An item has float64 scores (NaN with an error), `flags`
-            separated by commas, an `error` ("" with scores), and the `signature`.
         """
         results: list[list[Result]] = [[] for _ in requests]
         try:

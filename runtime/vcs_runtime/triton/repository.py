@@ -80,32 +80,7 @@ _COPY = "bundle"  # in the folder of the model's version
 
 @dataclass(frozen=True)
 class Deployment:
-    """How the model of a repository is served.
-
-    Parameters
-    ----------
-    name
-        Name of the model.
-    config
-        How the server opens the scorer.
-    options
-        How pairs are scored, in all requests.
-    copy_bundle
-        Copy the bundle into the repository, which can then be moved.
-    max_batch_size
-        Items of one request, and of all requests that are scored together.
-    queue_delay_us
-        Microseconds that a request may wait for others.
-    instances
-        Copies of the model on each device.
-    address
-        The address to which the start command binds http, grpc and metrics.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range; the message names it.
-    """
+    """How the model of a repository is served."""
 
     name: str = "vcs"
     config: ScorerConfig = ScorerConfig()
@@ -134,27 +109,6 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     """Write a model repository, whole or not at all.
 
     The device is not checked, because the server may be another machine.
-
-    Parameters
-    ----------
-    folder
-        A folder that is empty or does not exist.
-    deployment
-        How the model is served. The bundle is verified.
-
-    Returns
-    -------
-    Path
-        The folder of the model.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be used, or lies in the bundle; the message names it.
-    BundleError
-        A bundle is missing or damaged.
-    OSError
-        A file cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")

@@ -9,28 +9,7 @@ from vcs_runtime.errors import MissingExtraError
 
 
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
-    """Import a package of an extra, or one that no extra brings.
-
-    Parameters
-    ----------
-    module
-        Name to import: "pyarrow.parquet".
-    extra
-        The extra that brings it: "parquet"; or several extras, of which one is enough; or () for a package
-        that users bring themselves.
-    purpose
-        What needs it, at the beginning of the error: "reading Parquet".
-
-    Returns
-    -------
-    module
-        The imported module.
-
-    Raises
-    ------
-    MissingExtraError
-        The package cannot be imported. The message names the extra, or else the package, and the reason.
-    """
+    """Import a package of an extra, or one that no extra brings."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -50,23 +29,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def base_class(module: str, name: str, purpose: str) -> Any:
-    """Import a base class from a package that users bring themselves.
-
-    Parameters
-    ----------
-    module
-        Name to import: "torchmetrics".
-    name
-        The class in this module.
-    purpose
-        What needs it, as for `require`.
-
-    Returns
-    -------
-    type
-        The class. If the package is missing: a class whose call raises MissingExtraError. The module of a
-        derived class can be imported in both cases.
-    """
+    """Import a base class from a package that users bring themselves."""
     try:
         return getattr(require(module, (), purpose), name)
     except MissingExtraError as error:

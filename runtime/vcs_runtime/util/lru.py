@@ -13,15 +13,7 @@ _OVERHEAD = 300
 
 
 class LRUCache(Generic[V]):
-    """A thread-safe cache of values by text: entries that were used longest ago are dropped first.
-
-    Parameters
-    ----------
-    limit
-        Largest size of all entries together, in bytes, keys included.
-    size
-        Returns the bytes that a value takes.
-    """
+    """A thread-safe cache of values by text: entries that were used longest ago are dropped first."""
 
     def __init__(self, limit: int, size: Callable[[V], int]) -> None:
         self._free = limit

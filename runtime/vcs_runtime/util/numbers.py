@@ -19,29 +19,7 @@ def is_finite(value: Any) -> bool:
 
 
 def checked_number(name: str, value: Any, allowed: str, inside: Callable[[float], bool]) -> float:
-    """Return a finite number in a range as a float.
-
-    Parameters
-    ----------
-    name
-        Name of the argument.
-    value
-        What the caller gave.
-    allowed
-        The range in words, such as "a number of seconds above 0".
-    inside
-        Whether a finite number is in the range.
-
-    Returns
-    -------
-    float
-        The number.
-
-    Raises
-    ------
-    ValueError
-        `value` is no finite number, or out of range. The message names the argument.
-    """
+    """Return a finite number in a range as a float."""
     if not (is_finite(value) and inside(float(value))):
         raise ValueError(f"{name} must be {allowed}, not {value!r}")
     return float(value)

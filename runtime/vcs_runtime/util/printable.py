@@ -10,21 +10,7 @@ _JOINERS = "\u200c\u200d"  # scripts and emoji need them
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Return a text in which no character controls a terminal; such characters are shown escaped.
-
-    Parameters
-    ----------
-    text
-        The text, or an object that is shown as one.
-    keep
-        Characters that stay as they are, such as line ends.
-
-    Returns
-    -------
-    str
-        The text, with `\x1b` for an escape character, `\n` for a line end, `\ud800` for half a surrogate.
-        Any stream in Unicode can take it.
-    """
+    r"""Return a text in which no character controls a terminal; such characters are shown escaped."""
     shown = str(text)
     if shown.isprintable():
         return shown

@@ -81,26 +81,7 @@ def name_step(what: str) -> None:
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs. Within the block of another bar, that one moves instead.
-
-    Parameters
-    ----------
-    total
-        Number of units in all.
-    what
-        Name of the step, shown before the bar.
-    unit
-        Name of the units.
-    enabled
-        Whether there is a bar.
-    done
-        Units that were finished before.
-
-    Yields
-    ------
-    Callable
-        Advances the bar by a number of units.
-    """
+    """Show a progress bar while the block runs. Within the block of another bar, that one moves instead."""
     if not enabled:
         yield lambda count: None
         return

@@ -63,27 +63,7 @@ def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
 
 
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
-    """Read a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    name
-        What errors call it; None: its path.
-    pipe
-        Whether it may be a pipe, as of `<(command)`: a caller that reads it once only.
-
-    Returns
-    -------
-    bytes
-        Its content.
-
-    Raises
-    ------
-    InputError
-        It is no regular file, too large, or cannot be read. The message names it.
-    """
+    """Read a file."""
     name = path if name is None else name
     limit = int((_GIVEN.get() or FILE_MB) * 1e6)
     try:

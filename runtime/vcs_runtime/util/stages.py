@@ -33,20 +33,7 @@ def check_stopped() -> None:
 
 
 def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
-    """Yield the same items, of which a thread prepares the next ones while the caller works on this one.
-
-    Parameters
-    ----------
-    items
-        The items. The thread iterates over them, so they must not depend on what the caller does.
-    count
-        Largest number of items that are prepared and not taken.
-
-    Yields
-    ------
-    T
-        The items, in order.
-    """
+    """Yield the same items, of which a thread prepares the next ones while the caller works on this one."""
     iterator = iter(items)
     with _threads(1) as submit:
         upcoming = deque(submit(next, iterator, _END) for _ in range(count))
@@ -60,20 +47,6 @@ def in_order(function: Callable[[T], R], items: Iterable[T], threads: int = 1) -
 
     One thread prepares the items, `threads` others call the function, and the caller works on the results. An
     item waits for each call and another for all of them, so that no thread waits if its stage is slow once.
-
-    Parameters
-    ----------
-    function
-        Is called in several threads at once if `threads` is more than 1.
-    items
-        The items, as for `ahead`.
-    threads
-        Number of calls at a time.
-
-    Yields
-    ------
-    R
-        The results.
     """
     with (
         _threads(threads) as submit,

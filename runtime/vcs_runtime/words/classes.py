@@ -82,17 +82,6 @@ def class_scores(rows: npt.NDArray[np.uint16]) -> FloatArray:
     """Add up the features of words.
 
     Numbers of half precision are added without any rounding, so that all processors give the same bits.
-
-    Parameters
-    ----------
-    rows
-        Features of words, uint16 `(words, FEATURES)`.
-
-    Returns
-    -------
-    ndarray
-        Scores of the classes, float64 `(words, 3)`: logarithms of probabilities, up to a constant of each
-        word.
     """
     table = _exact_table()
     scores = np.empty((len(rows), table.shape[1]), np.float64)

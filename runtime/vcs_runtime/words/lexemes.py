@@ -17,29 +17,7 @@ REMEMBERED: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """A word as its letters tell it.
-
-    Attributes
-    ----------
-    form
-        In small letters, with a plain apostrophe and without a possessive ending: what has a vector.
-    stem
-        What all forms of the word have in common.
-    exclusion
-        Its row of `excluding_table`; 0 for a word that excludes nothing.
-    is_content
-        Whether it is no function word.
-    negates
-        Whether it negates the next content word.
-    is_capital
-        Whether it begins with a capital letter.
-    ending
-        Its last two letters.
-    seen_as
-        How a neighbour sees it: a function word as it is, any other by its ending.
-    features
-        Its own features, for its class.
-    """
+    """A word as its letters tell it."""
 
     form: str
     stem: str
@@ -54,18 +32,7 @@ class Lexeme:
 
 @functools.lru_cache(REMEMBERED)
 def lexeme(word: str) -> Lexeme:
-    """Return what is known of a word.
-
-    Parameters
-    ----------
-    word
-        A run of Latin letters and digits, as it stands in a text.
-
-    Returns
-    -------
-    Lexeme
-        What is known of it.
-    """
+    """Return what is known of a word."""
     small = word.lower().replace("’", "'")
     form = small.removesuffix("'s")
     negated_verb = small.endswith("n't")

@@ -32,25 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class TextWords:
-    """The n content words of a text, in order.
-
-    Attributes
-    ----------
-    lexemes
-        What is known of each word by its letters.
-    chunk
-        Number of the chunk that it is in, int32 `(n,)`; it never falls.
-    start
-        Where it begins in the chunk, in characters, int32 `(n,)`.
-    stop
-        Where it ends in the chunk, int32 `(n,)`: `chunks[chunk][start:stop]` is the word.
-    features
-        Features for its class, as rows of the table of classes, uint16 `(n, FEATURES)`.
-    is_name
-        Whether it is a name, bool `(n,)`.
-    is_negated
-        Whether it is negated, bool `(n,)`.
-    """
+    """The n content words of a text, in order."""
 
     lexemes: list[Lexeme]
     chunk: IntArray
@@ -77,16 +59,6 @@ def read_words(chunks: Sequence[str]) -> TextWords:
 
     A word is a name if it begins with a capital letter, does so somewhere inside a chunk, and stands nowhere
     in the text in small letters. A text without words in small letters has no names.
-
-    Parameters
-    ----------
-    chunks
-        The chunks of the text.
-
-    Returns
-    -------
-    TextWords
-        Its content words. A text without Latin letters and digits has none.
     """
     found = _Found()
     for number, chunk in enumerate(chunks):

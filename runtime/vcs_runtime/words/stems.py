@@ -11,18 +11,7 @@ _SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 
 def stem(word: str) -> str:
-    """Return the stem of a word: two words with one stem count as the same.
-
-    Parameters
-    ----------
-    word
-        The word in small letters, without a possessive ending.
-
-    Returns
-    -------
-    str
-        The stem.
-    """
+    """Return the stem of a word: two words with one stem count as the same."""
     return _regular(IRREGULAR.get(word, word).replace("'", ""))
 
 

@@ -29,25 +29,7 @@ _LEAD: Final = "a "
 
 
 class WordVectors:
-    """The static vectors of words.
-
-    Parameters
-    ----------
-    bundle
-        A verified bundle with an embedder. Its table is mapped into memory and only read.
-    memory_bytes
-        Bytes of the vectors that are remembered.
-
-    Attributes
-    ----------
-    width
-        Numbers of a vector.
-
-    Raises
-    ------
-    BundleError
-        The table cannot be read, or does not fit the tokenizer. The message names the bundle.
-    """
+    """The static vectors of words."""
 
     def __init__(self, bundle: Bundle, memory_bytes: int = MEMORY_BYTES) -> None:
         stored = find_word_rows(bundle)
@@ -69,18 +51,7 @@ class WordVectors:
         self._remembered: LRUCache[FloatArray] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
 
     def of(self, forms: Sequence[str]) -> FloatArray:
-        """Return the vectors of words.
-
-        Parameters
-        ----------
-        forms
-            Words in small letters, as `Lexeme.form` has them.
-
-        Returns
-        -------
-        ndarray
-            Unit vectors, float32 `(words, width)`. A word without tokens has the vector 0.
-        """
+        """Return the vectors of words."""
         vectors = np.zeros((len(forms), self.width), np.float32)
         for row, form in enumerate(forms):
             vector = self._remembered.get(form)

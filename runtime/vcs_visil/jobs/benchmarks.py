@@ -41,19 +41,7 @@ _TIME = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class Source:
-    """A question file and its folders.
-
-    Attributes
-    ----------
-    path
-        The JSON file.
-    videos
-        Folder of the videos; None for the place that the data set's own layout has for it.
-    subtitles
-        Folder of the subtitles, likewise.
-    task
-        Category of the questions, for LongVideoBench; None for all.
-    """
+    """A question file and its folders."""
 
     path: Path
     videos: Path | None = None
@@ -61,26 +49,7 @@ class Source:
     task: str | None = None
 
     def items(self, folder: Path, limit: int | None = None) -> list[dict[str, Any]]:
-        """Read the questions, one item per video.
-
-        Parameters
-        ----------
-        folder
-            Folder of the items' file; paths in the items are relative to it.
-        limit
-            Largest number of videos, the first ones of the file; None for all.
-
-        Returns
-        -------
-        list of dict
-            Items with `id`, `video`, `questions`, and `start`, `end`, `fps` and `subtitles` where there are
-            any.
-
-        Raises
-        ------
-        InputError
-            The file is none of both, or an entry cannot be used. The message names the file and the entry.
-        """
+        """Read the questions, one item per video."""
         try:
             entries = json.loads(read_whole(self.path))
         except (ValueError, RecursionError) as error:
@@ -139,28 +108,7 @@ class Source:
 
 
 def read_subtitles(path: Path, offset: float, duration: float) -> list[dict[str, Any]]:
-    """Read subtitles of LongVideoBench, in the two forms that its files have.
-
-    Parameters
-    ----------
-    path
-        JSON file: a list of objects with `start`, `end` ("HH:MM:SS.mmm") and `line`, or with `timestamp` (two
-        numbers of seconds, the second one may be missing) and `text`.
-    offset
-        Second of the subtitles at which the video begins.
-    duration
-        Length of the video in seconds.
-
-    Returns
-    -------
-    list of dict
-        Objects with `start` and `end` in seconds of the video, and `text`, of what is within the video.
-
-    Raises
-    ------
-    InputError
-        The file is no such list. The message names the file and the entry.
-    """
+    """Read subtitles of LongVideoBench, in the two forms that its files have."""
     try:
         entries = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:

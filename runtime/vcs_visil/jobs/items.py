@@ -22,17 +22,7 @@ MADE = "made"
 
 @dataclass(frozen=True)
 class Item:
-    """One line of a JSONL file of videos.
-
-    Attributes
-    ----------
-    place
-        File and line, for errors.
-    folder
-        Folder of the file; paths in the line are relative to it.
-    row
-        The line.
-    """
+    """One line of a JSONL file of videos."""
 
     place: str
     folder: Path

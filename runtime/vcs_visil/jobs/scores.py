@@ -25,17 +25,7 @@ from vcs_visil.summaries import VIDEO
 
 @dataclass
 class Counts:
-    """Numbers of videos in a job.
-
-    Attributes
-    ----------
-    scored
-        Videos with scores.
-    failed
-        Videos that could not be scored.
-    resumed
-        Videos of both kinds from an earlier run.
-    """
+    """Numbers of videos in a job."""
 
     scored: int = 0
     failed: int = 0
@@ -52,47 +42,6 @@ def score_videos(
 
     A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
     input is checked before the first video is scored.
-
-    Parameters
-    ----------
-    model
-        The model that scores.
-    source
-        The videos, as JSONL (docs/guide/visil.md).
-    output
-        The output, as JSONL.
-    options
-        How summaries are scored.
-    frames
-        Number of frames of a video file, uniformly sampled.
-    video
-        Score the video itself, too.
-    drop_missing
-        Leave out keywords that are not in the caption, with a message to `report`.
-    choose_keywords
-        Choose keywords without a model for videos without them.
-    inputs
-        Other files that are in use, none of which the output may be.
-    resume
-        Continue after the complete lines of the output.
-    overwrite
-        Replace the output.
-    report
-        Receives a message for every video that cannot be scored, and for every word that is left out.
-    progress
-        Whether a terminal shows a progress bar.
-
-    Returns
-    -------
-    Counts
-        Numbers of scored and failed videos.
-
-    Raises
-    ------
-    InputError
-        The input or the output cannot be used. The message names the file and the line.
-    ModelError
-        The model fails. The lines written so far stay.
     """
     total, own = 0, ""
     for item in read_items(source):  # the whole file is checked first
@@ -165,23 +114,7 @@ def _frames_again(item: Item, record: Record, frames: int) -> int:
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read the scores of a job.
-
-    Parameters
-    ----------
-    path
-        Output of `score_videos`.
-
-    Returns
-    -------
-    dict
-        Summaries of each scored video, by id.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, holds no scores, or holds scores of several models or options.
-    """
+    """Read the scores of a job."""
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()
     otherwise = "no line of `vcs-runtime visil score -o`"
@@ -243,23 +176,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass
 class Answers:
-    """Answers to questions with the scores of their summaries, for `correlate`.
-
-    Attributes
-    ----------
-    scores
-        ViSIL score of the summary of each answer, in nats.
-    correct
-        1 for a correct answer, 0 for a wrong one.
-    videos
-        Id of the video of each answer.
-    skipped
-        Number of lines with an error.
-    full
-        Number of answers from the full video, which are left out.
-    approximate
-        Whether the scores are approximate (`--method generate`).
-    """
+    """Answers to questions with the scores of their summaries, for `correlate`."""
 
     scores: list[float] = field(default_factory=list)
     correct: list[int] = field(default_factory=list)
@@ -270,25 +187,7 @@ class Answers:
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
-    """Read answers to questions, each with the score of its summary.
-
-    Parameters
-    ----------
-    path
-        JSONL file with `id`, `name` (of the summary) and `correct` (0 or 1), such as `visil answer` writes.
-    scores
-        Output of `score_videos`.
-
-    Returns
-    -------
-    Answers
-        The answers. Lines with an `error` are skipped.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or an answer has no score. The message names the file and the line.
-    """
+    """Read answers to questions, each with the score of its summary."""
     scored = read_scores(scores)
     by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
     answers = Answers(approximate=are_approximate(scored))

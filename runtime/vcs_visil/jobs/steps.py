@@ -20,21 +20,7 @@ from vcs_visil.jobs.items import MADE, Item, read_items
 
 @dataclass(frozen=True)
 class Step:
-    """A step that is done with each video.
-
-    Attributes
-    ----------
-    name
-        Name of the step.
-    by
-        Model and prompt for the signature, as "model:...|prompt:...".
-    take
-        Function of an item that returns the value of the field, or the lines.
-    field
-        Field that the step adds to lines without it; None if the step writes lines of its own.
-    frames
-        Number of frames of a video file that the step looks at; None if it looks at none.
-    """
+    """A step that is done with each video."""
 
     name: str
     by: str
@@ -102,37 +88,6 @@ def run_step(
     """Do a step for every video of a file, and append the results to an output.
 
     The whole input is checked before the first video. If a video cannot be used, the others are still done.
-
-    Parameters
-    ----------
-    step
-        The step.
-    source
-        The videos, as JSONL (docs/guide/visil.md).
-    output
-        The output, as JSONL.
-    inputs
-        Other files that are in use, none of which the output may be.
-    resume
-        Continue after the complete lines of the output.
-    overwrite
-        Replace the output.
-    report
-        Receives a message for every video that cannot be used.
-    progress
-        Whether a terminal shows a progress bar.
-
-    Returns
-    -------
-    int
-        Number of failed videos, including those of earlier runs.
-
-    Raises
-    ------
-    InputError
-        The input or the output cannot be used. The message names the file and the line.
-    ModelError
-        The model fails. The lines written so far stay.
     """
     total, begins = 0, ""
     for item in read_items(source):  # the whole file is checked first

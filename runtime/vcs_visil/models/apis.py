@@ -63,32 +63,10 @@ class OpenAI(Chat):
 
 
 class Gemini:
-    """A model of the Gemini API (`generateContent` with `responseLogprobs`).
-
-    Attributes
-    ----------
-    fingerprint
-        "gemini" and the name of the model.
-    """
+    """A model of the Gemini API (`generateContent` with `responseLogprobs`)."""
 
     def __init__(self, url: str, model: str | None, *, timeout: float = TIMEOUT) -> None:
-        """Check the arguments; nothing is sent yet.
-
-        Parameters
-        ----------
-        url
-            Address of the API, such as "https://generativelanguage.googleapis.com". A path, such as that of a
-            project, comes before "/models/NAME"; without one it is "/v1beta".
-        model
-            Name of the model.
-        timeout
-            Seconds to wait for an answer.
-
-        Raises
-        ------
-        ValueError
-            `url` is not an URL, or `model` is missing.
-        """
+        """Check the arguments; nothing is sent yet."""
         if not model:
             raise ValueError("model is missing: the API has many")
         self._client = Client(url, timeout, "x-goog-api-key: ")

@@ -44,31 +44,10 @@ _TAGS = {
 
 
 class GenAI:
-    """A model of onnxruntime-genai. Answers are deterministic. Not thread-safe.
-
-    Attributes
-    ----------
-    fingerprint
-        Name of the folder, and eight digits of the hash of its files.
-    """
+    """A model of onnxruntime-genai. Answers are deterministic. Not thread-safe."""
 
     def __init__(self, folder: Path, device: str = "auto") -> None:
-        """Load the model.
-
-        Parameters
-        ----------
-        folder
-            Folder with a `genai_config.json`.
-        device
-            "auto" (as the configuration says), "cpu" or "cuda" (needs onnxruntime-genai-cuda).
-
-        Raises
-        ------
-        MissingExtraError
-            onnxruntime-genai is not installed.
-        ModelError
-            The folder is not a model, or onnxruntime-genai cannot load the model.
-        """
+        """Load the model."""
         refuse_telemetry()
         og = require("onnxruntime_genai", "visil", "a model in this process")
         if device not in DEVICES:

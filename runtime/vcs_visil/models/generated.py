@@ -86,22 +86,7 @@ class Generates(Protocol):
 
 
 def check_generated(generated: Generated, top: int) -> None:
-    """Check a generated answer.
-
-    Parameters
-    ----------
-    generated
-        The answer.
-    top
-        Number of likeliest tokens that were requested.
-
-    Raises
-    ------
-    TextError
-        The answer is empty.
-    ModelError
-        There are no or too few log-probabilities, or they belong to other tokens than those of the answer.
-    """
+    """Check a generated answer."""
     if not generated.text.strip():
         raise TextError("the model's answer is empty")
     if not generated.tokens:
@@ -133,20 +118,6 @@ def known_words(generated: Generated, words: Sequence[str], floor: float) -> lis
     """Read the log-probabilities of words off a generated answer: word i at the place of its i-th word.
 
     Capitals do not count: a model may begin a sentence with the word.
-
-    Parameters
-    ----------
-    generated
-        The answer.
-    words
-        The true words in lower case, one per mask.
-    floor
-        Lowest log-probability of a word in nats.
-
-    Returns
-    -------
-    list of tuple of float and str
-        Log-probability of each word, and how it is known (`KNOWN`).
     """
     places: dict[int, tuple[int, float]] = {}
     spaces: list[float] = []

@@ -27,31 +27,10 @@ _MOST_SECONDS = 1_000_000  # sockets and timers refuse some larger numbers, depe
 
 
 class Client:
-    """A client of one server.
-
-    Attributes
-    ----------
-    url
-        Address of the server without a slash at the end.
-    """
+    """A client of one server."""
 
     def __init__(self, url: str, timeout: float, header: str = "Authorization: Bearer ") -> None:
-        """Check the arguments; nothing is sent yet.
-
-        Parameters
-        ----------
-        url
-            Address of the server, such as "http://gpu7:8000".
-        timeout
-            Seconds in which the whole answer must be there.
-        header
-            Header of a request up to the key, which the environment variable `KEY` holds.
-
-        Raises
-        ------
-        ValueError
-            `url` is not an http or https URL, or holds a password or a query, or `timeout` is out of range.
-        """
+        """Check the arguments; nothing is sent yet."""
         parts = urlsplit(url)
         if parts.username is not None or parts.query or parts.fragment:  # they may be keys: not repeated here
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
@@ -71,27 +50,7 @@ class Client:
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Send JSON and return the JSON of the answer.
-
-        Parameters
-        ----------
-        path
-            Path on the server.
-        body
-            Object to send.
-
-        Returns
-        -------
-        Any
-            The answer.
-
-        Raises
-        ------
-        TextError
-            The server refuses this request (HTTP 400, 413 or 422); others may succeed.
-        ModelError
-            The server does not answer with JSON. The message names the URL and the reason.
-        """
+        """Send JSON and return the JSON of the answer."""
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:

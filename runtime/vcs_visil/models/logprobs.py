@@ -89,25 +89,7 @@ def check_forced(forced: Forced, answer: str) -> None:
 
 
 def answer_length(tokens: Sequence[str], answer: str) -> int:
-    """Find an answer at the end of a prompt's tokens.
-
-    Parameters
-    ----------
-    tokens
-        Tokens of prompt and answer as text.
-    answer
-        The answer.
-
-    Returns
-    -------
-    int
-        Number of tokens at the end that join to the answer.
-
-    Raises
-    ------
-    ModelError
-        The last tokens do not join to the answer.
-    """
+    """Find an answer at the end of a prompt's tokens."""
     letters = _letters(answer)
     joined = ""
     for count, token in enumerate(reversed(tokens), 1):
@@ -127,18 +109,6 @@ def by_word(forced: Forced, answer: str) -> list[float]:
 
     A token belongs to the word that contains its first character other than a space. A token of spaces only
     belongs to the next word.
-
-    Parameters
-    ----------
-    forced
-        Tokens of the answer with their log-probabilities.
-    answer
-        The answer: words separated by one space.
-
-    Returns
-    -------
-    list of float
-        Log-probability of each word in nats.
     """
     words = answer.split(" ")
     ends: list[int] = []

@@ -27,17 +27,7 @@ _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to yo
 
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
-    """The outcome of one check.
-
-    Attributes
-    ----------
-    name
-        Name of the check: "numbers", "same", "text", "greedy", "chain" or "images".
-    passed
-        Whether the model passed it.
-    detail
-        The measured numbers, or the reason for the failure.
-    """
+    """The outcome of one check."""
 
     name: str
     passed: bool

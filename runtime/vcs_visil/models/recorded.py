@@ -22,25 +22,7 @@ from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
 
 
 def question_key(fingerprint: str, parts: Sequence[Part], answer: str, kind: str) -> str:
-    """Return the sha256 of a question.
-
-    Parameters
-    ----------
-    fingerprint
-        Fingerprint of the model.
-    parts
-        The user's turn: texts and images in order.
-    answer
-        The assistant's turn.
-    kind
-        "next" for a likeliest token; the number of the run, as a string, for a forced answer; "generate" with
-        the numbers of tokens and of the run for a generated one.
-
-    Returns
-    -------
-    str
-        The hash in hexadecimal digits.
-    """
+    """Return the sha256 of a question."""
     digest = hashlib.sha256()
     pieces = [("model", fingerprint.encode()), *map(_piece, parts), ("answer", answer.encode())]
     for name, data in [*pieces, ("kind", kind.encode())]:

@@ -25,33 +25,12 @@ _FIELD = "{prompt}"
 
 
 class Chat:
-    """A server with the chat API of OpenAI.
-
-    Attributes
-    ----------
-    fingerprint
-        Kind of the server and name of the model.
-    """
+    """A server with the chat API of OpenAI."""
 
     _KIND = ""
 
     def __init__(self, url: str, model: str | None = None, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its models.
-
-        Parameters
-        ----------
-        url
-            Address of the server.
-        model
-            Name of the model; None if the server has only one.
-        timeout
-            Seconds to wait for an answer.
-
-        Raises
-        ------
-        ModelError
-            The server does not answer, or does not have the model.
-        """
+        """Ask the server for its models."""
         self._client = Client(url, timeout)
         answer = self._client.get("/v1/models")
         try:
@@ -125,24 +104,7 @@ class Stepping(Chat):
     def __init__(
         self, url: str, model: str | None = None, *, timeout: float = TIMEOUT, top: int = TOP
     ) -> None:  # fmt: skip
-        """Ask the server for its models.
-
-        Parameters
-        ----------
-        url
-            Address of the server.
-        model
-            Name of the model; None if the server has only one.
-        timeout
-            Seconds to wait for an answer.
-        top
-            Number of likeliest tokens to request per step.
-
-        Raises
-        ------
-        ModelError
-            The server does not answer, or does not have the model.
-        """
+        """Ask the server for its models."""
         if not isinstance(top, int) or top < 1:
             raise ValueError(f"top must be a whole number of at least 1, not {top!r}")
         super().__init__(url, model, timeout=timeout)
@@ -208,35 +170,10 @@ def _fitting(candidates: Sequence[tuple[str, float]], rest: str) -> list[tuple[s
 
 
 class SGLang:
-    """An SGLang server, asked through `/generate`. That takes plain text, so a chat template is needed.
-
-    Attributes
-    ----------
-    fingerprint
-        "sglang" and the name of the model.
-    """
+    """An SGLang server, asked through `/generate`. That takes plain text, so a chat template is needed."""
 
     def __init__(self, url: str, template: str, image: str, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its model.
-
-        Parameters
-        ----------
-        url
-            Address of the server.
-        template
-            Text of the user's turn up to the beginning of the assistant's, with `{prompt}`.
-        image
-            Text that stands for an image in the prompt.
-        timeout
-            Seconds to wait for an answer.
-
-        Raises
-        ------
-        ModelError
-            The server does not answer.
-        InputError
-            The template does not contain `{prompt}` exactly once.
-        """
+        """Ask the server for its model."""
         if template.count(_FIELD) != 1:
             raise InputError(f"template: it must contain {_FIELD} once")
         self._client = Client(url, timeout)

@@ -19,19 +19,7 @@ _TYPES: dict[str, tuple[str, ...]] = {"default": (), "linear": _LINEAR, "llama3"
 
 @dataclass(frozen=True)
 class FamilySettings:
-    """What a `config.json` says.
-
-    Attributes
-    ----------
-    config
-        What the graph must do.
-    pooling
-        The pooling, as `SentenceFolder` names it; None where another file names it.
-    end_token
-        The token that the family's own code puts after a text, whatever `tokenizer.json` says; "" if none.
-    needs_end
-        Whether a text must have a token after it if the last token is pooled.
-    """
+    """What a `config.json` says."""
 
     config: DecoderConfig
     pooling: str | None = None
@@ -40,20 +28,7 @@ class FamilySettings:
 
 
 def check_plain(path: Path, data: Any) -> None:
-    """Refuse what is no plain decoder of text.
-
-    Parameters
-    ----------
-    path
-        The `config.json`.
-    data
-        Its content.
-
-    Raises
-    ------
-    CheckpointError
-        The model has quantised weights, sees images or has cross-attention. The message names the setting.
-    """
+    """Refuse what is no plain decoder of text."""
     for key, supported in (
         ("quantization_config", None),
         ("vision_config", None),
@@ -65,27 +40,7 @@ def check_plain(path: Path, data: Any) -> None:
 
 
 def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
-    """Return the class of the model's own code, which sentence-transformers would run.
-
-    Parameters
-    ----------
-    path
-        The `config.json`.
-    data
-        Its content.
-    known
-        Classes whose code does what the family's module implements.
-
-    Returns
-    -------
-    name
-        The class in `auto_map`, with its module; "" if there is none.
-
-    Raises
-    ------
-    CheckpointError
-        The class is another one.
-    """
+    """Return the class of the model's own code, which sentence-transformers would run."""
     classes = data.get("auto_map") or {}
     name = classes.get("AutoModel") if isinstance(classes, dict) else classes
     if name is None:
@@ -118,29 +73,7 @@ def causal(path: Path, data: Any) -> bool:
 
 
 def rotation(path: Path, data: Any, layers: str | None = None, theta: str = "rope_theta") -> Rotation:
-    """Read the rotation, as transformers 4 spells it or as transformers 5 does.
-
-    Parameters
-    ----------
-    path
-        The `config.json`.
-    data
-        Its content.
-    layers
-        The kind of layers to which it belongs, if the model has two kinds.
-    theta
-        Name of the base in transformers 4. Only "rope_theta" goes with `rope_scaling`.
-
-    Returns
-    -------
-    rotation
-        The rotation.
-
-    Raises
-    ------
-    CheckpointError
-        It is missing, or of a type that the graph does not implement. The message names the setting.
-    """
+    """Read the rotation, as transformers 4 spells it or as transformers 5 does."""
     if data.get("partial_rotary_factor") is not None:
         only(path, data, "partial_rotary_factor", 1.0, 1.0)
     new, old = data.get("rope_parameters"), data.get("rope_scaling")

@@ -44,19 +44,7 @@ _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 @dataclass(frozen=True)
 class DecoderCheckpoint:
-    """An opened checkpoint of a decoder.
-
-    Attributes
-    ----------
-    folder
-        The folder that holds it.
-    settings
-        What its `config.json` says.
-    tensors
-        The decoder's tensors by their names in the checkpoint.
-    prefix
-        Prefix of these names.
-    """
+    """An opened checkpoint of a decoder."""
 
     folder: Path
     settings: FamilySettings
@@ -65,26 +53,7 @@ class DecoderCheckpoint:
 
 
 def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoint:
-    """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read.
-
-    Parameters
-    ----------
-    folder
-        Folder with config.json and the safetensors files.
-    attention
-        Whether the attention is causal, if the model's publisher or the caller says so.
-
-    Returns
-    -------
-    checkpoint
-        Settings and tensors.
-
-    Raises
-    ------
-    CheckpointError
-        A file is missing or unreadable, a setting has a value that the graph does not implement, or a tensor
-        is missing or has another shape or type. The message names the file and the problem.
-    """
+    """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read."""
     path = folder / CONFIG
     data = read_json(path)
     kind = str(data.get("model_type")) if isinstance(data, dict) else ""

@@ -25,18 +25,7 @@ class Refused(Exception):
 
 
 def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
-    """Check the kit and this machine, install, and score a pair.
-
-    Parameters
-    ----------
-    arguments
-        The arguments of the command line. None: those of this process.
-
-    Returns
-    -------
-    code
-        0 if all is well, 1 if it is installed and cannot score, 2 if nothing was installed.
-    """
+    """Check the kit and this machine, install, and score a pair."""
     parser = argparse.ArgumentParser(
         prog="install", description="Install vcs-runtime from this kit, offline."
     )

@@ -43,17 +43,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file with rows.
-
-    Attributes
-    ----------
-    path
-        Where it is.
-    format
-        One of `FORMATS`; None: what its suffix says.
-    name
-        What errors call it; "": its path.
-    """
+    """A file with rows."""
 
     path: Path
     format: str | None = None
@@ -73,29 +63,7 @@ class InputFile:
         return (self._declared() or self._kind()) in _TYPED
 
     def rows(self, id_key: str, pick: Pick = lambda names, place: None) -> Iterator[Row]:
-        """Read the rows one at a time.
-
-        Parameters
-        ----------
-        id_key
-            The name of the id in the rows of a format that has texts by id.
-        pick
-            Is called with the columns of a table. Raises RowError if one is missing.
-
-        Yields
-        ------
-        place, row
-            The place of a row, and what is there.
-
-        Raises
-        ------
-        RowError
-            A row cannot be read.
-        InputError
-            The file cannot be read, or holds another format than its name says.
-        MissingExtraError
-            The format needs an extra.
-        """
+        """Read the rows one at a time."""
         refuse_special(self.path, self)
         kind = self._kind()
         if kind == "jsonl":

@@ -14,29 +14,7 @@ from vcs_runtime.util.reading import TooLongError, next_line, read_whole
 
 
 def read_json_entries(path: Path, id_key: str, name: object) -> Iterator[Row]:
-    """Read an array of objects or texts, or an object of texts or objects by id.
-
-    Parameters
-    ----------
-    path
-        The file, as UTF-8.
-    id_key
-        The name of the id in the rows of an object by id.
-    name
-        What errors about the whole file call it.
-
-    Yields
-    ------
-    place, row
-        "entry N", and what is there; of an object by id, an object with the id.
-
-    Raises
-    ------
-    RowError
-        The file holds nothing of the kind.
-    InputError
-        The file cannot be read, or is too large.
-    """
+    """Read an array of objects or texts, or an object of texts or objects by id."""
     value = _load(path, name)
     if isinstance(value, dict):
         value = [

@@ -37,15 +37,7 @@ def _response(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The keys of a program's files.
-
-    Attributes
-    ----------
-    reference, generated, id
-        The keys.
-    read_reference, read_generated
-        Make texts of what stands there.
-    """
+    """The keys of a program's files."""
 
     reference: str = "reference"
     generated: str = "generated"

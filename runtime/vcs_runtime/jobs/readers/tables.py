@@ -18,27 +18,7 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
-    """Read a table of text with a header.
-
-    Parameters
-    ----------
-    path
-        The file, as UTF-8.
-    separators
-        What may stand between the columns; the header decides.
-    pick
-        Is called with the header.
-
-    Yields
-    ------
-    place, row
-        "line N" of a row's end, and its texts by column.
-
-    Raises
-    ------
-    RowError
-        The file is no such table.
-    """
+    """Read a table of text with a header."""
     csv.field_size_limit(min(line_limit(), _CSV_FIELD))  # by default 128 KiB
     separator = _separator(path, separators)
     with path.open(encoding="utf-8-sig", newline="") as file:
