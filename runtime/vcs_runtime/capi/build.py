@@ -37,7 +37,7 @@ STRICT = ("-Wall", "-Wextra", "-Werror")
 
 @dataclass(frozen=True)
 class Built:
-    """A built library."""
+    """A built library, beside its header and `vcs_runtime.pc`, and the Python that it starts."""
 
     file: Path
     interpreter: str
@@ -75,7 +75,7 @@ def find_tools() -> Tools:
 
 
 def build(folder: Path) -> Built:
-    """Build the library with its header and `vcs_runtime.pc`."""
+    """Build the library with its header and `vcs_runtime.pc`, all of them or none. Raises BuildError."""
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]

@@ -23,7 +23,10 @@ def internals_of(
     scores: Scores,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the intermediate results as nested dictionaries of plain values."""
+    """Return what the reference package calls `internals`, from `similarity` (n_ref, n_gen) and its alignment.
+
+    Chunks of a line count from 1, everything else from 0, as there.
+    """
     a = alignment
     sides = {"precision": a.precision, "recall": a.recall}
     reference, generated = chunks

@@ -47,7 +47,7 @@ class Block(NamedTuple):
 
 
 class Part(Protocol):
-    """A part of a document."""
+    """A part of a document. Its title is also its entry of the contents; "" for neither."""
 
     @property
     def title(self) -> str:
@@ -80,7 +80,11 @@ class View:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, which may continue on the next page."""
+    """A table, which may continue on the next page.
+
+    A row with text in its first cell alone is a subheading. A row whose first cell is empty stays on the page of
+    the row before it.
+    """
 
     title: str
     caption: str
@@ -204,7 +208,7 @@ class Document:
 
 
 def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document:
-    """Divide parts into pages."""
+    """Divide parts into pages: `front` before the contents, `body` on new pages and listed in the contents."""
     entries: list[tuple[str, int]] = []
     listed = [part.title for part in body if part.title]
     contents = View("Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries))
@@ -267,7 +271,7 @@ def _draw_footer(area: Area, title: str, number: int, count: int) -> None:
 
 
 def write_document(document: Document, path: Path) -> None:
-    """Write a document to a PDF file."""
+    """Write a document to a PDF file. Raises InputError, or MissingExtraError without matplotlib."""
     require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages

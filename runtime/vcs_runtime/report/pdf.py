@@ -48,7 +48,7 @@ def pair_document(
     dated: str = "",
     body: Sequence[Part] | None = None,
 ) -> Document:
-    """Compose the pages of a pair."""
+    """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature),
         views.key_figures(e),

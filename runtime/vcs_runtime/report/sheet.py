@@ -38,7 +38,7 @@ Cell = tuple[float, float, str]
 
 @dataclass(frozen=True)
 class Area:
-    """A rectangle of a figure. Places in it are inches from its upper left corner."""
+    """A rectangle of a figure, in inches. Places in it are inches from its upper left corner."""
 
     figure: Figure
     left: float
@@ -59,7 +59,7 @@ class Area:
         return self.figure.add_axes(box)
 
     def write(self, cells: Iterable[Cell], size: float = SIZE, colour: str = INK, bold: bool = False) -> None:
-        """Draw texts."""
+        """Draw lines of text at places `(right, down to the baseline)`, with letters of `size` points."""
         written = [(self.left + x, self.top + y, printable(text)) for x, y, text in cells if text]
         if written:
             words = _words()(written, size, colour, bold)
@@ -150,7 +150,7 @@ def _font() -> Any:
 
 
 def wrap(text: str, width: float, size: float = SIZE) -> list[str]:
-    """Divide a text into printable lines."""
+    """Divide a text into one printable line or more of `width` inches; a longer word is divided."""
     lines = [""]
     used, space = 0.0, length(" ", size)
     for word in printable(" ".join(text.split())).split(" "):

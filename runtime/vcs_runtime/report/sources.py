@@ -32,7 +32,7 @@ def report_pair(
     scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds,
     names: tuple[str, Sequence[str]] = ("", ()), dated: str = "",
 ) -> None:  # fmt: skip
-    """Explain one pair in an HTML or PDF file."""
+    """Explain one pair in an HTML or PDF file. Raises TextError if the pair cannot be scored."""
     [[(_, result, evidence)]] = scorer.stream(iter([pair]), attrgetter("texts"), options)
     if evidence is None:
         raise TextError(result.error)
@@ -51,7 +51,7 @@ def report_pairs(
     scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport | None, name: str, options: Options,
     thresholds: Thresholds, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Explain every pair, and add a page for each to `report`."""
+    """Explain every pair, and add a page for each to `report`, if there is one."""
     systems = Systems()
     systems.begin(name, scorer.signature_for(options))
     for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
@@ -69,7 +69,11 @@ def report_scores(
     report: HtmlReport | None, options: Options, thresholds: Thresholds, *,
     names: Sequence[str] = (), pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
 ) -> Systems:  # fmt: skip
-    """Read score files, one for each system, and add pages for their worst and best pairs."""
+    """Read score files, one for each system, and add pages for their worst and best pairs.
+
+    `pages` of both kinds, by margin, if the scored `pairs` are given in the order of the files. Raises InputError
+    for files of different signatures (without `force`), or scores of other pairs.
+    """
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
     systems = Systems()

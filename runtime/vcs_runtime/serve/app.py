@@ -31,7 +31,7 @@ Convert = Callable[[Result, Evidence | None], dict[str, Any]]
 
 
 class Service:
-    """The endpoints over one scorer."""
+    """The endpoints over one scorer, which is opened in the background; `token` None: clients need none."""
 
     def __init__(
         self,

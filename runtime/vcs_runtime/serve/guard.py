@@ -22,7 +22,7 @@ _KNOWN = (*SCORING, *OPEN, "/metrics")
 
 
 class Guard:
-    """A layer around the application."""
+    """A layer around the application: the token, counts of answers, one line for an unexpected exception."""
 
     def __init__(
         self, app: ASGIApp, token: bytes | None, metrics: Metrics, report: Callable[[str], None]

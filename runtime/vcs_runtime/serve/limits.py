@@ -9,14 +9,14 @@ from vcs_runtime.util.numbers import checked_count, checked_number
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the server."""
+    """Limits of the server. Raises ValueError with the name of a field that is out of range."""
 
-    max_body_mb: float = 8.0
-    max_pairs: int = 1000
-    timeout_s: float = 60.0
-    queue: int = 64
-    read_s: float = 10.0
-    connections: int = 512
+    max_body_mb: float = 8.0  # 10^6 bytes of a request's body
+    max_pairs: int = 1000  # of a request
+    timeout_s: float = 60.0  # for waiting and scoring; also the time that a stopping server has left
+    queue: int = 64  # requests that wait or are scored at once
+    read_s: float = 10.0  # until the headers have arrived, and the body after them
+    connections: int = 512  # others are closed at once
 
     def __post_init__(self) -> None:
         for field in fields(self):

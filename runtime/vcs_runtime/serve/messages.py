@@ -16,7 +16,7 @@ _Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 class Refused(VcsError):
-    """A request that is refused with a status and a sentence."""
+    """A request that is refused with a status of HTTP and a sentence that names the field."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -56,7 +56,7 @@ class ManyRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Question:
-    """What a request asks."""
+    """What a request asks; `heads` begin the answers with the ids of pairs, if there are any."""
 
     pairs: list[tuple[str | list[str], str]]
     heads: list[dict[str, Any]]
@@ -65,7 +65,7 @@ class Question:
 
 
 def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
-    """Read the body of a request."""
+    """Read the body of a request, JSON in UTF-8. Raises Refused; the scorer decides about the texts."""
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(400, "the body must be an object with reference and generated, or with pairs")

@@ -29,7 +29,7 @@ _TOKEN_LENGTH = 16
 
 
 def read_token(path: Path, report: Callable[[str], None]) -> bytes:
-    """Read the token that clients must send."""
+    """Read the token that clients must send, the only line of a file. Raises InputError."""
     try:
         token = read_whole(path, pipe=True).strip()
         readable = path.stat().st_mode & 0o004
@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the server's socket."""
+    """Open the server's listening socket; port 0 takes a free one. Raises InputError with host and port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=256)
@@ -64,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class ScoreServer:
-    """A server of scores on a socket."""
+    """A server of scores on a listening socket, which it closes at the end."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ScoreServer:
         ))  # fmt: skip
 
     def run(self) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted."""
+        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted. Raises VcsError at opening."""
         ready = self._service.ready
         with self._listener, self._stopped_by_signals():
             self._report(f"listening on {self.url} (help: {self.url}/docs); loading")

@@ -23,7 +23,7 @@ _ENOUGH = 8
 
 
 class Reward(NamedTuple):
-    """A weighted sum of scores."""
+    """A weighted sum of scores, by name."""
 
     weights: tuple[tuple[str, float], ...]
 

@@ -120,7 +120,10 @@ _services = _Services()
 def submit(
     config: ScorerConfig, options: Options, pairs: Sequence[Any], deadline_s: float | None = None
 ) -> Future[list[Result]]:
-    """Score pairs in the background."""
+    """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
+
+    The future never holds an exception: every failure, a missed deadline included, is the `error` of each Result.
+    """
     return _services.submit(config, options, pairs, deadline_s)
 
 

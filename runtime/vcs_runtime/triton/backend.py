@@ -32,7 +32,7 @@ class TritonPythonModel:
     """The class that Triton's Python backend looks for, with `initialize`, `execute` and `finalize`."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the scorer that the parameters in `config.pbtxt` describe. An exception fails the loading."""
+        """Open the scorer that `config.pbtxt` describes (in `model_config`). An exception fails the loading."""
         import triton_python_backend_utils as pb_utils
 
         self._pb_utils = pb_utils
@@ -57,7 +57,8 @@ class TritonPythonModel:
         """Score the items of all requests together.
 
         A request fails as a whole only where the machine fails. Each request of the batch is then tried
-        alone, because a single one may be too large for the memory of a GPU.
+        alone, because a single one may be too large for the memory of a GPU. Scores are float64 (NaN with an
+        error), flags are joined by commas.
         """
         results: list[list[Result]] = [[] for _ in requests]
         try:

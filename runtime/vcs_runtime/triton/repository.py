@@ -80,16 +80,16 @@ _COPY = "bundle"  # in the folder of the model's version
 
 @dataclass(frozen=True)
 class Deployment:
-    """How the model of a repository is served."""
+    """How the model of a repository is served. Raises ValueError with the name of the argument."""
 
     name: str = "vcs"
     config: ScorerConfig = ScorerConfig()
     options: Options = Options()
-    copy_bundle: bool = False
-    max_batch_size: int = 64
-    queue_delay_us: int = 0
-    instances: int = 1
-    address: str = "127.0.0.1"
+    copy_bundle: bool = False  # into the repository, which can then be moved
+    max_batch_size: int = 64  # items of one request, and of all that are scored together
+    queue_delay_us: int = 0  # microseconds that a request may wait for others
+    instances: int = 1  # on each device
+    address: str = "127.0.0.1"  # of http, grpc and metrics
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
@@ -108,7 +108,8 @@ class Deployment:
 def write_repository(folder: Path, deployment: Deployment) -> Path:
     """Write a model repository, whole or not at all.
 
-    The device is not checked, because the server may be another machine.
+    The bundle is verified; the device is not, because the server may be another machine. Raises InputError for a
+    folder that holds something or lies in the bundle, and BundleError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
