@@ -13,7 +13,7 @@ _VERSION: Final = ctypes.create_string_buffer(calls.vcs_version())
 
 
 def connect(ffi: Any) -> None:
-    """Set the Python function of each `python_*` function in `library.c`, through the library's cffi object."""
+    """Set the Python function of each `python_*` function in `library.c` by the library's FFI object."""
 
     def unexpected(kind: object, error: BaseException, where: object) -> None:
         failed(error)  # for example out of memory while another error was reported

@@ -38,8 +38,8 @@ _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 class Results:
     """An array of results that is filled in order. After an exception, the remaining ones get its status.
 
-    The first `struct_size` is the size of all; ValueError if another differs. Results of an earlier header are
-    smaller, and get the members that they have.
+    The first `struct_size` is the size of all; ValueError if another differs. Results of an earlier header
+    are smaller, and get the members that they have.
     """
 
     def __init__(self, out: Any, count: int) -> None:

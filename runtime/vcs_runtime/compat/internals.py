@@ -23,7 +23,7 @@ def internals_of(
     scores: Scores,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the reference package calls `internals`, from `similarity` (n_ref, n_gen) and its alignment.
+    """Return what the reference package calls `internals`; `similarity` is (n_ref, n_gen).
 
     Chunks of a line count from 1, everything else from 0, as there.
     """

@@ -82,8 +82,8 @@ class View:
 class Table:
     """A table, which may continue on the next page.
 
-    A row with text in its first cell alone is a subheading. A row whose first cell is empty stays on the page of
-    the row before it.
+    A row with text in its first cell alone is a subheading. A row whose first cell is empty stays on the page
+    of the row before it.
     """
 
     title: str
@@ -208,7 +208,7 @@ class Document:
 
 
 def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document:
-    """Divide parts into pages: `front` before the contents, `body` on new pages and listed in the contents."""
+    """Divide parts into pages: `front` before the contents, `body` on new pages, listed there."""
     entries: list[tuple[str, int]] = []
     listed = [part.title for part in body if part.title]
     contents = View("Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries))

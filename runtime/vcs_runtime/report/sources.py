@@ -71,8 +71,8 @@ def report_scores(
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
-    `pages` of both kinds, by margin, if the scored `pairs` are given in the order of the files. Raises InputError
-    for files of different signatures (without `force`), or scores of other pairs.
+    `pages` of both kinds, by margin, if the scored `pairs` are given in the order of the files. Raises
+    InputError for files of different signatures (without `force`), or scores of other pairs.
     """
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})

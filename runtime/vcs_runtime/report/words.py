@@ -58,7 +58,7 @@ def date_of(paths: Iterable[Path]) -> str:
 
 
 def settings_of(signature: str) -> list[tuple[str, str]]:
-    """Describe a signature: what is described, and in plain words how it is set; unknown fields as they are."""
+    """Describe a signature in plain words: what, and how it is set; unknown fields as they are."""
     fields = dict(field.partition(":")[::2] for field in signature.split("|")[1:])
     settings = [
         ("Embedding model", _embedding(fields)),

@@ -90,7 +90,7 @@ class ScoreServer:
         ))  # fmt: skip
 
     def run(self) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted. Raises VcsError at opening."""
+        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted. Raises VcsError."""
         ready = self._service.ready
         with self._listener, self._stopped_by_signals():
             self._report(f"listening on {self.url} (help: {self.url}/docs); loading")

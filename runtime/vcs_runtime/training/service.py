@@ -122,7 +122,7 @@ def submit(
 ) -> Future[list[Result]]:
     """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
 
-    The future never holds an exception: every failure, a missed deadline included, is the `error` of each Result.
+    The future never holds an exception: a failure, or a missed deadline, is the `error` of each Result.
     """
     return _services.submit(config, options, pairs, deadline_s)
 

@@ -32,7 +32,7 @@ class TritonPythonModel:
     """The class that Triton's Python backend looks for, with `initialize`, `execute` and `finalize`."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the scorer that `config.pbtxt` describes (in `model_config`). An exception fails the loading."""
+        """Open the scorer that `config.pbtxt` describes. An exception fails the loading."""
         import triton_python_backend_utils as pb_utils
 
         self._pb_utils = pb_utils

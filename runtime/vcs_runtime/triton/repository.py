@@ -108,8 +108,8 @@ class Deployment:
 def write_repository(folder: Path, deployment: Deployment) -> Path:
     """Write a model repository, whole or not at all.
 
-    The bundle is verified; the device is not, because the server may be another machine. Raises InputError for a
-    folder that holds something or lies in the bundle, and BundleError.
+    The bundle is verified; the device is not, because the server may be another machine. Raises InputError
+    for a folder that holds something or lies in the bundle, and BundleError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
