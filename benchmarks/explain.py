@@ -17,15 +17,13 @@ one scene are, which corrupted copies cannot.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from records import ANY, keep
-from repetition import said_before
+from records import ANY, keep, parser_of
 
 from vcs_experiments.datasets.texts import Problems, read_cases
 from vcs_experiments.vatex import read_vatex
@@ -87,6 +85,21 @@ def truths(chunks: list[str], others: list[str], kind: str) -> list[Truth]:
                     moved = True if chunks_off >= 1 else False if chunks_off < 0.5 else None
         found.append(Truth(there, moved))
         start += len(words)
+    return found
+
+
+def runs_of(text: str) -> set[tuple[str, ...]]:
+    words = text.lower().split()
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+
+
+def said_before(chunks: list[str]) -> list[bool | None]:
+    """Whether an earlier chunk has these words: at least 80 % of the runs of three, at most 20 %, or unclear."""
+    found: list[bool | None] = []
+    for i, chunk in enumerate(chunks):
+        own = runs_of(chunk)
+        share = max((len(own & runs_of(earlier)) / len(own) for earlier in chunks[:i]), default=0.0)
+        found.append(True if share >= 0.8 else False if share <= 0.2 else None)
     return found
 
 
@@ -171,7 +184,7 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
             before = said_before([chunk.text for chunk in e.generated])
             for chunk, truth, repeated in zip(e.generated, generated, before, strict=True):
                 if repeated and chunk.verdict == REPEATED:
-                    continue  # a verdict of its own: see repetition.py
+                    continue  # a verdict of its own
                 found[UNSUPPORTED][group].add(
                     chunk.verdict == UNSUPPORTED, None if truth.there is None else not truth.there
                 )
@@ -265,9 +278,7 @@ def caption_similarities(path: Path) -> tuple[list[float], list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=["calibrate", "validate"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--captions", type=Path)
@@ -275,7 +286,6 @@ def main() -> None:
     parser.add_argument("--rival", type=float, default=Thresholds().rival)
     parser.add_argument("--order", type=float, default=Thresholds().order)
     parser.add_argument("--cache", type=Path, help="keep vectors here")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     if arguments.what == "calibrate":
         calibrate(arguments.folder, arguments.captions, arguments.cache)

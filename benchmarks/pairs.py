@@ -11,7 +11,6 @@ sentence punctuation. `correlate` compares scored rewrites with the authors' SCE
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import ANY, keep
+from records import ANY, keep, parser_of
 
 
 def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
@@ -100,15 +99,12 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=["clip-cc", "comparison", "correlate"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--punctuated", action="store_true")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)

@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import keep
-from sides import measure, peak_mb, work_folder
+from records import keep, measure, parser_of, peak_mb, work_folder
 
 THRESHOLD = 0.25
 STRIDE = 64
@@ -221,9 +220,7 @@ def child(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--hidden", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--vocabulary", type=int, default=250002)
@@ -234,7 +231,6 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
     )
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
