@@ -4,7 +4,7 @@
 
     # over there, in the checkout, when all parts are in KIT
     cat KIT/wheels.tar.* | tar x
-    python3 -m pip install --no-index --find-links wheels --target site wheels/*.whl
+    python3 -m pip install --no-index --no-deps --target site wheels/*.whl
     PYTHONPATH=site:.:runtime:export python3 benchmarks/gpu/measure.py
 
 The machine needs an x86-64 Linux, that Python, NVIDIA's driver, and the CUDA 13 libraries that PyTorch's packages bring. Wheels
