@@ -8,7 +8,7 @@ SLOW := slow or ray or browser or toolchain
 # A process that dies ends the run: after it pytest-xdist would wait for ever.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 --complete
 
-.PHONY: help demo test test-all attack lint fix docs release types parity optimum gpu-dry versions deepeval triton spark llama bench evidence capi-sanitize clean
+.PHONY: help demo test test-all attack lint fix docs release types parity optimum gpu-dry versions deepeval triton spark llama bench clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -163,17 +163,13 @@ triton: .venv-triton/ready  ## a real Triton server, in an environment of its ow
 	.venv-triton/bin/vcs-runtime fetch default
 	.venv-triton/bin/python -m pytest tests/triton
 
-bench: .venv-parity/ready  ## time the alignment core beside the reference package
-	.venv-parity/bin/python benchmarks/core.py
+# Each keeps its figures; then the manual's tables are written. ARGS="capi.py sanitizers" runs that one.
+BENCHMARKS := "core.py parity" "core.py speed --keep" "latency.py start --keep" "segmenter.py --keep" "capi.py memory --keep"
 
-evidence: $(VENV)/develop  ## run the scripts behind the manual's figures again, an hour; ARGS="--data DIR --model WHEEL"
-	$(BIN)/vcs-runtime fetch default
-	$(BIN)/vcs-runtime warm-up
-	$(BIN)/python benchmarks/evidence.py $(ARGS)
-
-capi-sanitize: $(VENV)/develop  ## the C API under AddressSanitizer, UndefinedBehaviorSanitizer and valgrind
-	$(BIN)/vcs-runtime fetch default
-	$(BIN)/python benchmarks/capi_memory.py $(ARGS)
+bench: .venv-parity/ready  ## benchmarks that need no data, and the manual's tables; ARGS="capi.py sanitizers" runs one script
+	.venv-parity/bin/vcs-runtime fetch default
+	for script in $(if $(ARGS),"$(ARGS)",$(BENCHMARKS)); do .venv-parity/bin/python benchmarks/$$script || exit 1; done
+	.venv-parity/bin/python benchmarks/tables.py
 
 clean:  ## remove all environments and caches
-	rm -rf .venv .venv-parity .venv-optimum .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site evidence .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-parity .venv-optimum .venv-gpu .venv-versions .nox .venv-deepeval .venv-triton .venv-spark .venv-llama .venv-release dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

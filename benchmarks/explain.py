@@ -17,15 +17,13 @@ one scene are, which corrupted copies cannot.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from records import ANY, keep
-from repetition import said_before
+from records import ANY, keep, parser_of
 
 from vcs_experiments.datasets.texts import Problems, read_cases
 from vcs_experiments.vatex import read_vatex
@@ -90,6 +88,21 @@ def truths(chunks: list[str], others: list[str], kind: str) -> list[Truth]:
     return found
 
 
+def runs_of(text: str) -> set[tuple[str, ...]]:
+    words = text.lower().split()
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+
+
+def said_before(chunks: list[str]) -> list[bool | None]:
+    """Whether an earlier chunk has these words: at least 80 % of the runs of three, at most 20 %, or unclear."""
+    found: list[bool | None] = []
+    for i, chunk in enumerate(chunks):
+        own = runs_of(chunk)
+        share = max((len(own & runs_of(earlier)) / len(own) for earlier in chunks[:i]), default=0.0)
+        found.append(True if share >= 0.8 else False if share <= 0.2 else None)
+    return found
+
+
 class Seen(NamedTuple):
     """An explanation of a corrupted text, and what is true of its chunks."""
 
@@ -100,7 +113,7 @@ class Seen(NamedTuple):
     signature: str
 
 
-def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
+def see(folder: Path, cache: Path | None) -> list[Seen]:
     """Explain every case that adds, deletes or reorders segments."""
     problems = Problems(lambda message: print("left out:", message))
     found = [case for case in read_cases(folder, problems) if case.name in KINDS]
@@ -117,7 +130,7 @@ def see(folder: Path, thresholds: Thresholds, cache: Path | None) -> list[Seen]:
             seen.append(
                 Seen(
                     kind,
-                    explain(result, evidence, Params(), thresholds),
+                    explain(result, evidence, Params()),
                     truths(generated, reference, kind),
                     truths(reference, generated, kind),
                     scorer.signature,
@@ -171,7 +184,7 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
             before = said_before([chunk.text for chunk in e.generated])
             for chunk, truth, repeated in zip(e.generated, generated, before, strict=True):
                 if repeated and chunk.verdict == REPEATED:
-                    continue  # a verdict of its own: see repetition.py
+                    continue  # a verdict of its own
                 found[UNSUPPORTED][group].add(
                     chunk.verdict == UNSUPPORTED, None if truth.there is None else not truth.there
                 )
@@ -179,9 +192,8 @@ def tables(seen: list[Seen]) -> dict[str, dict[str, Counts]]:
     return found
 
 
-def validate(folder: Path, thresholds: Thresholds, cache: Path | None, kept: bool) -> None:
-    print(thresholds)
-    seen = see(folder, thresholds, cache)
+def validate(folder: Path, cache: Path | None, kept: bool) -> None:
+    seen = see(folder, cache)
     found = tables(seen)
     for name, groups in found.items():
         print(f"\n{name:18} {'true':>6} prec. recall   {'wrong':>5} of false unclear")
@@ -207,7 +219,7 @@ def validate(folder: Path, thresholds: Thresholds, cache: Path | None, kept: boo
 def calibrate(folder: Path, captions: Path | None, cache: Path | None) -> None:
     """What each threshold would cost, on texts that `validate` is not shown."""
     paraphrases, strangers = caption_similarities(captions) if captions else ([], [])
-    seen = see(folder, Thresholds(), cache)
+    seen = see(folder, cache)
     sides = [(e.generated, g, "foreign") for kind, e, g, _, _ in seen if kind == "addition"]
     sides += [(e.reference, r, "deleted") for kind, e, _, r, _ in seen if kind == "deletion"]
     similar: dict[str, list[float]] = defaultdict(list)
@@ -265,23 +277,16 @@ def caption_similarities(path: Path) -> tuple[list[float], list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=["calibrate", "validate"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--captions", type=Path)
-    parser.add_argument("--support", type=float, default=Thresholds().support)
-    parser.add_argument("--rival", type=float, default=Thresholds().rival)
-    parser.add_argument("--order", type=float, default=Thresholds().order)
     parser.add_argument("--cache", type=Path, help="keep vectors here")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     if arguments.what == "calibrate":
         calibrate(arguments.folder, arguments.captions, arguments.cache)
     else:
-        thresholds = Thresholds(arguments.support, arguments.rival, arguments.order)
-        validate(arguments.folder, thresholds, arguments.cache, arguments.keep)
+        validate(arguments.folder, arguments.cache, arguments.keep)
 
 
 if __name__ == "__main__":

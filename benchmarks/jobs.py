@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,8 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from records import keep
-from sides import peak_mb
+from records import keep, parser_of, peak_mb
 
 FAILED_PAIRS = 1  # exit code of `vcs-runtime score` when some pairs have no score
 
@@ -44,13 +42,10 @@ def run(pairs: Path, output: Path, options: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--name", required=True, help="what the pairs are, for the table")
     parser.add_argument("--devices", nargs="+", default=["cpu"], metavar="[BUNDLE:]DEVICE")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     sides = {}
     with tempfile.TemporaryDirectory() as folder:

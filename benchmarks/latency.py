@@ -1,147 +1,135 @@
-"""Milliseconds of one warm pair, from two strings to a score: this revision against another one, on the CPU.
+"""Milliseconds of one pair on the CPU: from nothing to a first score, and from two strings to a score when all is warm.
 
-    python benchmarks/latency.py pairs.jsonl --before REVISION [--bundle default] [--pairs 40] [--rounds 3] [--keep]
+    python benchmarks/latency.py start [--rounds 9] [--bundle default] [--keep]
+    python benchmarks/latency.py pair PAIRS.jsonl [--pairs 40] [--rounds 3] [--bundle default] [--keep]
 
-Real pairs, one `score` each. REVISION is a git revision of this repository, or a folder with one. Both sides run in
-processes of their own, in turns, pair by pair: each is asked for a pair while the other waits, so that both see the
-same machine. Two workloads:
+`start` is the median of rounds, each in a process of its own: commands as processes, and the parts of a program that scores
+one pair. Files are in the page cache, modules are compiled (in a temporary folder), and so are the kernels.
 
-    new       every pair has a reference of its own, nothing is remembered
-    cached    the reference was scored before, the generated text is new
-
-How far the scores of the two are apart is printed last. With --keep the figures are kept by revision.
+`pair` scores real pairs, one `score` each, in this process: "new" pairs have a reference of their own and nothing is
+remembered; for "seen before" the reference was scored before, and the generated text is new. Figures are kept by revision.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from records import keep, revision
-from sides import tree
+from records import keep, parser_of, revision
 
-WORKLOADS = {"new": "new", "cached": "seen before"}
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "docs/examples"
+PAIR = [str(EXAMPLES / "reference.txt"), str(EXAMPLES / "generated.txt")]
+# Imports nothing that the measured code could import.
+PROGRAM = """
+import sys, time
+texts = [open(path, encoding="utf-8").read() for path in sys.argv[2:]]
+at = [time.perf_counter()]
+from vcs_runtime import Scorer
+at.append(time.perf_counter())
+scorer = Scorer.open(sys.argv[1], "cpu")
+at.append(time.perf_counter())
+scorer.score(*texts)
+at.append(time.perf_counter())
+print(*(1e3 * (b - a) for a, b in zip(at, at[1:])))
+"""
+PARTS = ("import", "Scorer.open", "first score")
 
 
-def child(bundle: str) -> None:
-    """Score each pair that comes in as a line; answer with seconds and score."""
+def start(bundle: str, rounds: int) -> list[dict[str, Any]]:
+    """Milliseconds of commands, and of the parts of a program, each the median of rounds."""
+    times: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as compiled:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+        def run(*arguments: str) -> str:
+            command = [sys.executable, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            if done.returncode:
+                sys.exit(done.stderr)
+            return done.stdout
+
+        score = ["score", "--reference", PAIR[0], "--generated", PAIR[1], "--bundle", bundle]
+        commands = {
+            "--version": ["--version"],
+            "--help": ["--help"],
+            "score --help": ["score", "--help"],
+            "score": score,
+        }
+        for number in range(rounds + 1):
+            for name, words in commands.items():
+                started = time.perf_counter()
+                run("-m", "vcs_runtime", *words)
+                times[f"vcs-runtime {name}"].append(1e3 * (time.perf_counter() - started))
+            parts = list(map(float, run("-c", PROGRAM, bundle, *PAIR).split()))
+            for part, milliseconds in zip(PARTS, parts, strict=True):
+                times[part].append(milliseconds)
+            times["import, open and first score"].append(sum(parts))
+            if not number:  # the first round fills the caches
+                times.clear()
+    for name, values in times.items():
+        print(f"{name:32} {statistics.median(values):6.0f} ms ({min(values):.0f} to {max(values):.0f})")
+    return [
+        {"workload": name, "sides": {"now": {"ms": statistics.median(values)}}}
+        for name, values in times.items()
+    ]
+
+
+def pair(path: Path, bundle: str, count: int, rounds: int) -> list[dict[str, Any]]:
+    """p50 and p99 of a warm pair with a new reference, and with one that was scored before."""
+    import numpy as np
+
     from vcs_runtime import Scorer
 
-    scorers = {"new": Scorer.open(bundle, "cpu", memory_mb=0), "cached": Scorer.open(bundle, "cpu")}
-    for scorer in scorers.values():
-        scorer.score("A man opens a door.", "A woman closes a window.")
-    print(scorers["new"].signature, flush=True)
-    for line in sys.stdin:
-        workload, reference, generated = json.loads(line)
-        scorer = scorers[workload]
-        if workload == "cached":
-            scorer.score(reference, reference)
-        started = time.perf_counter()
-        result = scorer.score(reference, generated)
-        print(json.dumps([time.perf_counter() - started, list(result.scores)]), flush=True)
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()[:count]]
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        with Scorer.open(bundle, "cpu", memory_mb=0) as new, Scorer.open(bundle, "cpu") as cached:
+            signature = new.signature
+            for workload, scorer in (("new", new), ("seen before", cached)):
+                scorer.score("A man opens a door.", "A woman closes a window.")  # warms up
+                for row in rows:
+                    if workload == "seen before":
+                        scorer.score(row["reference"], row["reference"])
+                    started = time.perf_counter()
+                    scorer.score(row["reference"], row["generated"])
+                    seconds[workload].append(time.perf_counter() - started)
+    table = []
+    for workload, values in seconds.items():
+        figures = {f"p{p}_ms": round(1e3 * float(np.quantile(values, p / 100)), 1) for p in (50, 99)}
+        print(workload, figures)
+        table.append({
+            "workload": workload, "sides": {revision(): figures}, "pairs": len(rows), "rounds": rounds,
+            "signatures": {"ours default:cpu" if bundle == "default" else "ours": signature},
+        })  # fmt: skip
+    return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("pairs", type=Path, nargs="?")
-    parser.add_argument("--before", help="the revision to compare with")
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["start", "pair"])
+    parser.add_argument("file", type=Path, nargs="?", help="file of pairs")
     parser.add_argument("--bundle", default="default")
-    parser.add_argument("--pairs", dest="count", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
-    if arguments.child:
-        child(arguments.bundle)
-        return
-    if not (arguments.pairs and arguments.before):
-        parser.error("a file of pairs and --before are needed")
-    rows = [json.loads(line) for line in arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]]
-    now = revision()  # may change while this runs
-    with tree(arguments.before) as (before, folder):
-        sides = {
-            before: Side(folder, arguments.bundle),
-            now: Side(Path(__file__).parents[1], arguments.bundle),
-        }
-        seconds, apart = run(sides, rows, arguments.rounds)
-    table = [
-        {
-            "workload": WORKLOADS[workload],
-            "sides": {
-                side: {f"p{p}_ms": round(1e3 * float(np.quantile(values, p / 100)), 1) for p in (50, 99)}
-                for side, values in found.items()
-            },
-            "ratio": round(float(np.median(np.divide(*found.values()))), 3),
-            "pairs": len(rows),
-            "rounds": arguments.rounds,
-            "signatures": {"ours default:cpu" if arguments.bundle == "default" else "ours": sides[now].signature},
-        }
-        for workload, found in seconds.items()
-    ]  # fmt: skip
-    for row in table:
-        print(row["workload"], row["sides"], f"{row['ratio']:.3f} times as fast, the median of pairs of runs")
-    print(f"scores differ by {apart:.1g} at most" if apart else "all scores equal to the bit")
+    if arguments.what == "start":
+        name, rows = "start", start(arguments.bundle, arguments.rounds or 9)
+    elif arguments.file is None:
+        parser.error("pair needs a file of pairs")
+    else:
+        name, rows = "latency", pair(arguments.file, arguments.bundle, arguments.pairs, arguments.rounds or 3)
     if arguments.keep:
-        print(keep("latency", table))
-
-
-def run(
-    sides: dict[str, Side], rows: list[dict[str, Any]], rounds: int
-) -> tuple[dict[str, dict[str, list[float]]], float]:
-    """Ask both sides in turns; return seconds by workload and side, and how far scores are apart at most."""
-    seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    apart = 0.0
-    for number in range(rounds):
-        for workload in WORKLOADS:
-            for row in rows:
-                scores = {}
-                # Who comes first changes from round to round.
-                for name, side in list(sides.items())[:: -1 if number % 2 else 1]:
-                    taken, scores[name] = side.ask([workload, row["reference"], row["generated"]])
-                    seconds[workload][name].append(taken)
-                first, second = map(np.array, scores.values())
-                # A later revision may have more scores.
-                shared = min(len(first), len(second))
-                apart = max(apart, float(np.abs(first[:shared] - second[:shared]).max()))
-    return {workload: {name: found[name] for name in sides} for workload, found in seconds.items()}, apart
-
-
-class Side:
-    """A process with the code of one tree."""
-
-    def __init__(self, root: Path, bundle: str) -> None:
-        folders = os.pathsep.join(
-            [*(str(root.resolve() / part) for part in ("", "runtime", "export")), str(Path(__file__).parent)]
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--child", "--bundle", bundle], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, env={**os.environ, "PYTHONPATH": folders},
-        )  # fmt: skip
-        self.signature = self._line()
-
-    def ask(self, question: list[Any]) -> Any:
-        """Return what the process answers."""
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout
-        line = self._process.stdout.readline().strip()
-        if not line:
-            sys.exit("the other tree does not start, or cannot open the bundle")
-        return line
+        print(keep(name, rows))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Turn the folders of the authors' experiments into pairs files that `vcs-runtime score` reads.
 
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
-    python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl [--punctuated]
+    python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
-`ground_truth` and rewrites): ids "SCENE/REWRITE"; --punctuated leaves out the rewrites whose text has no
-sentence punctuation. `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
+`ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import ANY, keep
+from records import ANY, keep, parser_of
 
 
 def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
@@ -39,18 +37,15 @@ def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
                 }
 
 
-def comparison(folder: Path, punctuated: bool) -> Iterator[dict[str, Any]]:
+def comparison(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem)):
         scene = json.loads(path.read_text("utf-8"))
         for category in scene["categories"]:
             for case in category["test_cases"]:
-                text = case["description"]
-                if punctuated and not any(mark in text for mark in ".!?"):
-                    continue
                 yield {
                     "id": f"{path.stem}/{case['name']}",
                     "reference": scene["ground_truth"],
-                    "generated": text,
+                    "generated": case["description"],
                 }
 
 
@@ -100,24 +95,16 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=["clip-cc", "comparison", "correlate"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--punctuated", action="store_true")
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     arguments = parser.parse_args()
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)
         return
-    rows = (
-        clip_cc(arguments.folder)
-        if arguments.what == "clip-cc"
-        else comparison(arguments.folder, arguments.punctuated)
-    )
+    rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:
         for row in rows:
             file.write(json.dumps(row) + "\n")

@@ -1,6 +1,6 @@
-"""Figures of the scripts, kept as JSON: `results/figures/PLACE/SCRIPT.json`.
+"""What the scripts share: their arguments, sides in processes of their own, and figures kept as JSON.
 
-PLACE is the processor for figures that depend on it, such as speeds, and `any` for those that do not. A file has rows.
+Figures lie in `results/figures/PLACE/SCRIPT.json`. PLACE is the processor for figures that depend on it, such as speeds, and `any` for those that do not. A file has rows.
 A row is what one call measured in one run: a workload, and the figures of each side, or cells of a table that are
 ready to be printed. A new run of the same workload takes the place of the old row, so that a script can be run in
 parts. Each row bears its date, the revision of what is measured, and versions of packages; where a model took part,
@@ -9,12 +9,16 @@ also the signatures of its scores. `tables.py` makes the tables of the manual fr
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -86,22 +90,6 @@ def versions() -> dict[str, str]:
     return result
 
 
-def markdown_rows(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the rows of a table in Markdown, to be kept; a row is named by as many of its first cells as tell it apart."""
-    heads, _, *body = ([cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines)
-    if len({cells[0] for cells in body}) == len(body):
-        return [
-            {"head": heads[0], "workload": cells[0], "cells": dict(zip(heads[1:], cells[1:], strict=True))}
-            for cells in body
-        ]
-    rows: dict[str, dict[str, Any]] = {}
-    for cells in body:
-        names = (", ".join(cells[:count]) for count in range(2, len(cells) + 1))
-        name = next(name for name in names if name not in rows)
-        rows[name] = {"head": None, "workload": name, "cells": dict(zip(heads, cells, strict=True))}
-    return list(rows.values())
-
-
 def keep(
     script: str,
     rows: list[dict[str, Any]],
@@ -112,20 +100,9 @@ def keep(
 ) -> Path:
     """Write rows into a file; rows with the same `workload` are replaced.
 
-    Parameters
-    ----------
-    script
-        Name of the file.
-    rows
-        Each with `workload`, with `sides` (figures by the name of the side) or `cells` (texts by the head of the
-        column), and what else belongs to the run. Figures that are taken from results of an earlier run bring their
-        own `date` and `revision`.
-    folder
-        Folder of the places.
-    place
-        `ANY`, if the figures do not depend on the processor. [default: this machine's processor]
-    source
-        Sentence that says where the figures come from, if this machine has not measured them. [default: it has]
+    A row has `workload`, `sides` (figures by the name of the side) or `cells` (texts by the head of the column), and what
+    else belongs to the run. `place` is this machine's processor unless it is `ANY`. `source` is a sentence that says where the
+    figures come from, if this machine has not measured them; such rows bring their own `date` and `revision`.
     """
     machine = processor()
     path = folder / (place or key(machine)) / f"{script}.json"
@@ -148,3 +125,48 @@ def keep(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     return path
+
+
+def parser_of(doc: str | None, keeps: bool = True) -> argparse.ArgumentParser:
+    """Return a parser that shows the script's first lines, with the option `--keep` if the script keeps figures."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if keeps:
+        parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
+    return parser
+
+
+def measure(script: str, folder: Path, **work: Any) -> dict[str, Any]:
+    """Run `script --child FILE`, where FILE, in `folder`, holds `work`; returns the JSON of its last line.
+
+    A side in a process of its own neither shares memory nor threads with the others.
+    """
+    path = folder / "work.json"
+    path.write_text(json.dumps(work), "utf-8")
+    command = [sys.executable, script, "--child", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@contextmanager
+def work_folder(folder: Path | None) -> Iterator[Path]:
+    """Give the folder, which stays with what is put into it, or a temporary one."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
+def peak_mb(process: int | str = "self") -> float:
+    """Peak resident memory of a process; 0 if it has ended. (`getrusage` would count the parent's, too.)"""
+    return status_mb("VmHWM", process)
+
+
+def status_mb(field: str, process: int | str = "self") -> float:
+    """A field of a process's status, such as `VmRSS`, its resident memory; 0 if it has ended."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0

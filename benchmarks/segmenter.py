@@ -1,10 +1,9 @@
 """Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and wtpsplit-lite.
 
-    python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002]
-                                    [--workloads NAME ...] [--sides NAME ...] [--work FOLDER] [--keep]
+    python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002] [--work FOLDER] [--keep]
 
 No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from a seed,
-with a tokenizer of made-up words of XLM-R's size (`--tokenizer` takes a real one). Speed does not depend on
+with a tokenizer of made-up words of XLM-R's size. Speed does not depend on
 the values; cuts do, so nothing is said about quality. Two workloads: one text of 500 words, 32 texts of about
 400 words. Sides:
 
@@ -15,9 +14,8 @@ the values; cuts do, so nothing is said about quality. Two workloads: one text o
     ours fp32, int8  this runtime on bundles as `vcs-runtime export sat` makes them
     ours openvino    the fp32 bundle on the device openvino
 
-Each side runs in a process of its own, in turns, the single text five times in each. The table shows the median,
-the ratio to the fastest oracle and to the fastest of equal precision, and the peak resident memory of the process.
-The last column is the largest difference of a probability from that of PyTorch. Run it in the environment with the
+Each side runs in a process of its own, in turns, the single text five times in each. Printed are the median, the ratio to
+the fastest oracle, the peak resident memory of the process, and the largest difference of a probability from that of PyTorch. Run it in the environment with the
 `parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side takes all cores.
 """
 
@@ -35,8 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import keep
-from sides import measure, peak_mb, work_folder
+from records import keep, measure, parser_of, peak_mb, work_folder
 
 THRESHOLD = 0.25
 STRIDE = 64
@@ -45,8 +42,6 @@ WORKLOADS = {"500 words": (1, 500), "32 x 400 words": (32, 400)}
 SIDES = (
     "wtpsplit torch", "wtpsplit onnx", "lite onnx", "ours same file", "ours fp32", "ours int8", "ours openvino",
 )  # fmt: skip
-EQUAL = {"ours same file": ("wtpsplit onnx", "lite onnx"), "ours fp32": ("wtpsplit torch",)}
-ORACLES = ("wtpsplit torch", "wtpsplit onnx", "lite onnx")
 SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
@@ -131,14 +126,8 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
 
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    if arguments.tokenizer:
-        (checkpoint / "tokenizer.json").write_bytes(arguments.tokenizer.read_bytes())
-        size = Tokenizer.from_file(str(arguments.tokenizer)).get_vocab_size()
-        words = ("the man opens a door and looks at his dog while an old woman walks slowly to the table then "
-                 "she pours some coffee into a cup as the camera turns around").split()  # fmt: skip
-    else:
-        size = arguments.vocabulary
-        words = write_tokenizer(checkpoint / "tokenizer.json", size)
+    size = arguments.vocabulary
+    words = write_tokenizer(checkpoint / "tokenizer.json", size)
     write_checkpoint(checkpoint, arguments.hidden, arguments.layers, size)
     rng = random.Random(2)
     texts = {
@@ -221,51 +210,44 @@ def child(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--hidden", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--vocabulary", type=int, default=250002)
-    parser.add_argument("--tokenizer", type=Path, help="xlm-roberta-base's tokenizer.json")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument(
         "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
     )
-    parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
-    if "ours openvino" in arguments.sides and not importlib.util.find_spec("openvino"):
+    chosen = list(SIDES)
+    if not importlib.util.find_spec("openvino"):
         print("ours openvino is left out: OpenVINO is not installed")
-        arguments.sides.remove("ours openvino")
+        chosen.remove("ours openvino")
     with work_folder(arguments.work) as folder:
         path = folder / "texts.json"
         if not path.exists():
             path.write_text(json.dumps(prepare(folder, arguments)), "utf-8")
         texts = json.loads(path.read_text("utf-8"))
-        texts = {name: texts[name] for name in arguments.workloads}
-        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in arguments.sides}
+        runs: dict[str, list[dict[str, Any]]] = {side: [] for side in chosen}
         for number in range(arguments.rounds):
             for side, results in runs.items():
                 results.append(measure(__file__, folder, side=side, texts=texts, first=not number))
-        values = {side: np.load(folder / f"{side}.npy") for side in arguments.sides}
-    oracle = values.get(ORACLES[0])
+        values = {side: np.load(folder / f"{side}.npy") for side in chosen}
+    oracle = values[SIDES[0]]
     rows: list[dict[str, Any]] = []
-    for name in arguments.workloads:
+    for name in WORKLOADS:
         sides = {}
         for side, results in runs.items():
             seconds = statistics.median(run["seconds"][name] for run in results)
             sides[side] = {
                 "seconds": round(seconds, 5),
                 "peak_mb": round(max(run["peak_mb"] for run in results)),
+                "differs": float(f"{np.abs(values[side] - oracle).max():.1e}"),
             }
-            if oracle is not None:
-                sides[side]["differs"] = float(f"{np.abs(values[side] - oracle).max():.1e}")
         rows.append({"workload": name, "rounds": arguments.rounds, "sides": sides})
     show(rows)
     if arguments.keep:
@@ -273,25 +255,13 @@ def main() -> None:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("workload", "side", "ms", "vs fastest oracle", "vs equal precision", "peak MB",
-                  "probabilities differ by", box=None)  # fmt: skip
     for row in rows:
-        ms = {side: 1000 * figures["seconds"] for side, figures in row["sides"].items()}
-        for side, figures in row["sides"].items():
-            fastest, equal = (
-                f"{min(times) / ms[side]:.2f}"
-                if (times := [ms[other] for other in others if other in ms])
-                else ""
-                for others in (ORACLES, EQUAL.get(side, ()))
+        fastest = min(own["seconds"] for side, own in row["sides"].items() if not side.startswith("ours"))
+        for side, own in row["sides"].items():
+            print(
+                f"{row['workload']:16}{side:16}{1000 * own['seconds']:8.0f} ms{fastest / own['seconds']:6.2f} "
+                f"{own['peak_mb']:6} MB, differs by {own['differs']:.1e}"
             )
-            table.add_row(
-                row["workload"], side, f"{ms[side]:.0f}", fastest, equal, f"{figures['peak_mb']}",
-                f"{figures['differs']:.1e}" if "differs" in figures else "",
-            )  # fmt: skip
-    Console(width=130).print(table)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ times. Vectors of further texts would take up to 256 MB, which is no leak.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import re
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import parser_of, status_mb
 
 from vcs_runtime import Scorer
 
@@ -38,9 +38,7 @@ Pairs = list[tuple[str, str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, keeps=False)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--bundle", default="default")
     parser.add_argument("--pairs", dest="count", type=int, default=64)
@@ -90,13 +88,13 @@ def memory(
     rng = np.random.default_rng(1)
     pairs = [tuple(" ".join(rng.choice(sentences, 2)) for _ in range(2)) for _ in range(distinct)]
     counts: Counter[int] = Counter()
-    resident = [_resident_mb(process.pid)]
+    resident = [status_mb("VmRSS", process.pid)]
     part = requests // 10
     started = time.perf_counter()
     for i in range(10):
         todo = [pairs[j % distinct] for j in range(i * part, (i + 1) * part)]
         counts.update(status for status, _ in _send(port, todo, clients, 1))
-        resident.append(_resident_mb(process.pid))
+        resident.append(status_mb("VmRSS", process.pid))
     took = time.perf_counter() - started
     print(f"{10 * part} requests in {took:.1f} s, by status: {dict(counts)}")
     print(f"MB, at first and after every {part}:", *(f"{value:.1f}" for value in resident))
@@ -147,11 +145,6 @@ def server(bundle: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
         finally:
             process.terminate()
             print(f"exit code of the server after SIGTERM: {process.wait(60)}")
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
 
 
 def _short(text: Any, characters: int) -> str:

@@ -2,13 +2,10 @@
 
     python benchmarks/substitution.py DATA [PART...] [--cache FOLDER] [--keep]
 
-DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as benchmarks/experiments.py expects them. The parts:
+DATA holds vcs-eval/ and vatex-eval/ as benchmarks/experiments.py expects them. The parts:
 
     scenes    rewrites of the scenes: AUC of each kind of wrong rewrite against the valid ones, for VCS and for
-              strict scores, with intervals over scenes, and cross-validated over scenes; named verbs
-    authors   four people's descriptions of each scene, each against the others
-    clip-cc   systems of CLIP-CC, ordered by strict scores, against the published judges
-    vatex     rated captions of VATEX-EVAL, with one and with nine references
+              strict scores, with intervals over scenes; named verbs
     hand      replaced_words.json: pairs of our own with one replaced word, and valid rewrites
     cost      time and memory beside VCS, in processes that take turns
 
@@ -25,52 +22,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import ANY, keep
-from scipy.stats import kendalltau, rankdata, spearmanr
+from records import ANY, keep, parser_of
+from scipy.stats import rankdata
 
-from vcs_experiments.datasets.clip_cc import read_published
-from vcs_experiments.datasets.texts import (
-    Case,
-    Problems,
-    read_authors,
-    read_cases,
-    read_descriptions,
-)
+from vcs_experiments.datasets.texts import Case, Problems, read_cases
 from vcs_experiments.vatex import read_vatex
-from vcs_numba import WORD_CLASSES, Params, SubstitutionParams, WordPair, align, substitution_batch
 from vcs_runtime import Options, Scorer
-from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
 from vcs_runtime.scoring.result import Evidence, Pair, Result
-from vcs_runtime.words.numbering import Numbering
 from vcs_runtime.words.stems import stem
-from vcs_runtime.words.vectors import WordVectors
 
 ALSO = Options(also=("substitution",))
 ACTIONS, THINGS, BOTH = "Action Corruption", "Object Corruption", "Object-Action Corruption"
-FOLDS, DIVISIONS, RESAMPLES, SEED = 5, 6, 1000, 20250101
-LOWERED = 0.05
-#: Settings of the cross-validation: low and high, weight of things, allowance, slope. Of each, the first is the default.
-RAMPS = ((0.25, 0.55), (0.2, 0.5), (0.25, 0.5), (0.25, 0.6), (0.3, 0.55), (0.3, 0.6))
-THINGS_WEIGHTS, ALLOWANCES = (4 / 3, 1.0, 1.2, 1.5), (0.25, 0.2, 0.3)
-SLOPES = (5 / 3, 1.25, 10 / 7, 1.5, 1.6, 1.75, 2.0)
-GRIDS = {
-    "slope": tuple(product(RAMPS[:1], THINGS_WEIGHTS[:1], ALLOWANCES[:1], SLOPES)),
-    "and things": tuple(product(RAMPS[:1], THINGS_WEIGHTS, ALLOWANCES[:1], SLOPES)),
-    "and allowance": tuple(product(RAMPS[:1], THINGS_WEIGHTS, ALLOWANCES, SLOPES)),
-    "and low, high": tuple(product(RAMPS, THINGS_WEIGHTS, ALLOWANCES[:1], SLOPES)),
-}
+RESAMPLES, SEED = 1000, 20250101
 HAND = Path(__file__).with_name("replaced_words.json")
 
 Row = dict[str, Any]
 Scored = tuple[Result, Evidence]
-Ramp = tuple[float, float]
-Setting = tuple[Ramp, float, float, float]
 
 
 def scored(scorer: Scorer, pairs: Iterable[Pair]) -> list[Scored]:
@@ -104,26 +76,8 @@ def auc(wrong: np.ndarray, valid: np.ndarray) -> float:
     return float((ranks.sum() - len(valid) * (len(valid) + 1) / 2) / (len(wrong) * len(valid)))
 
 
-def shares(found: Sequence[Evidence]) -> dict[Ramp, np.ndarray]:
-    """The replaced shares of the four classes of each pair, by low and high."""
-    numbering, pairs = Numbering(), []
-    for own in found:
-        assert own.words is not None
-        match = align(own.similarity, Params())
-        words = numbering.words(own.words.generated), numbering.words(own.words.reference)
-        pairs.append(WordPair(*words, match.precision.match, match.recall.match))
-    vocabulary = numbering.vocabulary(WordVectors(open_bundle("default")))
-    return {
-        ramp: np.array([
-            [getattr(own, name) for name in WORD_CLASSES]
-            for own in substitution_batch(pairs, vocabulary, SubstitutionParams(*ramp))
-        ])
-        for ramp in RAMPS
-    }  # fmt: skip
-
-
 class Scenes:
-    """The scores of the rewrites of the scenes, and the shares that substitution is made of."""
+    """The scores of the rewrites of the scenes."""
 
     def __init__(self, cases: Sequence[Case], found: Sequence[Scored]) -> None:
         self.kind = np.array([case.name for case in cases])
@@ -132,13 +86,7 @@ class Scenes:
         self.vcs = np.array([result.vcs for result, _ in found])
         self.strict = np.array([result.vcs_strict for result, _ in found])
         self.kept = np.array([1 - result.substitution for result, _ in found])
-        self.shares = shares([evidence for _, evidence in found])
         self.wrong = sorted(set(self.kind[~self.valid]))
-
-    def with_constants(self, ramp: Ramp, things: float, allowance: float, slope: float) -> np.ndarray:
-        """The strict scores that other constants would give."""
-        share = np.clip((self.shares[ramp] * [things, 1, 1, 1]).max(axis=1), 0, 1)
-        return np.clip(np.minimum(self.vcs, 1 - slope * np.maximum(0, share - allowance)), 0, None)
 
     def figures(self, scores: np.ndarray, chosen: np.ndarray | None = None) -> dict[str, float]:
         """The figures of the goals, of chosen texts (indices, which may repeat)."""
@@ -161,28 +109,6 @@ GOALS = {
     "wrong actions": (1, 0.90), "wrong objects": (1, 0.80), "both": (1, 0.97), "all kinds": (1, 0.95),
     "worst change of a kind": (1, -0.01), "valid lowered by": (-1, 0.05),
 }  # fmt: skip
-
-
-def reserve(figures: dict[str, float]) -> float:
-    """How far the figures are within all goals."""
-    return min(sign * (figures[name] - limit) for name, (sign, limit) in GOALS.items())
-
-
-def cross_validated(scenes: Scenes, grid: Sequence[Setting]) -> dict[str, float]:
-    """The figures if constants are chosen on four folds of scenes and judged on the fifth, all folds together."""
-    settings = [scenes.with_constants(*setting) for setting in grid]
-    draw = np.random.default_rng(SEED)
-    names = np.array(sorted(set(scenes.scene)))
-    every = []
-    for _ in range(DIVISIONS):
-        pooled = np.empty(len(scenes.vcs))
-        for fold in np.array_split(draw.permutation(names), FOLDS):
-            judged = np.isin(scenes.scene, fold)
-            chosen = np.flatnonzero(~judged)
-            best = max(settings, key=lambda own: reserve(scenes.figures(own, chosen)))
-            pooled[judged] = best[judged]
-        every.append(scenes.figures(pooled))
-    return {name: float(np.mean([figures[name] for figures in every])) for name in GOALS}
 
 
 def intervals(scenes: Scenes) -> dict[str, tuple[float, float]]:
@@ -228,17 +154,12 @@ def scenes(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
     cases = [case for case in read_cases(data / "vcs-eval", Problems(print)) if case.valid is not None]
     found = scored(scorer, [(case.reference, case.generated) for case in cases])
     own = Scenes(cases, found)
-    assert np.array_equal(
-        own.with_constants(RAMPS[0], THINGS_WEIGHTS[0], ALLOWANCES[0], SLOPES[0]), own.strict
-    )
     figures, ranges = own.figures(own.strict), intervals(own)
-    crossed = {label: cross_validated(own, grid) for label, grid in GRIDS.items()}
     before = own.figures(own.vcs)
     goals = [
         row(
             name, scorer, goal=f"{'>=' if sign > 0 else '<='} {limit:g}", VCS=before[name],
             VCS_strict=figures[name], over_scenes="{:.3f} to {:.3f}".format(*ranges[name]),
-            **{f"cross-validated: {label}": values[name] for label, values in crossed.items()},
         )
         for name, (sign, limit) in GOALS.items()
     ]  # fmt: skip
@@ -266,89 +187,6 @@ def scenes(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
         "substitution_goals": goals, "substitution_kinds": wrong, "substitution_valid": valid,
         "substitution_named": [named(cases, found)],
     }  # fmt: skip
-
-
-def authors(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
-    by_scene = read_authors(data / "vcs-eval/authors/authors.json", Problems(print))
-    pairs = [pair for by in by_scene.values() for pair in permutations(by.values(), 2)]
-    results = [result for result, _ in scored(scorer, pairs)]
-    return {"substitution_texts": [_means("four people about one scene", scorer, results)]}
-
-
-def _means(name: str, scorer: Scorer, results: Sequence[Result]) -> Row:
-    lowered = np.array([result.vcs - result.vcs_strict for result in results])
-    return row(
-        name, scorer, pairs=len(results), substitution=float(np.mean([r.substitution for r in results])),
-        VCS=float(np.mean([r.vcs for r in results])), VCS_strict=float(np.mean([r.vcs_strict for r in results])),
-        **{"lowered by more than .05": f"{(lowered > LOWERED).mean():.1%}"},
-    )  # fmt: skip
-
-
-def clip_cc(scorer: Scorer, data: Path, clips: int) -> dict[str, list[Row]]:
-    folder = data / "clip-cc"
-    references = read_descriptions(folder / "references.json", Problems(print))
-    chosen = sorted(references)[:: max(1, len(references) // clips)][:clips]
-    by_judge, _, _ = read_published(None)
-    published: dict[str, float] = {}
-    for system in next(iter(by_judge.values())):
-        ranks = [sorted(own, key=lambda s: own[s].hm_cf).index(system) for own in by_judge.values()]
-        published[system] = float(np.mean(ranks))
-    means: dict[str, dict[str, float]] = {}
-    every: list[Result] = []
-    for path in sorted((folder / "predictions").glob("*.json")):
-        texts = read_descriptions(path, Problems(print))
-        if path.stem not in published:
-            print(f"left out: {path.stem} has no published scores")
-            continue
-        results = [r for r, _ in scored(scorer, [(references[c], texts[c]) for c in chosen if c in texts])]
-        every += results
-        means[path.stem] = {
-            name: float(np.mean([getattr(r, name) for r in results]))
-            for name in ("vcs", "vcs_strict", "margin", "margin_strict", "substitution")
-        }
-        means[path.stem]["substitution"] *= -1
-    systems = list(means)
-    rows = [_means(f"{len(systems)} systems of CLIP-CC on {len(chosen)} clips", scorer, every)]
-    ranking = [
-        row(
-            {"substitution": "less substitution"}.get(name, name.replace("_", " ").replace("vcs", "VCS")), scorer,
-            **{
-                "Kendall's tau": float(
-                    kendalltau([means[s][name] for s in systems], [published[s] for s in systems]).statistic
-                ),
-                "Spearman's rho": float(
-                    spearmanr([means[s][name] for s in systems], [published[s] for s in systems]).statistic
-                ),
-            },
-        )
-        for name in means[systems[0]]
-    ]  # fmt: skip
-    return {"substitution_texts": rows, "substitution_systems": ranking}
-
-
-def vatex(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
-    videos = read_vatex(data / "vatex-eval/vatex-eval-300.jsonl", Problems(print))
-    ratings = np.array([own for video in videos for own in video.ratings])
-    rows = []
-    for count in (1, 9):
-        results = [
-            r
-            for r, _ in scored(
-                scorer, [(v.references[:count], text) for v in videos for text in v.candidates]
-            )
-        ]
-        taus = {}
-        for name in ("vcs", "vcs_strict", "margin", "margin_strict", "substitution"):
-            values = np.array([getattr(r, name) for r in results]) * (-1 if name == "substitution" else 1)
-            taus[name] = float(
-                np.mean([kendalltau(values, ratings[:, i]).statistic for i in range(ratings.shape[1])])
-            )
-        rows.append(row(
-            f"{count} reference{'s'[: count > 1]}", scorer, captions=len(results), VCS=taus["vcs"],
-            VCS_strict=taus["vcs_strict"], margin=taus["margin"], margin_strict=taus["margin_strict"],
-            less_substitution=taus["substitution"],
-        ))  # fmt: skip
-    return {"substitution_rated": rows}
 
 
 def hand(scorer: Scorer) -> dict[str, list[Row]]:
@@ -429,15 +267,11 @@ def cost(data: Path, rounds: int) -> dict[str, list[Row]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--cache", type=Path)
-    parser.add_argument("--clips", type=int, default=100, help="clips of CLIP-CC")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the cost")
-    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--side", nargs=2, metavar=("WORK", "SIDE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
@@ -447,9 +281,6 @@ def main() -> None:
     with Scorer.open(device="cpu", cache=options.cache) as scorer:
         parts: dict[str, Callable[[], dict[str, list[Row]]]] = {
             "scenes": lambda: scenes(scorer, options.data),
-            "authors": lambda: authors(scorer, options.data),
-            "clip-cc": lambda: clip_cc(scorer, options.data, options.clips),
-            "vatex": lambda: vatex(scorer, options.data),
             "hand": lambda: hand(scorer),
             "cost": lambda: cost(options.data, options.rounds),
         }

@@ -21,8 +21,7 @@ from typing import Any
 from records import FOLDER
 
 MANUAL = Path(__file__).parents[1] / "docs"
-# gpu.md has marks of its own, "figures of".
-MARKS = re.compile(r"(<!-- figures (?!of )(\S+) (\S+) -->\n).*?(<!-- end of figures -->)", re.S)
+MARKS = re.compile(r"(<!-- figures (\S+) (\S+) -->\n).*?(<!-- end of figures -->)", re.S)
 Rows = list[dict[str, Any]]
 Table = tuple[list[str], list[list[str]]]  # heads and rows of cells
 
@@ -75,7 +74,7 @@ def segmenter(rows: Rows) -> Table:
 
 
 def latency(rows: Rows) -> Table:
-    """Milliseconds of one warm pair, of two revisions."""
+    """Milliseconds of one warm pair, by revision."""
     lines = [
         [row["workload"], side, *(duration(figures[name] / 1000) for name in ("p50_ms", "p99_ms"))]
         for row in rows
@@ -85,7 +84,7 @@ def latency(rows: Rows) -> Table:
 
 
 def start(rows: Rows) -> Table:
-    """Milliseconds of what a user waits for, or of the steps of a first score."""
+    """Milliseconds of what a user waits for."""
     sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
     lines = [[row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)] for row in rows]
     return ["what", *sides], lines
@@ -113,7 +112,7 @@ def ready(rows: Rows) -> Table:
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
     "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
-    "start": start, "start_steps": start,
+    "start": start,
 }  # fmt: skip
 
 

@@ -1,14 +1,20 @@
-"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the original in PyTorch."""
+"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the original in PyTorch.
+
+Where the time goes is seen by PyTorch's profiler. It records through CUPTI, which reports whatever runs on the GPU in this
+process, so ONNX Runtime's kernels stand in its trace like PyTorch's own.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
+import json
+import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from kernels import kernels_of, summary
 from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 
 from vcs_export.errors import ExportError
@@ -16,6 +22,83 @@ from vcs_runtime.errors import DeviceError
 
 _PRODUCTS = 20  # of one run
 _COPIED = 1 << 32  # bytes
+
+# By the names of kernels; the first that fits.
+_KINDS = (
+    ("attention", r"flash|fmha|attention|softmax"),
+    ("products", r"gemm|cutlass|xmma|nvjet|cublas|splitk|matmul|sm90_|sm80_"),
+    ("norms", r"layer_?norm|rms|reduce"),
+    ("rotation", r"rotary"),
+    ("copies", r"memcpy|memset|gather|scatter|transpose|concat|expand|slice"),
+    ("element-wise", r"elementwise|cast|binary|unary|quick|quantize|gelu|silu|sigmoid|triton"),
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel or copy that ran: its name, and when, in microseconds."""
+
+    name: str
+    start: float
+    duration: float
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a kernel, by its name."""
+    return next((kind for kind, pattern in _KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
+
+
+def kernels_of(run: Callable[[], object], folder: Path) -> list[Kernel]:
+    """Return the kernels and copies of a run; raises Unmeasured where no profiler is."""
+    need("torch", "PyTorch with its profiler")
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    if not torch.cuda.is_available():
+        raise Unmeasured("PyTorch sees no GPU")
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        run()
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        trace = Path(work, "trace.json")
+        profiler.export_chrome_trace(str(trace))
+        return read_trace(trace)
+
+
+def read_trace(path: Path) -> list[Kernel]:
+    """Return the kernels and copies of a trace in Chrome's format, by their start."""
+    events = json.loads(path.read_text("utf-8"))["traceEvents"]
+    kinds = ("kernel", "gpu_memcpy", "gpu_memset")
+    found = [Kernel(e["name"], float(e["ts"]), float(e["dur"])) for e in events if e.get("cat") in kinds]
+    return sorted(found, key=lambda kernel: kernel.start)
+
+
+def busy(kernels: list[Kernel]) -> float:
+    """Return the microseconds in which at least one kernel or copy ran."""
+    total, until = 0.0, float("-inf")
+    for kernel in kernels:
+        stop = kernel.start + kernel.duration
+        total += max(0.0, stop - max(until, kernel.start))
+        until = max(until, stop)
+    return total
+
+
+def summary(kernels: list[Kernel]) -> Row:
+    """Return milliseconds by kind of kernel, the share of the span that was busy, and the costliest kernels."""
+    if not kernels:
+        return {"not measured": "the profiler saw no kernel"}
+    span = max(k.start + k.duration for k in kernels) - kernels[0].start
+    kinds: dict[str, float] = {}
+    names: dict[str, float] = {}
+    for kernel in kernels:
+        kinds[kind_of(kernel.name)] = kinds.get(kind_of(kernel.name), 0.0) + kernel.duration
+        names[kernel.name] = names.get(kernel.name, 0.0) + kernel.duration
+    costly = sorted(names, key=lambda name: -names[name])[:12]
+    return {
+        "kernels": len(kernels),
+        "busy": busy(kernels) / span,
+        **{f"{kind} ms": time / 1e3 for kind, time in sorted(kinds.items(), key=lambda item: -item[1])},
+        "costliest": [[name[:120], round(names[name] / 1e3, 3)] for name in costly],
+    }
 
 
 def machine(work: Work) -> Iterator[Row]:
@@ -206,30 +289,3 @@ def peers(work: Work) -> Iterator[Row]:
             yield {**row, "ms": seconds * 1e3} if single else row
         del model
         free_torch()
-    yield from _vllm(work)
-    server = shutil.which("text-embeddings-router")
-    yield {"what": "TEI", "not measured": "not driven by this script" if server else "TEI is not installed"}
-
-
-def _vllm(work: Work) -> Iterator[Row]:
-    """The decoder alone as vLLM runs it: a causal Mistral of the same size, with weights of vLLM's own making."""
-    if work.tiny or importlib.util.find_spec("vllm") is None:
-        yield {"what": "vLLM", "not measured": "vLLM is not installed"}
-        return
-    import json
-
-    from vllm import LLM
-
-    folder = work.folder / "vllm"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    settings = json.loads((work.checkpoint() / "config.json").read_text("utf-8"))["text_config"]
-    settings |= {"model_type": "mistral", "architectures": ["MistralModel"], "torch_dtype": "float16"}
-    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
-    model = LLM(str(folder), runner="pooling", load_format="dummy", skip_tokenizer_init=True, max_model_len=4096,
-                gpu_memory_utilization=0.4)  # fmt: skip
-    for shape in (*SHAPES, "block"):
-        rounds = [work.ids(work.texts(shape, seed, 1 if shape == "one pair" else 4)) for seed in range(3)]
-        prompts = [[{"prompt_token_ids": row} for row in rows] for rows in rounds]
-        seconds = work.seconds(lambda i, prompts=prompts: model.embed(prompts[i], use_tqdm=False), 2)
-        yield {"what": f"vLLM, the decoder alone, {shape}", "tokens/s": sum(map(len, rounds[1])) / seconds}

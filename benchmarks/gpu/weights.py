@@ -15,8 +15,7 @@ import math
 import os
 import random
 import shutil
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,9 +26,7 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.decoder import DecoderConfig, decoder_shapes
 from vcs_export.checkpoint.nv_embed import LatentConfig, latent_shapes
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # other sections take scripts from there too
-from nv_embed_counts import counts, safetensors_start, settings
+from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 
 SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}
 DECODER = "embedding_model."
@@ -39,6 +36,7 @@ _LARGE = 400.0
 _LARGER = 30.0  # times the usual, for both factors of the intermediate channel
 _BLOCK = (1 << 22) + 1  # odd, so that no two rows of a matrix are alike
 _LAYERS_OF_A_FILE = 4
+_WIDER = 4  # the gated layer against the hidden size
 
 _MLP = f"{DECODER}layers.{OUTLIER_LAYER}.mlp."
 _PLANTED = (
@@ -61,11 +59,37 @@ class Size:
 
     def flops(self, tokens: int) -> int:
         """Operations for a text of `tokens` tokens, as exported."""
-        return 2 * sum(part[1] for part in counts(self.decoder, self.latent, tokens).values())
+        config, latent = self.decoder, self.latent
+        hidden, queries = config.hidden_size, config.num_attention_heads * config.head_dim
+        keys = config.num_key_value_heads * config.head_dim
+        layer = hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size) + 2 * tokens * queries
+        # Keys and values of the latents are constants, folded into the matrices beside them.
+        latents = 2 * hidden * latent.num_cross_heads * latent.num_latents_value
+        gated = tokens * 2 * _WIDER * hidden**2 + _WIDER * hidden**2  # the last product once a text
+        return 2 * (tokens * (config.num_hidden_layers * layer + latents) + gated)
 
     def shallow(self) -> Size:
         """The same with the layers of the first file alone."""
         return replace(self, decoder=replace(self.decoder, num_hidden_layers=self.layers_of_a_file))
+
+
+def settings() -> tuple[DecoderConfig, LatentConfig]:
+    """The published settings of NV-Embed-v2, as its recipe has them."""
+    recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
+    return DecoderConfig(**recipe.config, causal=False), LatentConfig(**recipe.latent)  # type: ignore[arg-type]
+
+
+def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes:
+    """What a safetensors file begins with, before its tensors in this order; kind is "F16", "BF16" or "F32"."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, shape in shapes.items():
+        size = int(kind.lstrip("BF")) // 8 * math.prod(shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    start = json.dumps(header).encode()
+    start += b" " * (-len(start) % 8)
+    return len(start).to_bytes(8, "little") + start
 
 
 def size(tiny: bool) -> Size:

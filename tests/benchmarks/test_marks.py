@@ -9,11 +9,10 @@ from pathlib import Path
 MANUAL = Path(__file__).parents[2] / "docs"
 # The only tables of figures that are written by hand: page and first heads, with the reason.
 BY_HAND = {
-    "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu/test_decoders.py asserts",
-    "benchmarks/gpu.md | graph | attention": "counts that tests/gpu asserts",
+    "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu asserts",
     "benchmarks/parity.md | part | original": "differences that the tests of its last column assert",
     "guide/export.md | figure | limit": "limits, which are chosen",
-    "guide/gpu.md | model | shapes": "calculated by benchmarks/gpu/invariant_cost.py",
+    "guide/gpu.md | model | shapes": "calculated, as the lines below it say",
     "guide/judges.md | judge | memory for weights": "calculated, as its first bullet says",
     "guide/models.md | model | licence": "facts of the models' cards",
     "guide/reading-scores.md | SAS and NAS": "arithmetic of the definition",

@@ -1,58 +1,15 @@
-"""What goes to a machine with a GPU: a CUDA provider of one architecture, and the script that measures."""
+"""The script that measures on a GPU runs over the stand-ins."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import onnxruntime
-import pytest
-
-from support.cuda_stand_ins import DryGpu, mark, provider_library
-from support.gpu_bundles import GpuBundles
-from vcs_runtime import Embedder
+from support.cuda_stand_ins import DryGpu
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
-
-
-def embed(bundle: str) -> str:
-    with Embedder.open(bundle, "cuda:0") as embedder:
-        mark("texts")
-        embedder.embed(["ba be bi bo", "bo ba"])
-    return str(Path(onnxruntime.__file__).parent)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copyfile(source, target)
-
-
-def test_a_provider_of_one_architecture_loads_and_launches_the_same_kernels(
-    dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle = str(bundles.nv_embed("fp16"))
-    whole = dry_gpu.call(embed, bundle)
-    library = provider_library()
-    package = tmp_path / "onnxruntime"
-    shutil.copytree(library.parents[1], package, copy_function=_link)
-    thin = package / "capi" / library.name
-    thin.unlink()
-    command = [sys.executable, str(BENCHMARKS / "fatbin.py"), str(library), str(thin), "--architecture", "90"]
-    subprocess.run(command, check=True)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    ours = dry_gpu.call(embed, bundle)
-    assert ours.value == str(package)
-    assert ours.log["texts"].launches == whole.log["texts"].launches
-    assert len(ours.log["texts"].kernels) > 20
-    # The file keeps its length, and most of it is zeros now.
-    assert thin.stat().st_size == library.stat().st_size
-    assert thin.read_bytes().count(b"\0" * 4096) * 4096 > 0.4 * thin.stat().st_size
 
 
 def test_every_section_measures_on_a_gpu(dry_gpu: DryGpu, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ mostly strangers, whose VCS is 0 with any model; a text and itself have cosines 
 pairs lie in between: most chunks have a match, and no match is exact. So each text is compared with versions
 of itself that leave out every fifth word, whose chunks therefore end elsewhere. Two of these have also lost
 or gained chunks. One pair in four is of neighbours. Nothing is drawn at random. Versions in another order are
-left out, because their VCS is 0 with any model. docs/benchmarks/export.md compares the change on such pairs
-with that on real ones.
+left out, because their VCS is 0 with any model. Such pairs order the formats as
+real ones do (docs/development/decisions.md).
 """
 
 from __future__ import annotations

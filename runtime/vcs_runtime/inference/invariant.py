@@ -18,7 +18,7 @@ RUN_TOKENS = 2048
 """Tokens of a run with texts of at most half as many. One text alone takes such a run, too."""
 
 # Widths of runs without padding, and their rows. With more classes a pair of texts takes more runs, and with
-# fewer rows the runs of a job are not full (`benchmarks/gpu/invariant_cost.py`).
+# fewer rows the runs of a job are not full (the script `gpu/invariant_cost` at 07564bf).
 _TOKEN_CLASSES = {64: 128, 1024: 12}
 _LONG_STEP = 1024  # of the widths of longer texts, each of which has a run of its own
 _LEAST_FILLER = 64

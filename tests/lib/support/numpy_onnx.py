@@ -275,7 +275,7 @@ class Operators:
     def GemmFloat8(
         self, x: Array, y: Array, bias: None, x_scale: Array, y_scale: Array, transB: int, dtype: int
     ) -> Array:
-        """Sums are float32 here; Hopper's are narrower (`benchmarks/fp8_error.py`)."""
+        """Sums are float32 here; Hopper's are narrower (the script `fp8_error` at 07564bf)."""
         assert transB
         assert x.dtype == y.dtype == ml_dtypes.float8_e4m3fn
         product = self._wide(x.astype(np.float32)) @ self._wide(y.astype(np.float32)).T
