@@ -91,6 +91,7 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
 LIBRARIES = {"pdf": "matplotlib", "capi": "cffi"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[needs(LIBRARIES[case])] if case in LIBRARIES else []) for case in CASES],

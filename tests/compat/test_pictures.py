@@ -102,6 +102,7 @@ def pages(path: Path) -> int:
     return len(re.findall(rb"/Type /Page\b", path.read_bytes()))
 
 
+@pytest.mark.slow
 def test_the_report_holds_every_section_or_those_that_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

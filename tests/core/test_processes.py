@@ -69,6 +69,7 @@ print([os.waitpid(child, 0)[1] for child in children], everything() == expected)
     assert run_python(script) == "[0, 0, 0, 0] True"
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_compiles_leaves_a_child_that_can_compile(tmp_path: Path) -> None:
     script = """
 import os, signal, sys, threading, warnings
@@ -181,6 +182,7 @@ def skip_if_writable(folder: Path) -> None:
         pytest.skip("nothing is unwritable for this user")
 
 
+@pytest.mark.slow
 def test_a_filled_cache_folder_is_read_when_it_cannot_be_written(copied_package: Path) -> None:
     cache = copied_package / "cache"
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(cache), "HOME": "/nonexistent"}
@@ -190,6 +192,7 @@ def test_a_filled_cache_folder_is_read_when_it_cannot_be_written(copied_package:
     assert run_python(LOAD, privileged=False, **place).startswith("1 read 0 compiled")
 
 
+@pytest.mark.slow
 def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path) -> None:
     (copied_package / "cache").mkdir()
     make_unwritable(copied_package)
@@ -203,6 +206,7 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     assert run_python(LOAD, privileged=False, **place).startswith("0 read 1 compiled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "owner"),
     [(0o757, None), (0o775, (-1, 54321)), (0o755, (54321, -1))],
@@ -225,6 +229,7 @@ def test_a_cache_folder_to_which_others_can_write_is_passed_over(
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(copied_package: Path) -> None:
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     # The group may write by this umask. It is another than the user's own where the test may choose it.
@@ -233,6 +238,7 @@ def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(co
     assert run_python(shared + LOAD, **place).startswith("1 read 0 compiled")
 
 
+@pytest.mark.slow
 def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -> None:
     blocked = copied_package / "file"
     blocked.write_text("")
@@ -241,6 +247,7 @@ def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")  # from beside the sources
 
 
+@pytest.mark.slow
 def test_machine_code_is_read_without_what_only_compiling_needs(copied_package: Path) -> None:
     """Numba's declarations of all that it compiles take longer than the rest of a first score."""
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
@@ -273,6 +280,7 @@ def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(copied_p
     assert ahead[2].startswith("1 read 0 compiled")
 
 
+@pytest.mark.slow
 def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path) -> None:
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
@@ -282,6 +290,7 @@ def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path)
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_file_is_replaced(copied_package: Path) -> None:
     place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     run_python(LOAD, **place)
@@ -291,6 +300,7 @@ def test_a_damaged_cache_file_is_replaced(copied_package: Path) -> None:
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
 
 
+@pytest.mark.slow
 def test_a_warm_cache_leaves_little_to_do_until_the_first_score() -> None:
     """Compiling takes half a minute; importing and reading the cache half a second, of the processor's time."""
     script = """

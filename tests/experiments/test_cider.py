@@ -102,6 +102,7 @@ def test_idf_is_over_the_references_that_are_scored(experiment: Any, tmp_path: P
     assert f"|cider:d/ptb|idf:{Corpus.of(row['refs'] for row in rows).identity}|" in signature
 
 
+@pytest.mark.slow
 def test_idf_over_the_references_of_a_file(experiment: Any, tmp_path: Path) -> None:
     rows = videos(tmp_path / "v.jsonl")
     texts = {str(i): [story(7 * i + k, 1) for k in range(2)] for i in range(30)}

@@ -82,6 +82,7 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
     assert consistency["VCS_LCT0"]["not above 0.8"] > 0
 
 
+@pytest.mark.slow
 def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
     videos = [
         {

@@ -81,6 +81,7 @@ def rejected_by_holm(p: list[float]) -> int:
     return len(p)
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_scipy_on_score_files(data: Path, tiny_bundle: Path) -> None:
     done = usefulness(
         data, tiny_bundle, "--ranking", data / "ranking.txt", "--data", data / "rewrites"
@@ -162,6 +163,7 @@ def test_only_ids_of_all_systems_count(data: Path, tiny_bundle: Path) -> None:
     assert "ids of all systems: 7" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["usefulness", "parameters"])
 def test_vectors_are_kept_in_the_cache(experiment: str, data: Path, tiny_bundle: Path) -> None:
     def run(out: str) -> dict[str, bytes]:

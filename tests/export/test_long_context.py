@@ -45,6 +45,7 @@ def peak_bytes() -> int:
     return 1024 * int(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_long_texts_are_those_of_numpy(checkpoint: Path, tmp_path: Path, target: str) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, target_runtime=target)
@@ -75,6 +76,7 @@ def test_a_text_that_is_alone_in_every_batch_has_no_filler(tokens: int, rows: in
     assert batch.fillers == rows - 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     OVERCOMMIT.is_file() and OVERCOMMIT.read_text().strip() == "1",
     reason="this system lends memory that it lacks",
@@ -90,6 +92,7 @@ def test_a_text_that_memory_cannot_hold_is_refused_with_its_numbers(tmp_path: Pa
         embedder.embed([text_of(8192)])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.is_file(), reason="this system does not tell the peak of a process")
 def test_scores_of_a_long_text_take_bounded_memory(tmp_path: Path) -> None:
     """All scores at once would take 4.3 GB at 8,192 tokens: 16 heads. A process never has less than its peak."""
@@ -101,6 +104,7 @@ def test_scores_of_a_long_text_take_bounded_memory(tmp_path: Path) -> None:
         assert peak_bytes() - before < 1.5e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["causal", "causal windows", "Gemma"])
 def test_causal_models_and_windows_are_those_of_numpy(tmp_path: Path, part: str) -> None:
     """Texts that are just long enough for blocks of queries, and for three blocks."""
@@ -116,6 +120,7 @@ def test_causal_models_and_windows_are_those_of_numpy(tmp_path: Path, part: str)
     np.testing.assert_allclose(got, decoder.vectors(rows, "mean"), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_long_texts_may_share_a_batch(tmp_path: Path) -> None:
     """Fixed shapes bring texts of several lengths together, and rows of padding."""
     decoder = write_random_decoder(tmp_path, local=PARTS["windows"]["local"], max_position_embeddings=4100)

@@ -27,6 +27,7 @@ def _embed_the_same(bundle: Path, expected: bytes) -> None:
     assert _embed(bundle) == expected
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_models_are_opened_opens_its_own(tiny_bundle: Path) -> None:
     expected, ended = _embed(tiny_bundle), threading.Event()
 

@@ -124,6 +124,7 @@ def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
     assert np.array_equal(with_one_thread, batched)
 
 
+@pytest.mark.slow
 def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_of_threads(
     scorers: dict[str, Scorer],
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, pre
             assert np.array_equal(other, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "int4"])
 def test_weights_in_other_precisions_run_and_stand_in_the_signature(tmp_path: Path, precision: str) -> None:
     write_tiny_nv_embed(tmp_path / "checkpoint")

@@ -47,6 +47,7 @@ def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "precision"),
     [
@@ -125,6 +126,7 @@ for bundle in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path) -> None:
     """OpenVINO's own reader would copy integers, and widen halves to twice their size."""

@@ -84,6 +84,7 @@ def _write(folder: Path, start: int) -> None:
     cache.close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=_write, args=(tmp_path, start)) for start in (0, 20, 40)]
@@ -107,6 +108,7 @@ def _open_together(folder: Path) -> None:
     VectorCache(folder, "model", 8).close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_open_a_new_folder_at_once(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(4, spawn, _meet_at, [spawn.Barrier(4)]) as pool:

@@ -52,6 +52,7 @@ def test_a_kit_holds_the_packages_of_its_extras_for_this_machine(kit: Path) -> N
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tag", "special"),
     [
@@ -84,6 +85,7 @@ def test_every_file_has_its_checksum(kit: Path) -> None:
     assert pinned.count("\n") == len(list((kit / "wheels").iterdir()))
 
 
+@pytest.mark.slow
 def test_the_maker_is_told_the_checksum_of_the_checksums(make_kit: Make, tmp_path: Path) -> None:
     done = make_kit(tmp_path / "kit")
     assert f"sha256 of SHA256SUMS: {sha256(tmp_path / 'kit/SHA256SUMS')}\n" in done.stderr
@@ -126,12 +128,14 @@ def test_the_bundle_is_copied_whole(kit: Path, tiny_bundle: Path) -> None:
             assert (kit / "bundle" / path.relative_to(tiny_bundle)).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_gpu_takes_the_place_of_cpu(make_kit: Make, tmp_path: Path) -> None:
     assert make_kit(tmp_path / "kit", "--extra", "gpu").code == 0
     assert {name.split("-")[0] for name in wheels(tmp_path / "kit")} >= {"onnxruntime_gpu", "tiny_rules"}
     assert "onnxruntime" not in {name.split("-")[0] for name in wheels(tmp_path / "kit")}
 
 
+@pytest.mark.slow
 def test_what_has_no_wheel_is_built_from_source(make_kit: Make, tmp_path: Path) -> None:
     done = make_kit(tmp_path / "kit", "--extra", "sourced", "--platform", "win_amd64")
     assert done.code == 0, done.stderr
@@ -139,6 +143,7 @@ def test_what_has_no_wheel_is_built_from_source(make_kit: Make, tmp_path: Path) 
     assert "tiny_sourced-0.2-py3-none-any.whl" in wheels(tmp_path / "kit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -159,6 +164,7 @@ def test_a_kit_that_cannot_work_is_refused(
     assert reason in refused(make_kit(tmp_path / "kit", *options), tmp_path / "kit")
 
 
+@pytest.mark.slow
 def test_what_can_only_be_built_for_this_machine_is_refused_for_another(
     make_kit: Make, index: Path, tmp_path: Path
 ) -> None:
@@ -190,6 +196,7 @@ def test_only_this_version_of_vcs_runtime_is_packed(make_kit: Make, tmp_path: Pa
     assert "No such file" in refused(make_kit(tmp_path / "kit", wheel=missing), tmp_path / "kit")
 
 
+@pytest.mark.slow
 def test_a_wheel_with_an_unsafe_name_is_refused(make_kit: Make, index: Path, tmp_path: Path) -> None:
     write_wheel(index, "tiny-unsafe", files={"../../LICENSE": "out"})
     own = write_own(tmp_path, requires=["tiny-unsafe"])

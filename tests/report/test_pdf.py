@@ -171,6 +171,7 @@ def test_the_file_has_one_size_of_page_and_letters_that_can_be_searched(tmp_path
     assert b"/Type3" not in file
 
 
+@pytest.mark.slow
 def test_the_same_pair_gives_the_same_bytes(tmp_path: Path) -> None:
     found = []
     for day in ("1 May 2026", "1 May 2026", "2 May 2026"):
