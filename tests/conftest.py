@@ -122,8 +122,9 @@ def pytest_configure(config: pytest.Config) -> None:
     with suppress(ImportError):
         from hypothesis import settings
 
-        # Tests never measure time: on a busy machine any example may take long.
+        # Tests never measure time: on a busy machine any example may take long. `make attack` loads the other one.
         settings.register_profile("untimed", deadline=None)
+        settings.register_profile("attack", deadline=None, max_examples=2000, print_blob=True)
         settings.load_profile("untimed")
 
 

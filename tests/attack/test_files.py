@@ -1,0 +1,220 @@
+"""Files of pairs, whole and damaged, in every format: what is accepted has the scores of the Python API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attack.checks import case_folder, changed, run, snapshot
+from attack.drawn import TEXTS, cases, chance, damaged
+from attack.pair_files import PairFile, Row, encoded, name_of, pair_files, read_again, read_scores_again
+from support.command_line import Finished
+from support.stories import story
+from vcs_runtime import Options, Scorer, TextError
+
+OPTIONS: tuple[tuple[tuple[str, ...], Options], ...] = (
+    ((), Options()),
+    (("--chunk-size", "2"), Options(chunk_size=2)),
+    (("--short",), Options(short=True)),
+    (("--aggregate", "mean", "--with", "hm-cf"), Options(aggregate="mean", also=("hm-cf",))),
+    (("--with", "substitution"), Options(also=("substitution",))),
+    (("--clean", "markdown,think"), Options(clean=("markdown", "think"))),
+)
+OUTPUTS = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet", "")
+
+
+class Job(NamedTuple):
+    """How a file is scored."""
+
+    options: tuple[tuple[str, ...], Options] = OPTIONS[0]
+    output: str = "scores.jsonl"
+    piped: bool = False
+
+
+JOBS = st.builds(
+    Job, st.sampled_from(OPTIONS), st.sampled_from(OUTPUTS), st.sampled_from((False,) * 9 + (True,))
+)
+
+
+def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> None:
+    """Score a file; what another reading takes has the scores of the Python API, the rest is refused."""
+    given, options = job.options
+    with case_folder() as folder:
+        (folder / "in").mkdir()
+        source = folder / "in" / f"pairs{file.suffix}"
+        source.write_bytes(file.content)
+        output = folder / job.output if job.output else None
+        piped = job.piped and file.suffix == ".jsonl"
+        arguments: list[Any] = ["-" if piped else source, *engine, "--words", *list(engine)[1:2], *given, "--json"]
+        arguments += ["-o", output] if output else []
+        before = snapshot(folder / "in")
+        named = "standard input" if piped else source.name
+        done = run("score", *arguments, stdin=file.content if piped else b"", names=(named,))
+        assert not changed(before, folder / "in"), "the input was changed"
+        if file.suffix == ".xlsx":
+            lacks = "no 'i" in done.stderr
+            assert not file.whole or done.code != 2 or lacks, f"a whole sheet was refused: {done.stderr}"
+            return
+        try:
+            rows = read_again(file.content, file.suffix)
+        except Exception as error:
+            # What pyarrow and csv take beyond the product's reading is compared below; the rest it refuses, too.
+            assert done.code == 2, f"accepted, though another reading fails: {error!r}"
+            return
+        if done.code == 2:
+            assert output is None or not output.exists(), "refused, and yet there is an output"
+            exact = file.whole or file.suffix in (".jsonl", ".ndjson")
+            # The format is told by what the file holds, and another one is refused with " says ".
+            assert not exact or " says " in done.stderr, f"refused, though another reading has {rows}: {done.stderr}"
+            return
+        check_scores(done, [expected(scorer, options, row) for row in rows], output)
+
+
+def check_scores(done: Finished, wanted: list[Row], output: Path | None) -> None:
+    failed = sum("error" in line for line in wanted)
+    assert done.code == (1 if failed else 0), f"exit code {done.code} with {failed} failures"
+    summary = json.loads(done.stdout)
+    assert (summary["scored"], summary["failed"]) == (len(wanted) - failed, failed)
+    told = done.stderr.count("vcs-runtime: ") - done.stderr.count(" texts are not in Latin script: ")
+    assert failed == told, f"{failed} failures, and standard error says {done.stderr!r}"
+    if output is None:
+        return
+    lines = read_scores_again(output)
+    assert len(lines) == len(wanted), f"{len(lines)} lines for {len(wanted)} pairs"
+    for line, right in zip(lines, wanted, strict=True):
+        for name, value in right.items():
+            if name == "vcs":
+                assert line.get(name) == value
+            else:
+                # Tables have half a surrogate pair as its number.
+                in_tables = str(value).encode("utf-8", "backslashreplace").decode()
+                assert str(line.get(name)) in (str(value), in_tables)
+
+
+def expected(scorer: Scorer, options: Options, row: Row) -> Row:
+    try:
+        [result] = scorer.iter_scores([(row["reference"], row["generated"])], options)
+    except TextError as error:
+        return {"id": name_of(row), "error": str(error)}
+    shown = {key: value for key, value in result.to_dict().items() if key in ("vcs", "error")}
+    return {"id": name_of(row), **shown}
+
+
+@cases(20)
+@given(file=pair_files(), job=JOBS)
+def test_what_another_reader_takes_is_scored_and_the_rest_is_refused(
+    scorer: Scorer, engine: tuple[str, ...], file: PairFile, job: Job
+) -> None:
+    check(file, job, scorer, engine)
+
+
+@st.composite
+def texts_by_id(draw: st.DrawFn, names: list[str]) -> tuple[str, bytes]:
+    suffix = draw(st.sampled_from((".json", ".jsonl", ".txt", ".csv")))
+    texts = {name: draw(TEXTS) for name in names}
+    content = {
+        ".json": json.dumps(texts),
+        ".jsonl": "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()),
+        ".csv": "id,text\n" + "".join(f"{name},{index}\n" for index, name in enumerate(names)),
+        ".txt": "\n".join(text.replace("\n", " ") for text in texts.values()),
+    }[suffix]
+    return suffix, content.encode("utf-8", "surrogatepass")
+
+
+@st.composite
+def two_files(draw: st.DrawFn) -> list[tuple[str, bytes]]:
+    """References and predictions by id, both whole or some damaged."""
+    names = [f"{start}{i}" for i, start in enumerate(draw(st.lists(st.sampled_from("a門["), min_size=1, max_size=6)))]
+    files = [draw(texts_by_id(names)) for _ in range(2)]
+    if chance(draw, 70):
+        files = [(suffix, draw(damaged(data)) if draw(st.booleans()) else data) for suffix, data in files]
+    return files
+
+
+@cases(3)
+@given(files=two_files())
+def test_texts_by_id_are_counted_or_refused(engine: tuple[str, ...], files: list[tuple[str, bytes]]) -> None:
+    with case_folder() as folder:
+        paths = [folder / f"{stem}{suffix}" for stem, (suffix, _) in zip(("references", "predictions"), files, strict=True)]
+        for path, (_, content) in zip(paths, files, strict=True):
+            path.write_bytes(content)
+        check_counts(folder, ["--references", paths[0], "--predictions", paths[1], *engine], paths)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[str, str, bytes]:
+    """A log of lmms-eval or results of VLMEvalKit, mostly damaged."""
+    count = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        program, suffix = "lmms-eval", ".jsonl"
+        targets = TEXTS | st.lists(TEXTS, min_size=2, max_size=2).map(str)
+        answers = TEXTS | st.lists(TEXTS, min_size=1, max_size=2) | TEXTS.map(lambda text: [[text]])
+        rows = [{"doc_id": i, "target": draw(targets), "filtered_resps": draw(answers)} for i in range(count)]
+        content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    else:
+        program, suffix = "vlmevalkit", draw(st.sampled_from((".csv", ".tsv", ".xlsx")))
+        rows = [{"index": i, "answer": draw(TEXTS), "prediction": draw(TEXTS)} for i in range(count)]
+        content = draw(encoded(rows, suffix))
+    return program, suffix, draw(damaged(content)) if chance(draw, 70) else content
+
+
+@cases(3)
+@given(log=logs())
+def test_logs_of_other_programs_are_counted_or_refused(engine: tuple[str, ...], log: tuple[str, str, bytes]) -> None:
+    program, suffix, content = log
+    with case_folder() as folder:
+        source = folder / f"log{suffix}"
+        source.write_bytes(content)
+        check_counts(folder, [source, "--format", program, *engine], [source])
+
+
+def check_counts(folder: Path, arguments: list[Any], paths: list[Path]) -> None:
+    """Score files; the summary counts the lines of the output, and no input changes."""
+    before, output = snapshot(folder), folder / "scores.jsonl"
+    done = run("score", *arguments, "-o", output, "--json", names=[path.name for path in paths])
+    assert set(changed(before, folder)) <= {output.name}, "an input was changed"
+    if done.code != 2:
+        summary = json.loads(done.stdout)
+        assert summary["scored"] + summary["failed"] == len(read_scores_again(output))
+        assert done.code == (1 if summary["failed"] else 0)
+
+
+def pairs(*rows: Row) -> PairFile:
+    return PairFile(".jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode(), True)
+
+
+TWO = [{"id": name, "reference": story(1, 2), "generated": story(2, 2)} for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("target", "defect", "file", "says"),
+    [
+        ("vcs_runtime.jobs.output.OutputFile.append", "loses the last line", pairs(*TWO), "lines for"),
+        ("vcs_runtime.jobs.pairs.checked_id", "takes any id", pairs({**TWO[0], "id": True}), "another reading fails"),
+        ("vcs_runtime.jobs.output.OutputFile.__init__", "touches the input", pairs(*TWO), "the input was changed"),
+    ],
+)  # fmt: skip
+def test_a_defect_is_seen(
+    scorer: Scorer, engine: tuple[str, ...], plant: Any, target: str, defect: str, file: PairFile, says: str
+) -> None:
+    def make(right: Any) -> Any:
+        if defect == "takes any id":
+            return lambda name, place, key: name
+        if defect == "loses the last line":
+            return lambda self, records: right(self, list(records)[:1])
+
+        def touching(self: Any, path: Path, *rest: Any, **more: Any) -> None:
+            (path.parent / "in" / "stray").touch()
+            right(self, path, *rest, **more)
+
+        return touching
+
+    plant(target, make)
+    with pytest.raises(AssertionError, match=says):
+        check(file, Job(), scorer, engine)
