@@ -1,0 +1,265 @@
+"""Argument sets of every command, drawn from click's own tree: right, wrong, twisted, and of wrong kinds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attack.checks import case_folder, changed, run, snapshot
+from attack.drawn import NUMBERS, STRINGS, cases, chance
+from support.command_line import vcs
+from support.stories import story, write_pairs
+from vcs_runtime.cli import cli
+from vcs_runtime.serve.server import ScoreServer
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+
+# What argv can hold: no NUL, and of surrogates those that stand for bytes.
+_WORDS = [word.replace("\ud800", "\udcff").replace("\udfff", "\udc80") for word in STRINGS if "\0" not in word]
+_NUMBERS = [*map(repr, NUMBERS[:-6]), "10" * 20, "2147483648", "65535", "-2147483649", "1e300", "0.1.2"]
+# Options that write; the rest of the paths are read.
+_WRITTEN = {"output", "cache", "plot", "record", "card", "folder"}
+# What a lawful large number of these asks for would take hours, or all processors.
+_COSTLY = {"resamples", "shuffles", "workers", "actors", "samples", "threads", "frames"}
+_COSTLY_NUMBERS = ("0", "-1", "nan", "inf", "", "x", "1e300", "2147483648.5", "-9" * 9)
+# Commands that start pip, a compiler, or a network; they are drawn seldom.
+_SLOW = {"fetch", "kit", "capi", "doctor", "warm-up", "demo", "triton", "engine", "experiment", "export"}
+# Good values of options that are plain texts, by their names.
+_GOOD: dict[str, tuple[str, ...]] = {
+    "bundle": ("in/bundle",), "embedder": ("in/bundle",), "segmenter": ("auto", "rules", "in/bundle"), "name": ("in/bundle",),
+    "device": ("cpu",), "reference_key": ("reference", "note"), "generated_key": ("generated", "note"), "id_key": ("id",),
+    "keep": ("note",), "clean": ("markdown", "think,list-numbers"), "baseline": ("scores", "a"), "names": ("a", "b"),
+    "host": ("127.0.0.1",), "title": ("A title",), "extra": ("cpu",), "by": ("vcs",), "python": ("3.11",), "dated": ("today",),
+    "vllm": ("http://127.0.0.1:9",), "sglang": ("http://127.0.0.1:9",), "stepping": ("http://127.0.0.1:9",), "model": ("m",),
+    "address": ("127.0.0.1:9",), "judge": ("a=in/scores.jsonl",), "at": ("0.5", "1"), "shape": ("1x8",), "name_": ("a",),
+    "output": ("out/scores.jsonl", "out/scores.csv", "out/new/", "out/report.html"), "params": ("in/params.toml",),
+}  # fmt: skip
+# Good files of options and arguments, by their names.
+_FITTING: dict[str, tuple[str, ...]] = {
+    "references": ("in/refs.json", "in/ref.txt"), "reference_file": ("in/refs.json",), "generated": ("in/gen.txt",),
+    "prediction_files": ("in/systems/a.json", "in/systems"), "predictions": ("in/systems",), "pairs": ("in/pairs.jsonl", "in/pairs.csv"),
+    "files": ("in/scores.jsonl", "in/other.jsonl", "in/table.csv"), "sources": ("in/scores.jsonl", "in/pairs.jsonl"),
+    "file": ("in/packed.tar",), "source": ("in/checkpoint",), "items": ("in/items.jsonl",), "texts": ("in/pairs.jsonl",),
+    "params": ("in/params.toml",),
+}  # fmt: skip
+_INPUTS = (
+    "in/pairs.jsonl", "in/pairs.jsonl", "in/pairs.csv", "in/scores.jsonl", "in/scores.jsonl", "in/other.jsonl", "in/refs.json",
+    "in/systems", "in/systems/a.json", "in/ref.txt", "in/gen.txt", "in/bundle", "in/packed.tar", "in/checkpoint", "in/items.jsonl",
+    "in/table.csv",
+)  # fmt: skip
+_BAD_INPUTS = (
+    "in/notes.txt", "in/empty", "in/nowhere", "in/", "in/pipe", "in/null", "in/zero", "in/loop", "in/pairs.jsonl/x", "-", ".",
+    "in/bundle/bundle.json", "in/bundle/embedder/model.onnx", "in/\udcff", "in/" + "x" * 300,
+)  # fmt: skip
+_OUTPUTS = (
+    "out/scores.jsonl", "out/scores.csv", "out/scores.parquet", "out/report.html", "out/report.pdf", "out/new", "out/new/deep/er",
+    "out/packed.tar",
+)  # fmt: skip
+_BAD_OUTPUTS = (
+    *_INPUTS, "in/notes.txt", "in/empty", "in/pairs.jsonl/x", "in/loop", "in/null", "in/full", ".", "", "out/\udcff.html", "x" * 300,
+)  # fmt: skip
+
+
+class Arguments(NamedTuple):
+    """Arguments of a command, with what they name to be written and read."""
+
+    words: list[str]
+    written: list[str]
+    read: list[str]
+
+
+def _leaves(command: click.Command, context: click.Context) -> Iterator[tuple[tuple[str, ...], list[click.Parameter]]]:
+    if not isinstance(command, click.Group):
+        yield (), command.params
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        for path, parameters in _leaves(inner, click.Context(inner, parent=context, info_name=name)):
+            yield (name, *path), parameters
+
+
+COMMANDS = dict(_leaves(cli, click.Context(cli, info_name="vcs-runtime")))
+_QUICK = [path for path in COMMANDS if path[0] not in _SLOW]
+
+
+@st.composite
+def argument_sets(draw: st.DrawFn) -> Arguments:
+    """Arguments of one command, most of which may be right."""
+    path = draw(st.sampled_from(_QUICK if chance(draw, 60) else list(COMMANDS)))
+    drawn = Arguments([], [], [])
+    twist = draw(st.sampled_from((0, 5, 20, 50)))
+    options = [p for p in COMMANDS[path] if isinstance(p, click.Option)]
+    # Required ones and a bundle are what most commands need.
+    likely = {"bundle": 95, "output": 40}
+    chosen = [p for p in options if chance(draw, 95 if p.required else likely.get(str(p.name), 0))]
+    rest = [p for p in options if p not in chosen]
+    if rest:
+        chosen += draw(st.lists(st.sampled_from(rest), unique=True, max_size=draw(st.sampled_from((0, 1, 2, 3, 4, 8)))))
+    for option in chosen:
+        for _ in range(2 if chance(draw, 8) else 1):
+            drawn.words.append(draw(st.sampled_from(option.opts)))
+            if not option.is_flag:
+                drawn.words.append(_value(draw, option, twist, drawn))
+    for argument in (p for p in COMMANDS[path] if isinstance(p, click.Argument)):
+        several = (0, 1, 1, 1, 1, 2, 3) if argument.nargs == -1 else (1,) * 19 + (0,)
+        for _ in range(draw(st.sampled_from(several))):
+            place = draw(st.sampled_from((0, len(drawn.words))))
+            drawn.words.insert(place, _value(draw, argument, twist, drawn))
+    if chance(draw, 3):
+        place = draw(st.integers(0, len(drawn.words)))
+        drawn.words.insert(place, draw(st.sampled_from((*_WORDS, "--", "--help", "--nothing"))))
+    drawn.words[:0] = path
+    return drawn
+
+
+def _value(draw: st.DrawFn, parameter: click.Parameter, twist: int, drawn: Arguments) -> str:
+    name, kind = str(parameter.name), parameter.type
+    twisted = chance(draw, twist)
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    if name in _WRITTEN:
+        value = draw(st.sampled_from(_BAD_OUTPUTS if twisted else (*_GOOD.get(name, ()), *_OUTPUTS)))
+        drawn.written.append(value)
+    elif isinstance(kind, click.Path) or (twisted and name in _GOOD and draw(st.booleans())):
+        value = draw(st.sampled_from(_BAD_INPUTS if twisted else _FITTING.get(name, ()) * 4 + _INPUTS))
+        drawn.read.append(value)
+    elif twisted:
+        numbers: Sequence[str] = _COSTLY_NUMBERS if name in _COSTLY else _NUMBERS
+        value = draw(st.sampled_from(numbers if name in _COSTLY or draw(st.booleans()) else _WORDS))
+    elif isinstance(kind, click.Choice):
+        value = str(draw(st.sampled_from(kind.choices)))
+    elif isinstance(kind, click.types.IntParamType):
+        value = str(int(low or 0) + draw(st.sampled_from((0, 1, 1, 2))))
+    elif isinstance(kind, click.types.FloatParamType):
+        value = repr((low or 0) + draw(st.sampled_from((0.01, 0.1, 0.5))) * (1 if high is None else min(1, high)))
+    else:
+        value = draw(st.sampled_from(_GOOD.get(name, ("a", "b"))))
+    return value
+
+
+@pytest.fixture(scope="module")
+def furnished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that every case gets a copy of."""
+    folder = tmp_path_factory.mktemp("arguments")
+    inner = folder / "in"
+    (folder / "out").mkdir()
+    (inner / "systems").mkdir(parents=True)
+    rows: list[dict[str, Any]] = [
+        {"id": f"v{i}", "reference": story(i, 2), "generated": story(50 + i, 2), "note": i} for i in range(3)
+    ]
+    write_pairs(inner / "pairs.jsonl", rows)
+    (inner / "pairs.csv").write_text("id,reference,generated\na,A dog runs.,A man runs.\n")
+    write_pairs(inner / "items.jsonl", [{"id": "v", "video": "v.mp4", "summaries": [{"name": "s", "text": story(3)}]}])
+    for name, key in (("refs.json", "reference"), ("systems/a.json", "generated"), ("systems/b.json", "generated")):
+        (inner / name).write_text(str({row["id"]: row[key] for row in rows}).replace("'", '"'))
+    for name, content in (("ref.txt", story(1)), ("gen.txt", story(2)), ("notes.txt", "what must not be lost"), ("empty", ""),
+                          ("params.toml", "lct = 0.5\n")):  # fmt: skip
+        (inner / name).write_text(content)
+    shutil.copytree(tiny_bundle, inner / "bundle")
+    shutil.copytree(tiny_bundle.parent / "checkpoint", inner / "checkpoint")
+    for name in ("scores.jsonl", "other.jsonl", "table.csv"):
+        done = vcs("score", inner / "pairs.jsonl", "-o", inner / name, "--bundle", tiny_bundle, "--device", "cpu")
+        assert done.code == 0
+    assert vcs("bundle", "pack", inner / "bundle", "-o", inner / "packed.tar").code == 0
+    return folder
+
+
+def _add_specials(folder: Path) -> None:
+    """Add what cannot be copied: a pipe, a link to itself, devices where one may make them."""
+    os.mkfifo(folder / "in/pipe")
+    (folder / "in/loop").symlink_to("loop")
+    for name, minor in (("null", 3), ("zero", 5), ("full", 7)):
+        try:
+            # Nodes of their own: a command that replaced one would replace nobody else's.
+            os.mknod(folder / "in" / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+        except PermissionError:
+            (folder / "in" / name).touch()
+
+
+@contextmanager
+def _emptied(pipe: Path) -> Iterator[None]:
+    """Let whoever reads a pipe find it empty: without a writer, a reader waits."""
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(0.001):
+            with suppress(OSError):  # nobody reads, or the pipe is there no more
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def _end_at_once(server: ScoreServer) -> None:
+    """Stand in for a server that listens, which other tests attack."""
+    server._listener.close()
+    server._service.engine.close()
+
+
+def check(furnished: Path, drawn: Arguments) -> None:
+    """Run a command; wrong usage changes nothing, and no file changes that is not an output."""
+    with case_folder(furnished) as folder:
+        _add_specials(folder)
+        home = {"VCS_RUNTIME_HOME": str(furnished.parent / "home"), "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        before = snapshot(folder)
+        with (chdir(folder), _emptied(folder / "in/pipe"), patch.object(ScoreServer, "run", _end_at_once),
+              patch.dict(os.environ, home)):  # fmt: skip
+            done = run(*drawn.words, stdin=b'{"reference": "A dog.", "generated": "A man."}\n')
+        made = changed(before, folder)
+        said = f"{drawn.words}: {done}"
+        assert not done.stderr.startswith("Usage: ") or not made, f"wrong usage, and yet {made} changed: {said}"
+        lawful = [os.path.normpath(name) for name in drawn.written if name]
+        read = {os.path.normpath(name) for name in drawn.read} - {"in/null", "in/full"}
+        for name in made:
+            assert name not in read, f"{name} was read, and was changed: {said}"
+            # What is "." may hold files of any name.
+            of_outputs = any(name.startswith(output) or output.startswith(f"{name}/") for output in lawful)
+            assert of_outputs or "." in lawful, f"{name} was changed, which is no output: {said}"
+
+
+@cases(40)
+@given(drawn=argument_sets())
+def test_any_arguments_end_in_a_documented_way_and_change_no_other_file(furnished: Path, drawn: Arguments) -> None:
+    check(furnished, drawn)
+
+
+def _raise(*arguments: object, **options: object) -> None:
+    raise KeyError("x")
+
+
+def _touch_stray(right: Any) -> Any:
+    def stray(*arguments: Any, **options: Any) -> Any:
+        Path("stray").touch()
+        return right(*arguments, **options)
+
+    return stray
+
+
+@pytest.mark.parametrize(
+    ("target", "make", "words", "says"),
+    [
+        ("vcs_runtime.cli.compare.compare_files", lambda _: _raise, "compare in/scores.jsonl in/other.jsonl", "exit code 3"),
+        ("vcs_runtime.cli.score.check_source", _touch_stray, "score in/pairs.jsonl --bundle in/bundle", "which is no output"),
+    ],
+)  # fmt: skip
+def test_a_defect_is_seen(furnished: Path, plant: Any, target: str, make: Any, words: str, says: str) -> None:
+    plant(target, make)
+    with pytest.raises(AssertionError, match=says):
+        check(furnished, Arguments(words.split(), [], ["in/pairs.jsonl"]))
