@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -24,11 +25,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
 
     def put(target: str, make: Callable[[Any], Any]) -> None:
         owner, _, name = target.rpartition(".")
-        module, _, holder = owner.rpartition(".")
-        if holder[:1].isupper():
-            held = getattr(pytest.importorskip(module), holder)
-        else:
-            held = pytest.importorskip(owner)
+        held = resolve_name(owner)
         monkeypatch.setattr(held, name, make(getattr(held, name)))
 
     return put

@@ -27,7 +27,9 @@ from vcs_runtime.serve.server import ScoreServer
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
 # What argv can hold: no NUL, and of surrogates those that stand for bytes.
-_WORDS = [word.replace("\ud800", "\udcff").replace("\udfff", "\udc80") for word in STRINGS if "\0" not in word]
+_WORDS = [
+    word.replace("\ud800", "\udcff").replace("\udfff", "\udc80") for word in STRINGS if "\0" not in word
+]
 _NUMBERS = [*map(repr, NUMBERS[:-6]), "10" * 20, "2147483648", "65535", "-2147483649", "1e300", "0.1.2"]
 # Options that write; the rest of the paths are read.
 _WRITTEN = {"output", "cache", "plot", "record", "card", "folder"}
@@ -80,7 +82,9 @@ class Arguments(NamedTuple):
     read: list[str]
 
 
-def _leaves(command: click.Command, context: click.Context) -> Iterator[tuple[tuple[str, ...], list[click.Parameter]]]:
+def _leaves(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[tuple[str, ...], list[click.Parameter]]]:
     if not isinstance(command, click.Group):
         yield (), command.params
         return
@@ -107,7 +111,9 @@ def argument_sets(draw: st.DrawFn) -> Arguments:
     chosen = [p for p in options if chance(draw, 95 if p.required else likely.get(str(p.name), 0))]
     rest = [p for p in options if p not in chosen]
     if rest:
-        chosen += draw(st.lists(st.sampled_from(rest), unique=True, max_size=draw(st.sampled_from((0, 1, 2, 3, 4, 8)))))
+        chosen += draw(
+            st.lists(st.sampled_from(rest), unique=True, max_size=draw(st.sampled_from((0, 1, 2, 3, 4, 8))))
+        )
     for option in chosen:
         for _ in range(2 if chance(draw, 8) else 1):
             drawn.words.append(draw(st.sampled_from(option.opts)))
@@ -143,7 +149,9 @@ def _value(draw: st.DrawFn, parameter: click.Parameter, twist: int, drawn: Argum
     elif isinstance(kind, click.types.IntParamType):
         value = str(int(low or 0) + draw(st.sampled_from((0, 1, 1, 2))))
     elif isinstance(kind, click.types.FloatParamType):
-        value = repr((low or 0) + draw(st.sampled_from((0.01, 0.1, 0.5))) * (1 if high is None else min(1, high)))
+        value = repr(
+            (low or 0) + draw(st.sampled_from((0.01, 0.1, 0.5))) * (1 if high is None else min(1, high))
+        )
     else:
         value = draw(st.sampled_from(_GOOD.get(name, ("a", "b"))))
     return value
@@ -161,8 +169,14 @@ def furnished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     ]
     write_pairs(inner / "pairs.jsonl", rows)
     (inner / "pairs.csv").write_text("id,reference,generated\na,A dog runs.,A man runs.\n")
-    write_pairs(inner / "items.jsonl", [{"id": "v", "video": "v.mp4", "summaries": [{"name": "s", "text": story(3)}]}])
-    for name, key in (("refs.json", "reference"), ("systems/a.json", "generated"), ("systems/b.json", "generated")):
+    write_pairs(
+        inner / "items.jsonl", [{"id": "v", "video": "v.mp4", "summaries": [{"name": "s", "text": story(3)}]}]
+    )
+    for name, key in (
+        ("refs.json", "reference"),
+        ("systems/a.json", "generated"),
+        ("systems/b.json", "generated"),
+    ):
         (inner / name).write_text(str({row["id"]: row[key] for row in rows}).replace("'", '"'))
     for name, content in (("ref.txt", story(1)), ("gen.txt", story(2)), ("notes.txt", "what must not be lost"), ("empty", ""),
                           ("params.toml", "lct = 0.5\n")):  # fmt: skip
@@ -170,7 +184,9 @@ def furnished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     shutil.copytree(tiny_bundle, inner / "bundle")
     shutil.copytree(tiny_bundle.parent / "checkpoint", inner / "checkpoint")
     for name in ("scores.jsonl", "other.jsonl", "table.csv"):
-        done = vcs("score", inner / "pairs.jsonl", "-o", inner / name, "--bundle", tiny_bundle, "--device", "cpu")
+        done = vcs(
+            "score", inner / "pairs.jsonl", "-o", inner / name, "--bundle", tiny_bundle, "--device", "cpu"
+        )
         assert done.code == 0
     assert vcs("bundle", "pack", inner / "bundle", "-o", inner / "packed.tar").code == 0
     return folder
@@ -217,14 +233,20 @@ def check(furnished: Path, drawn: Arguments) -> None:
     """Run a command; wrong usage changes nothing, and no file changes that is not an output."""
     with case_folder(furnished) as folder:
         _add_specials(folder)
-        home = {"VCS_RUNTIME_HOME": str(furnished.parent / "home"), "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        home = {
+            "VCS_RUNTIME_HOME": str(furnished.parent / "home"),
+            "PIP_NO_INDEX": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
         before = snapshot(folder)
         with (chdir(folder), _emptied(folder / "in/pipe"), patch.object(ScoreServer, "run", _end_at_once),
               patch.dict(os.environ, home)):  # fmt: skip
             done = run(*drawn.words, stdin=b'{"reference": "A dog.", "generated": "A man."}\n')
         made = changed(before, folder)
         said = f"{drawn.words}: {done}"
-        assert not done.stderr.startswith("Usage: ") or not made, f"wrong usage, and yet {made} changed: {said}"
+        assert not done.stderr.startswith("Usage: ") or not made, (
+            f"wrong usage, and yet {made} changed: {said}"
+        )
         lawful = [os.path.normpath(name) for name in drawn.written if name]
         read = {os.path.normpath(name) for name in drawn.read} - {"in/null", "in/full"}
         for name in made:
@@ -236,7 +258,9 @@ def check(furnished: Path, drawn: Arguments) -> None:
 
 @cases(40)
 @given(drawn=argument_sets())
-def test_any_arguments_end_in_a_documented_way_and_change_no_other_file(furnished: Path, drawn: Arguments) -> None:
+def test_any_arguments_end_in_a_documented_way_and_change_no_other_file(
+    furnished: Path, drawn: Arguments
+) -> None:
     check(furnished, drawn)
 
 

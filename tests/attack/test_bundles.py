@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,21 @@ COMMANDS = (
 def whole(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pairs, their scores by the whole bundle, and that bundle in one file."""
     folder = tmp_path_factory.mktemp("whole")
-    write_pairs(folder / "pairs.jsonl", [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(2)])
+    write_pairs(
+        folder / "pairs.jsonl",
+        [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(2)],
+    )
     assert vcs("bundle", "pack", tiny_bundle, "-o", folder / "packed.tar").code == 0
-    right = ("score", folder / "pairs.jsonl", "-o", folder / "right.jsonl", "--bundle", tiny_bundle, "--device", "cpu")
+    right = (
+        "score",
+        folder / "pairs.jsonl",
+        "-o",
+        folder / "right.jsonl",
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
+    )
     assert vcs(*right).code == 0
     return folder
 
@@ -49,7 +60,9 @@ def harm(draw: st.DrawFn, bundle: Path) -> bool:
     files = [path for path in sorted(bundle.rglob("*")) if path.is_file()]
     manifest = bundle / MANIFEST
     data = json.loads(manifest.read_text())
-    kind = draw(st.sampled_from(("bytes", "bytes", "manifest", "values", "special", "lie", "relisted", "relisted")))
+    kind = draw(
+        st.sampled_from(("bytes", "bytes", "manifest", "values", "special", "lie", "relisted", "relisted"))
+    )
     target = manifest if kind in ("manifest", "values") else draw(st.sampled_from(files))
     if kind in ("bytes", "manifest"):
         target.write_bytes(draw(damaged(target.read_bytes())))
@@ -91,14 +104,20 @@ def test_a_damaged_bundle_is_refused_or_has_its_own_signature(
         words = command.replace("HERE", str(folder)).replace("PAIRS", str(whole / "pairs.jsonl")).split()
         done = run(*words, names=(str(folder / "bundle"), "tiny-bert: "))
         # What was finished before a model failed is kept.
-        failed = any(said in done.stderr for said in ("tiny-bert: the model", "model.onnx: ONNX Runtime failed"))
+        failed = any(
+            said in done.stderr for said in ("tiny-bert: the model", "model.onnx: ONNX Runtime failed")
+        )
         own = {"scores.jsonl"} if done.code != 2 or failed else set()
         own |= {"packed.tar"} if done.code == 0 else set()
         made = set(changed(before, folder)) - own
         assert not made, f"{made} changed: {words}: {done}"
         if (folder / "scores.jsonl").exists() and done.code == 0 and not relisted:
-            for line, right in zip(read_lines(folder / "scores.jsonl"), read_lines(whole / "right.jsonl"), strict=True):
-                assert line["signature"] != right["signature"] or line == right, "other scores by the same signature"
+            for line, right in zip(
+                read_lines(folder / "scores.jsonl"), read_lines(whole / "right.jsonl"), strict=True
+            ):
+                assert line["signature"] != right["signature"] or line == right, (
+                    "other scores by the same signature"
+                )
 
 
 @st.composite
@@ -106,10 +125,15 @@ def repacked(draw: st.DrawFn, packed: bytes) -> bytes:
     """A packed bundle with an entry that lies: links, devices, paths upwards, sizes, doubles."""
     stream = io.BytesIO()
     kind = draw(st.sampled_from(("name", "type", "size", "missing", "twice", "mode")))
-    name = draw(st.sampled_from(("../secret", "/tmp/evil", "embedder/../../secret", "x" * 200, MANIFEST, "a/\udcff")))
+    name = draw(
+        st.sampled_from(("../secret", "/tmp/evil", "embedder/../../secret", "x" * 200, MANIFEST, "a/\udcff"))
+    )
     types = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE)
     form = draw(st.sampled_from((tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)))
-    with tarfile.open(fileobj=io.BytesIO(packed)) as given, tarfile.open(fileobj=stream, mode="w", format=form) as made:
+    with (
+        tarfile.open(fileobj=io.BytesIO(packed)) as given,
+        tarfile.open(fileobj=stream, mode="w", format=form) as made,
+    ):
         members = given.getmembers()
         chosen = draw(st.sampled_from(members))
         for member in draw(st.permutations(members)) if draw(st.integers(0, 4)) == 4 else members:
@@ -143,13 +167,17 @@ def check_packed(tiny_bundle: Path, content: bytes, packed: bytes) -> None:
         done = run("bundle", "unpack", source, "-o", target, names=(str(source), str(target)))
         made = changed(before, folder)
         if done.code == 0:
-            assert content == packed or files_below(target) == files_below(tiny_bundle), "accepted, and it is another bundle"
+            assert content == packed or files_below(target) == files_below(tiny_bundle), (
+                "accepted, and it is another bundle"
+            )
             made = [name for name in made if name != "deep" and not name.startswith("deep/bundle")]
         assert not made, f"{made} changed: {done}"
 
 
 def files_below(folder: Path) -> dict[Path, bytes | None]:
-    return {path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
 
 
 @cases(15)

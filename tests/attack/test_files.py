@@ -51,7 +51,14 @@ def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> No
         source.write_bytes(file.content)
         output = folder / job.output if job.output else None
         piped = job.piped and file.suffix == ".jsonl"
-        arguments: list[Any] = ["-" if piped else source, *engine, "--words", *list(engine)[1:2], *given, "--json"]
+        arguments: list[Any] = [
+            "-" if piped else source,
+            *engine,
+            "--words",
+            *list(engine)[1:2],
+            *given,
+            "--json",
+        ]
         arguments += ["-o", output] if output else []
         before = snapshot(folder / "in")
         named = "standard input" if piped else source.name
@@ -71,7 +78,9 @@ def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> No
             assert output is None or not output.exists(), "refused, and yet there is an output"
             exact = file.whole or file.suffix in (".jsonl", ".ndjson")
             # The format is told by what the file holds, and another one is refused with " says ".
-            assert not exact or " says " in done.stderr, f"refused, though another reading has {rows}: {done.stderr}"
+            assert not exact or " says " in done.stderr, (
+                f"refused, though another reading has {rows}: {done.stderr}"
+            )
             return
         check_scores(done, [expected(scorer, options, row) for row in rows], output)
 
@@ -130,7 +139,10 @@ def texts_by_id(draw: st.DrawFn, names: list[str]) -> tuple[str, bytes]:
 @st.composite
 def two_files(draw: st.DrawFn) -> list[tuple[str, bytes]]:
     """References and predictions by id, both whole or some damaged."""
-    names = [f"{start}{i}" for i, start in enumerate(draw(st.lists(st.sampled_from("a門["), min_size=1, max_size=6)))]
+    names = [
+        f"{start}{i}"
+        for i, start in enumerate(draw(st.lists(st.sampled_from("a門["), min_size=1, max_size=6)))
+    ]
     files = [draw(texts_by_id(names)) for _ in range(2)]
     if chance(draw, 70):
         files = [(suffix, draw(damaged(data)) if draw(st.booleans()) else data) for suffix, data in files]
@@ -141,7 +153,10 @@ def two_files(draw: st.DrawFn) -> list[tuple[str, bytes]]:
 @given(files=two_files())
 def test_texts_by_id_are_counted_or_refused(engine: tuple[str, ...], files: list[tuple[str, bytes]]) -> None:
     with case_folder() as folder:
-        paths = [folder / f"{stem}{suffix}" for stem, (suffix, _) in zip(("references", "predictions"), files, strict=True)]
+        paths = [
+            folder / f"{stem}{suffix}"
+            for stem, (suffix, _) in zip(("references", "predictions"), files, strict=True)
+        ]
         for path, (_, content) in zip(paths, files, strict=True):
             path.write_bytes(content)
         check_counts(folder, ["--references", paths[0], "--predictions", paths[1], *engine], paths)
@@ -166,7 +181,9 @@ def logs(draw: st.DrawFn) -> tuple[str, str, bytes]:
 
 @cases(3)
 @given(log=logs())
-def test_logs_of_other_programs_are_counted_or_refused(engine: tuple[str, ...], log: tuple[str, str, bytes]) -> None:
+def test_logs_of_other_programs_are_counted_or_refused(
+    engine: tuple[str, ...], log: tuple[str, str, bytes]
+) -> None:
     program, suffix, content = log
     with case_folder() as folder:
         source = folder / f"log{suffix}"

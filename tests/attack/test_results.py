@@ -35,11 +35,21 @@ def results(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         assert vcs("score", folder / "pairs.jsonl", "-o", folder / name, *engine).code == 1
     assert vcs("score", folder / "other-pairs.jsonl", "-o", folder / "other.jsonl", *engine).code == 0
     (folder / "systems").mkdir()
-    for name, key, of in (("references", "reference", rows), ("systems/a", "generated", rows), ("systems/b", "generated", other)):
+    for name, key, of in (
+        ("references", "reference", rows),
+        ("systems/a", "generated", rows),
+        ("systems/b", "generated", other),
+    ):
         (folder / f"{name}.json").write_text(json.dumps({row["id"]: row[key] for row in of}))
     summaries = [{"name": f"s{i}", "visil": i / 4, "tokens": 3 + i, "text": story(i)} for i in range(3)]
-    write_pairs(folder / "visil.jsonl", [{"id": f"v{i}", "signature": "s", "summaries": summaries} for i in range(3)])
-    answers = [{"id": f"v{i}", "name": f"s{j}", "correct": (i + j) % 2, "total": 2} for i in range(3) for j in range(3)]
+    write_pairs(
+        folder / "visil.jsonl", [{"id": f"v{i}", "signature": "s", "summaries": summaries} for i in range(3)]
+    )
+    answers = [
+        {"id": f"v{i}", "name": f"s{j}", "correct": (i + j) % 2, "total": 2}
+        for i in range(3)
+        for j in range(3)
+    ]
     write_pairs(folder / "answers.jsonl", answers)
     return folder
 
@@ -133,12 +143,16 @@ def check_resuming(results: Path, engine: Sequence[str], content: bytes, pairs: 
             assert ids == [f"v{i}" for i in range(PAIRS)], "the completed output has other ids"
         assert left.startswith(content[: content.rfind(b"\n") + 1]), "lines of the earlier run were changed"
         if same and right.startswith(content):
-            assert left == right, "a cut output was completed with other bytes than those of an undisturbed run"
+            assert left == right, (
+                "a cut output was completed with other bytes than those of an undisturbed run"
+            )
 
 
 @cases(10)
 @given(data=st.data())
-def test_a_damaged_output_is_completed_or_left_alone(results: Path, engine: Sequence[str], data: st.DataObject) -> None:
+def test_a_damaged_output_is_completed_or_left_alone(
+    results: Path, engine: Sequence[str], data: st.DataObject
+) -> None:
     lines = (results / "scores.jsonl").read_bytes().splitlines(keepends=True)
     content = b"".join(lines[: data.draw(st.integers(0, len(lines)))])
     if data.draw(st.booleans()):

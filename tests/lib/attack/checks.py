@@ -65,12 +65,20 @@ def check_end(
         assert lines, f"the error is not one line: {said}"
         assert usage or not rest, f"the error is not one line: {said}"
         names = list(names)
-        assert not names or any(name in done.stderr for name in names), f"the error names none of {names}: {said}"
+        assert not names or any(name in done.stderr for name in names), (
+            f"the error names none of {names}: {said}"
+        )
 
 
 def _controls(character: str) -> bool:
     """Whether a character may control a terminal, or break its lines; joiners of emoji do not."""
-    return character not in "\n\u200c\u200d" and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return character not in "\n\u200c\u200d" and unicodedata.category(character) in {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
 
 
 def snapshot(folder: Path) -> Snapshot:

@@ -29,6 +29,7 @@ _PIECES = (
     b'"id": 1, ', b"null", b"true", b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"''", b'""', b"</script>", b"\x1b[2J",
 )  # fmt: skip
 
+
 def cases(usual: int, *, repeatable: bool = True) -> settings:
     """Perform this number of fixed cases in `make test`, and many times as many fresh ones in `make attack`.
 
@@ -70,9 +71,7 @@ TEXTS = mostly(
 #: What JSON can hold, and some numbers that it cannot.
 VALUES = st.recursive(
     st.none() | st.booleans() | st.sampled_from(NUMBERS) | st.integers() | st.floats() | TEXTS,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(STRINGS), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(STRINGS), inner, max_size=3),
     max_leaves=6,
 )
 #: Arguments of any type.
@@ -91,7 +90,6 @@ PARAMS = st.fixed_dictionaries(
         },
     },
 )
-
 
 
 @st.composite

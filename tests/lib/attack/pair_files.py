@@ -74,9 +74,7 @@ def encoded(draw: st.DrawFn, drawn: list[Row], suffix: str) -> bytes:
         return ("\n".join(lines) + draw(st.sampled_from(("\n", "")))).encode("utf-8", "surrogatepass")
     if suffix == ".json":
         by_id = all(isinstance(row.get("id"), str) for row in drawn) and chance(draw, 30)
-        data = (
-            {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in drawn} if by_id else drawn
-        )
+        data = {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in drawn} if by_id else drawn
         return json.dumps(data, indent=draw(st.sampled_from((None, 2)))).encode()
     stream: Any = io.BytesIO()
     try:
