@@ -65,7 +65,8 @@ def check(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
                  for name, value in named.items()}  # fmt: skip
         answer = function(*arguments, **named)
     except (ValueError, TypeError, VcsError) as error:
-        assert str(error), f"an empty message: {error!r}"
+        if not str(error):
+            raise AssertionError(f"an empty message: {error!r}") from error
         return None
     for result in answer if isinstance(answer, list) else [answer]:
         if isinstance(result, Result) and result.error is None:

@@ -72,7 +72,8 @@ def check(arrays: list[Any], call: Callable[[], None]) -> None:
     try:
         call()
     except (ValueError, TypeError) as error:
-        assert str(error), f"an empty message: {error!r}"
+        if not str(error):
+            raise AssertionError(f"an empty message: {error!r}") from error
     assert [_copied(each) for each in arrays] == before, "an argument was changed"
 
 

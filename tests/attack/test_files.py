@@ -68,11 +68,10 @@ def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> No
             lacks = "no 'i" in done.stderr
             assert not file.whole or done.code != 2 or lacks, f"a whole sheet was refused: {done.stderr}"
             return
-        try:
-            rows = read_again(file.content, file.suffix)
-        except Exception as error:
+        rows, unread = read_again(file.content, file.suffix)
+        if rows is None:
             # What pyarrow and csv take beyond the product's reading is compared below; the rest it refuses, too.
-            assert done.code == 2, f"accepted, though another reading fails: {error!r}"
+            assert done.code == 2, f"accepted, though another reading fails: {unread!r}"
             return
         if done.code == 2:
             assert output is None or not output.exists(), "refused, and yet there is an output"

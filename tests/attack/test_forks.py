@@ -61,7 +61,12 @@ def align(config: ScorerConfig) -> list[Any]:
 
 
 #: What a child does, and its parent before and afterwards; the answer is the same everywhere.
-TASKS: dict[str, Callable[[ScorerConfig], Any]] = {"score": score, "reward": reward, "embed": embed, "align": align}
+TASKS: dict[str, Callable[[ScorerConfig], Any]] = {
+    "score": score,
+    "reward": reward,
+    "embed": embed,
+    "align": align,
+}
 
 
 def answers(names: list[str], config: ScorerConfig) -> str:
@@ -76,7 +81,9 @@ class Busy:
         self._texts = count(first)
         self._ended = threading.Event()
         self._rounds = [0] * len(kinds)
-        self._threads = [threading.Thread(target=self._work, args=(*each, config)) for each in enumerate(kinds)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(*each, config)) for each in enumerate(kinds)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -145,7 +152,9 @@ def fork(bundle: Path, right: dict[str, Any], kinds: list[str], rng: random.Rand
                 for _ in range(rng.choice((1, 1, 2))):
                     time.sleep(rng.random() * 0.01)
                     names = rng.sample(list(TASKS), rng.randint(1, 2))
-                    children.append((names, Command(folder, *names, work=lambda names: print(answers(names, config)))))
+                    children.append(
+                        (names, Command(folder, *names, work=lambda names: print(answers(names, config))))
+                    )
                 for names, child in children:
                     done = child.wait()
                     about = f"a child that does {names} beside {kinds}: exit code {done.code}: {done.stderr[-1500:]}"
@@ -153,14 +162,18 @@ def fork(bundle: Path, right: dict[str, Any], kinds: list[str], rng: random.Rand
                     assert not done.stderr, about
                     assert json.loads(done.stdout) == [right[name] for name in names], about
             busy.goes_on()
-            assert json.loads(answers(list(TASKS), config)) == list(right.values()), "the parent has other answers"
+            assert json.loads(answers(list(TASKS), config)) == list(right.values()), (
+                "the parent has other answers"
+            )
             assert not busy.errors
         finally:
             busy.end()
             TrainingScorer(config).close()
 
 
-KINDS = st.lists(st.sampled_from(("scores", "scores", "rewards", "alignments", "opens")), min_size=1, max_size=3)
+KINDS = st.lists(
+    st.sampled_from(("scores", "scores", "rewards", "alignments", "opens")), min_size=1, max_size=3
+)
 
 
 @cases(3, repeatable=False)

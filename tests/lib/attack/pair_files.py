@@ -100,8 +100,15 @@ def encoded(draw: st.DrawFn, drawn: list[Row], suffix: str) -> bytes:
     return bytes(stream.getvalue())
 
 
-def read_again(content: bytes, suffix: str) -> list[Row]:
-    """The rows of a file, by other means. Raises an exception where there are none."""
+def read_again(content: bytes, suffix: str) -> tuple[list[Row] | None, Exception | None]:
+    """The rows of a file, by other means; or None, and why there are none."""
+    try:
+        return _rows(content, suffix), None
+    except Exception as error:
+        return None, error
+
+
+def _rows(content: bytes, suffix: str) -> list[Row]:
     if suffix in (".jsonl", ".ndjson"):
         lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
         found = [

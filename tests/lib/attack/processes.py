@@ -112,7 +112,9 @@ class Command:
                 os.kill(self.pid, signal.SIGABRT)
                 self.ended(0)
                 said = self._said[1].read_text("utf-8", "backslashreplace")
-                raise AssertionError(f"{self._arguments} hangs: {said[said.rfind('Fatal Python error') :][:3000]}")
+                raise AssertionError(
+                    f"{self._arguments} hangs: {said[said.rfind('Fatal Python error') :][:3000]}"
+                )
             time.sleep(0.0005)
 
     def wait(self) -> Finished:
