@@ -55,6 +55,7 @@ class Size(NamedTuple):
     docstrings: int = 0
 
 
+@cache
 def size_of(path: Path) -> Size:
     text = path.read_text("utf-8")
     held = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

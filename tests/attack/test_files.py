@@ -208,29 +208,16 @@ def pairs(*rows: Row) -> PairFile:
 TWO = [{"id": name, "reference": story(1, 2), "generated": story(2, 2)} for name in "ab"]
 
 
-@pytest.mark.parametrize(
-    ("target", "defect", "file", "says"),
-    [
-        ("vcs_runtime.jobs.output.OutputFile.append", "loses the last line", pairs(*TWO), "lines for"),
-        ("vcs_runtime.jobs.pairs.checked_id", "takes any id", pairs({**TWO[0], "id": True}), "another reading fails"),
-        ("vcs_runtime.jobs.output.OutputFile.__init__", "touches the input", pairs(*TWO), "the input was changed"),
-    ],
-)  # fmt: skip
-def test_a_defect_is_seen(
-    scorer: Scorer, engine: tuple[str, ...], plant: Any, target: str, defect: str, file: PairFile, says: str
-) -> None:
-    def make(right: Any) -> Any:
-        if defect == "takes any id":
-            return lambda name, place, key: name
-        if defect == "loses the last line":
-            return lambda self, records: right(self, list(records)[:1])
+def test_a_line_that_is_lost_is_seen(scorer: Scorer, engine: tuple[str, ...], plant: Any) -> None:
+    def make(append: Any) -> Any:
+        return lambda self, records: append(self, list(records)[:1])
 
-        def touching(self: Any, path: Path, *rest: Any, **more: Any) -> None:
-            (path.parent / "in" / "stray").touch()
-            right(self, path, *rest, **more)
+    plant("vcs_runtime.jobs.output.OutputFile.append", make)
+    with pytest.raises(AssertionError, match="lines for"):
+        check(pairs(*TWO), Job(), scorer, engine)
 
-        return touching
 
-    plant(target, make)
-    with pytest.raises(AssertionError, match=says):
-        check(file, Job(), scorer, engine)
+def test_a_row_that_is_broken_and_taken_is_seen(scorer: Scorer, engine: tuple[str, ...], plant: Any) -> None:
+    plant("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name)
+    with pytest.raises(AssertionError, match="another reading fails"):
+        check(pairs({**TWO[0], "id": True}), Job(), scorer, engine)

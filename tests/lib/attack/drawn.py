@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.stories import story
 
+Anything = st.SearchStrategy[Any]
 #: Texts that have broken something somewhere.
 STRINGS = (
     "", " ", "\x00", "a\x00b", "\ud800", "\udfff.", "\x1b]0;pwned\x07\x1b[2J\x9b", "[/x]", "[bold]", "\u202e\u2066",
@@ -35,20 +36,17 @@ def cases(usual: int, *, repeatable: bool = True) -> settings:
 
     What depends on moments is not `repeatable`: a smaller case of it is not searched for.
     """
-    default = settings().max_examples
+    percent = settings().max_examples
+    phases = set(Phase) - (set() if repeatable else {Phase.shrink, Phase.explain})
     return settings(
-        max_examples=max(1, usual * default // 100),
-        derandomize=default <= 100,
+        max_examples=max(1, usual * percent // 100),
+        derandomize=percent <= 100,
         suppress_health_check=list(HealthCheck),
-        phases=list(Phase)
-        if repeatable
-        else [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)],
+        phases=list(phases),
     )
 
 
-def mostly(
-    usual: st.SearchStrategy[Any], *rare: st.SearchStrategy[Any], times: int = 4
-) -> st.SearchStrategy[Any]:
+def mostly(usual: Anything, *rare: Anything, times: int = 4) -> Anything:
     """Draw from `usual` so many times as often as from each of `rare`."""
     return st.integers(0, times + len(rare) - 1).flatmap(lambda i: usual if i < times else rare[i - times])
 
@@ -60,14 +58,9 @@ def chance(draw: st.DrawFn, percent: int) -> bool:
 
 STORIES = st.builds(story, st.integers(0, 399), st.integers(1, 4))
 HOSTILE = mostly(st.sampled_from(STRINGS), st.text(max_size=20))
+_MIXED = st.builds(lambda a, b, glue: f"{a}{glue}{b}", STORIES, HOSTILE, st.sampled_from((" ", "", "\n")))
 #: Texts to score: mostly a story, at times something hostile, or both.
-TEXTS = mostly(
-    STORIES,
-    HOSTILE,
-    st.builds(lambda *parts: parts[2].join(parts[:2]), STORIES, HOSTILE, st.sampled_from((" ", "", "\n"))),
-    st.builds(lambda *parts: "".join(parts), HOSTILE, STORIES),
-    times=7,
-)
+TEXTS = mostly(STORIES, HOSTILE, _MIXED, st.builds(str.__add__, HOSTILE, STORIES), times=7)
 #: What JSON can hold, and some numbers that it cannot.
 VALUES = st.recursive(
     st.none() | st.booleans() | st.sampled_from(NUMBERS) | st.integers() | st.floats() | TEXTS,
@@ -76,37 +69,32 @@ VALUES = st.recursive(
 )
 #: Arguments of any type.
 ANYTHING = VALUES | st.sampled_from((b"bytes", object(), (), [[]], 1j, float, "cpu", ["a"], ("a", "b")))
+_RIGHT = {
+    "lct": (0, 0.5, 3),
+    "lct_penalty": ("full", "excess"),
+    "small_text": ("paper", "reference"),
+    "regularizer": ("window", "length"),
+}
+_RIGHT |= dict.fromkeys(
+    ("context_cutoff", "context_window", "nas_blend_factor", "nas_coverage_cutoff"), (0.1, 0.5, 1)
+)
 #: Arguments of `Params`, of which some are wrong.
 PARAMS = st.fixed_dictionaries(
-    {},
-    optional={
-        "lct": mostly(st.sampled_from((0, 0.5, 3)), ANYTHING, times=12),
-        "lct_penalty": mostly(st.sampled_from(("full", "excess")), ANYTHING, times=24),
-        "small_text": mostly(st.sampled_from(("paper", "reference")), ANYTHING, times=24),
-        "regularizer": mostly(st.sampled_from(("window", "length")), ANYTHING, times=24),
-        **{
-            name: mostly(st.sampled_from((0.1, 0.5, 1)), ANYTHING, times=24)
-            for name in ("context_cutoff", "context_window", "nas_blend_factor", "nas_coverage_cutoff")
-        },
-    },
+    {}, optional={name: mostly(st.sampled_from(right), ANYTHING, times=24) for name, right in _RIGHT.items()}
 )
 
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
     """Bytes with one to three damages: cut, flipped, spliced, doubled, filled with what readers dislike."""
+    kinds = st.sampled_from(("cut", "flip", "remove", "insert", "overwrite", "fill", "copy", "whole"))
     for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):
         at = draw(st.integers(0, len(content)))
-        length = draw(st.sampled_from((1, 2, 8, 64, 512)))
-        kind = draw(
-            st.sampled_from(("cut", "flip", "remove", "insert", "overwrite", "fill", "copy", "whole"))
-        )
+        kind, length, new = draw(kinds), draw(st.sampled_from((1, 2, 8, 64, 512))), b""
         if kind == "whole":
-            content = draw(
-                st.sampled_from((b"\xef\xbb\xbf" + content, content.replace(b"\n", b"\r\n"), content * 2))
-            )
+            others = (b"\xef\xbb\xbf" + content, content.replace(b"\n", b"\r\n"), content * 2)
+            content = draw(st.sampled_from(others))
             continue
-        new = b""
         if kind == "flip" and at < len(content):
             length, new = 1, bytes([content[at] ^ 1 << draw(st.integers(0, 7))])
         elif kind in ("insert", "overwrite"):
