@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attack.checks import fails
 from attack.drawn import ANYTHING, PARAMS, TEXTS, cases, mostly
 from support.stories import story
 from vcs_runtime import Options, Params, Result, Scorer, ScorerConfig, VcsError
@@ -122,9 +123,6 @@ def test_a_configuration_of_any_kind_opens_a_scorer_or_is_refused(
 
 
 def test_an_error_that_is_not_documented_is_seen(scorer: Scorer, plant: Any) -> None:
-    def fails(*arguments: object) -> None:
-        raise KeyError("x")
-
-    plant("vcs_runtime.scoring.scorer.as_pairs", lambda _: fails)
+    plant("vcs_runtime.scoring.scorer.as_pairs", fails)
     with pytest.raises(KeyError):
         check(scorer.score_many, [PROBE])

@@ -18,16 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attack.checks import case_folder, changed, fails, run, snapshot
-from attack.drawn import NUMBERS, STRINGS, cases, chance
+from attack.drawn import NUMBERS, STRINGS, cases, chance, for_argv
 from vcs_runtime.cli import cli
 from vcs_runtime.serve.server import ScoreServer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
-# What argv can hold: no NUL, and of surrogates those that stand for bytes.
-_WORDS = [
-    word.replace("\ud800", "\udcff").replace("\udfff", "\udc80") for word in STRINGS if "\0" not in word
-]
+_WORDS = [*map(for_argv, STRINGS)]
 _NUMBERS = [*map(repr, NUMBERS[:-6]), "10" * 20, "2147483648", "65535", "-2147483649", "1e300", "0.1.2"]
 # Options that write; the rest of the paths are read.
 _WRITTEN = {"output", "cache", "plot", "record", "card", "folder"}

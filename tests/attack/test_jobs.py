@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -20,12 +21,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attack.checks import case_folder, check_end
+from attack.checks import case_folder, check_end, does_nothing
 from attack.drawn import cases
 from attack.processes import Command, as_itself
 from support.command_line import Finished
 from support.stories import story, write_pairs
-from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.scoring import preparation
 
@@ -143,7 +143,7 @@ def kill(job: Job, rng: random.Random) -> None:
             kept = whole
         if output.suffix == ".jsonl" or not output.exists():
             done = job.run(folder, output, "--resume").wait()
-            check_end(done, ["--resume"])
+            check_end(done)
         job.check(output, done)
         # One that is killed while it writes the table leaves that: a run of a day later removes it.
         partial = f".{output.name}.partial-" if output.suffix != ".jsonl" else "/"
@@ -153,24 +153,19 @@ def kill(job: Job, rng: random.Random) -> None:
         assert not left, f"{left} left behind"
 
 
-def append(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     with path.open("ab") as file:
         file.write(content)
 
 
-def replace(path: Path) -> None:
-    path.with_name("other").write_bytes(PRECIOUS)
-    path.with_name("other").replace(path)
-
-
 CHANGES: dict[str, Callable[[Path], object]] = {
     "remove": Path.unlink,
-    "replace": replace,
+    "replace": lambda path: (write(path.with_name("other"), PRECIOUS), path.with_name("other").replace(path)),
     "rename": lambda path: path.rename(path.with_name("elsewhere")),
     "truncate": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "append": lambda path: append(path, PRECIOUS),
+    "append": lambda path: write(path, PRECIOUS),
     "shrink input": lambda path: os.truncate(path, path.stat().st_size // 3),
-    "grow input": lambda path: append(path, b'{"id": "new", "reference": "A dog.", "generated": "A man."}\n'),
+    "grow input": lambda path: write(path, b'{"id": "new", "reference": "A dog.", "generated": "A man."}\n'),
 }
 
 
@@ -182,14 +177,14 @@ def disturb(job: Job, rng: random.Random, kind: str) -> None:
         command = job.run(folder, output, pairs=pairs, pause_s=PAUSE_S)
         wait_for_lines(command, output, rng.randint(1, PAIRS - 300))
         if not command.stop():
-            check_end(command.wait(), [kind])
+            check_end(command.wait())
             return
         finished = (content_of(output) or b"").count(b"\n")
         CHANGES[kind](pairs if kind.endswith("input") else output)
         state = content_of(output)
         os.kill(command.pid, signal.SIGCONT)
         done = command.wait()
-        check_end(done, [kind])
+        check_end(done)
         if kind.endswith("input"):
             # What is read already cannot change; a job that ends has a line for each pair that it counted.
             if done.code != 2:
@@ -213,7 +208,7 @@ def write_together(job: Job, rng: random.Random) -> None:
             time.sleep(rng.random() * rng.choice((0.0, 0.3)))
         results = [command.wait() for command in commands]
         for done in results:
-            check_end(done, more)
+            check_end(done)
             if done.code == 2:
                 assert output.name in done.stderr, f"refused without the name of the file: {done}"
                 assert "another program has changed it" not in done.stderr, (
@@ -223,30 +218,25 @@ def write_together(job: Job, rng: random.Random) -> None:
         job.check(output, results)
 
 
-def use_specials(job: Job, kind: str) -> None:
+def use_special(job: Job, kind: str, *codes: int) -> None:
     """Use what is no file as input or output: pipes with and without an end, devices, folders."""
     with case_folder() as folder:
-        pipe, nothing = folder / "pipe", folder / "nothing"
+        pipe = folder / "pipe"
         os.mkfifo(pipe)
-        nothing.mkdir()
-        if kind == "input pipe":
-            done, codes = job.run(folder, folder / "s.jsonl", pairs=pipe).wait(), (2,)
-        elif kind == "output pipe":
-            command = job.run(folder, pipe)
-            content = pipe.read_bytes()
-            done, codes = command.wait(), (1,)
-            assert content == job.right["scores.jsonl"], f"a pipe got {len(content)} bytes"
-        elif kind == "reader that leaves":
+        if kind == "explain":
+            done = Command(folder, "explain", job.pairs, *job.engine).wait()
+        elif kind == "input pipe":
+            done = job.run(folder, folder / "s.jsonl", pairs=pipe).wait()
+        elif kind.endswith("reader"):
             command = job.run(folder, pipe)
             with pipe.open("rb") as file:
-                file.read(100)
-            done, codes = command.wait(), (1, 2)
-        elif kind == "explain":
-            done, codes = Command(folder, "explain", job.pairs, *job.engine).wait(), (1,)
+                content = file.read(100 if kind == "leaving reader" else -1)
+            done = command.wait()
+            assert job.right["scores.jsonl"].startswith(content)
+            assert kind == "leaving reader" or len(content) == len(job.right["scores.jsonl"])
         else:
-            output = {"folder": nothing / "x" / "s.jsonl"}.get(kind, Path("/dev") / kind)
-            done, codes = job.run(folder, output).wait(), (1,) if kind == "null" else (2,)
-        check_end(done, [kind], codes=codes)
+            done = job.run(folder, folder / kind).wait()
+        check_end(done, codes)
 
 
 PROGRAM = "import sys; from vcs_runtime.__main__ import main; sys.exit(main())"
@@ -286,7 +276,7 @@ def fill_disk(job: Job, name: str, size: int, program: str = PROGRAM) -> None:
             assert name in failures[0]
             assert kept.endswith(b"\n"[: len(kept)]), "no whole lines"
             assert job.right["scores.jsonl"].startswith(kept), "no lines of the job"
-        check_end(Finished(1 if failures else ended.returncode, ended.stdout, ended.stderr), [size])
+        check_end(Finished(1 if failures else ended.returncode, ended.stdout, ended.stderr))
         job.check(second, ended)
         assert [path.name for path in second.parent.iterdir()] == [name], "something is left behind"
 
@@ -309,11 +299,20 @@ def test_several_jobs_leave_one_whole_output(job: Job, rng: random.Random) -> No
     write_together(job, rng)
 
 
-@pytest.mark.parametrize(
-    "kind", ["input pipe", "output pipe", "reader that leaves", "explain", "folder", "full", "null"]
-)
-def test_what_is_no_file_is_used_or_refused(job: Job, kind: str) -> None:
-    use_specials(job, kind)
+SPECIALS = [
+    ("input pipe", 2),
+    ("reader", 1),
+    ("leaving reader", 1, 2),
+    ("explain", 1),
+    ("nothing/s.jsonl", 2),
+    ("/dev/full", 2),
+    ("/dev/null", 1),
+]
+
+
+@pytest.mark.parametrize("special", SPECIALS, ids=str)
+def test_what_is_no_file_is_used_or_refused(job: Job, special: tuple[Any, ...]) -> None:
+    use_special(job, *special)
 
 
 @pytest.fixture
@@ -337,52 +336,29 @@ def without_the_last(append: Any) -> Any:
     return lossy
 
 
-def swallowing(write: Any) -> Any:
-    def quiet(self: OutputFile, content: bytes) -> None:
-        with suppress(InputError):
-            write(self, content)
-
-    return quiet
-
-
-def nothing(_: Any) -> Any:
-    return lambda *arguments, **options: None
-
-
 @pytest.mark.parametrize(
-    ("target", "make", "act", "says"),
+    ("target", "make", "attack", "says"),
     [
-        ("OutputFile.append", without_the_last, lambda job, n: kill(job, random.Random(n)), "differs from|exit code 2"),
-        ("OutputFile.check", nothing, lambda job, n: disturb(job, random.Random(n), "append"), "lines are lost|file of another"),
-        ("_lock", nothing, lambda job, n: write_together(job, random.Random(n)), "refused only after|differs"),
-        ("OutputFile._write", swallowing, lambda job, n: use_specials(job, "full"), "wrong exit code"),
+        ("OutputFile.append", without_the_last, kill, "differs from|exit code 2"),
+        ("OutputFile.check", does_nothing, partial(disturb, kind="append"), "lines are lost|file of another"),
+        ("_lock", does_nothing, write_together, "refused only after|differs from"),
+        ("OutputFile._write", does_nothing, lambda job, rng: use_special(job, "/dev/full", 2), "wrong exit code"),
     ],
-    ids=["a line is lost", "a change goes unnoticed", "two may write", "a failed write is taken"],
 )  # fmt: skip
-def test_a_defect_is_seen(
-    job: Job, plant: Any, target: str, make: Any, act: Callable[[Job, int], None], says: str
-) -> None:
-    def attack() -> None:
+def test_a_defect_is_seen(job: Job, plant: Any, target: str, make: Any, attack: Any, says: str) -> None:
+    def attack_often() -> None:
         for number in range(50):
-            act(job, number)
+            attack(job, random.Random(number))
 
     plant(f"vcs_runtime.jobs.output.{target}", make)
     with pytest.raises(AssertionError, match=says):
-        attack()
+        attack_often()
 
 
 def test_a_write_that_a_full_disk_ends_is_not_taken_for_a_success(may_mount: None, job: Job) -> None:
-    quiet = """
-from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.output import OutputFile
-write = OutputFile._write
-def quiet(self, content):
-    try: write(self, content)
-    except InputError: pass
-OutputFile._write = quiet
-"""
-    with pytest.raises(AssertionError, match="differs from that of an undisturbed run"):
-        fill_disk(job, "scores.jsonl", 8192, quiet + PROGRAM)
+    planted = "from vcs_runtime.jobs.output import OutputFile; OutputFile._write = lambda *arguments: None; "
+    with pytest.raises(AssertionError, match="no output|differs from that of an undisturbed run"):
+        fill_disk(job, "scores.jsonl", 8192, planted + PROGRAM)
 
 
 @pytest.mark.parametrize(("file", "starting"), [("__init__", True), ("__main__", False)])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attack.checks import fails
 from attack.drawn import HOSTILE, TEXTS, VALUES, cases, chance, damaged, mostly
 from support.score_server import Running
 from support.stories import story
@@ -65,40 +66,49 @@ def server(tiny_bundle: Path) -> Iterator[Server]:
         service.engine.close()
 
 
+_TEXT = mostly(TEXTS, st.lists(TEXTS, max_size=3), VALUES, times=8)
+_OPTIONS = st.dictionaries(
+    st.sampled_from(("preset", "chunk_size", "lct", "aggregate", "short", "x")),
+    st.sampled_from(("paper", 2, 0.5, "mean", True)) | VALUES,
+    max_size=2,
+)
+QUESTIONS = st.fixed_dictionaries(
+    {"reference": _TEXT, "generated": _TEXT},
+    optional={"id": st.just(1) | HOSTILE | VALUES, "options": _OPTIONS},
+)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
     """A question as JSON: right, with values of any kind, or damaged."""
-    pair: dict[str, Any] = {
-        "reference": draw(mostly(TEXTS, st.lists(TEXTS, max_size=3))),
-        "generated": draw(TEXTS),
-    }
-    if chance(draw, 30):
-        pair["id"] = draw(st.just(1) | HOSTILE | VALUES)
-    if chance(draw, 30):
-        names = st.sampled_from(("preset", "chunk_size", "lct", "aggregate", "short", "x"))
-        pair["options"] = draw(
-            st.dictionaries(names, st.sampled_from(("paper", 2, 0.5, "mean", True)) | VALUES, max_size=2)
-        )
-    if chance(draw, 20):
-        pair[draw(st.sampled_from(("reference", "generated", "id", "options")) | HOSTILE)] = draw(VALUES)
-    body: Any = pair
-    if chance(draw, 30):
-        body = {"pairs": [{k: v for k, v in pair.items() if k != "options"}] * draw(st.integers(0, 6))}
-    if chance(draw, 5):
-        body = draw(VALUES)
+    body: Any = draw(mostly(QUESTIONS, VALUES, times=19))
+    if isinstance(body, dict):
+        body |= draw(st.dictionaries(HOSTILE, VALUES, max_size=1)) if chance(draw, 15) else {}
+        if chance(draw, 30):
+            body.pop("options", None)
+            body = {"pairs": [body] * draw(st.integers(0, 6))}
     content = json.dumps(body).encode()
     return draw(damaged(content)) if chance(draw, 40) else content
 
 
 def ask(
-    service: Service, method: str, path: str, headers: list[Any], messages: list[Any], query: bytes = b""
-) -> bytes:
-    """Hand a request to the application, and judge its answer."""
+    service: Service,
+    body: bytes,
+    method: str = "POST",
+    path: str = "/score",
+    headers: Any = (),
+    *,
+    leaves: bool = False,
+) -> None:
+    """Hand a request to the application in two parts, and judge its answer."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
-        "raw_path": path.encode(), "root_path": "", "scheme": "http", "query_string": query,
-        "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
+        "raw_path": path.encode(), "root_path": "", "scheme": "http", "query_string": b"", "headers": list(headers),
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
     }  # fmt: skip
+    half = len(body) // 2
+    messages: list[Any] = [{"type": "http.request", "body": body[:half], "more_body": True}]
+    messages += [{"type": "http.disconnect"} if leaves else {"type": "http.request", "body": body[half:]}]
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -114,7 +124,7 @@ def ask(
         await asyncio.wait_for(service.app(scope, receive, send), 60)
 
     asyncio.run(talk())
-    status = sent[0]["status"] if sent else 0
+    status = sent[0]["status"]
     answer = b"".join(message.get("body", b"") for message in sent[1:])
     assert status in STATUSES, f"status {status}: {answer[:300]!r}"
     assert b"Traceback" not in answer
@@ -123,25 +133,22 @@ def ask(
         assert set(said) == {"error"}
         assert said["error"]
         assert "\n" not in said["error"]
-    return answer
+
+
+HEADERS = st.tuples(
+    st.tuples(st.just(b"content-type"), st.sampled_from((b"application/json", b"text/plain", b"\xff"))),
+    st.tuples(st.sampled_from((b"authorization", b"expect", b"host", b"x")), st.binary(max_size=8)),
+)
 
 
 @cases(80)
-@given(
-    method=st.sampled_from(METHODS), path=st.sampled_from(PATHS), body=bodies(), kind=st.sampled_from((b"application/json", b"text/plain", b"\xff")),
-    more=st.lists(st.tuples(st.sampled_from((b"authorization", b"expect", b"host", b"x")), st.binary(max_size=8)), max_size=1),
-    counted=st.booleans(), cut=st.booleans(), leaves=st.integers(0, 19), query=st.binary(max_size=4),
-)  # fmt: skip
+@given(body=bodies(), method=st.sampled_from(METHODS), path=st.sampled_from(PATHS), headers=HEADERS,
+       counted=st.booleans(), leaves=mostly(st.just(False), st.just(True), times=19))  # fmt: skip
 def test_a_request_has_a_documented_status_and_one_sentence(
-    server: Server, method: str, path: str, body: bytes, kind: bytes, more: list[Any], counted: bool, cut: bool, leaves: int, query: bytes
-) -> None:  # fmt: skip
-    headers = [(b"content-type", kind), *more]
-    headers += [(b"content-length", str(len(body)).encode())] if counted else []
-    parts = [body[: len(body) // 2], body[len(body) // 2 :]] if cut else [body]
-    messages = [{"type": "http.request", "body": part, "more_body": part is not parts[-1]} for part in parts]
-    if leaves == 19:
-        messages[-1] = {"type": "http.disconnect"}
-    ask(server.service, method, path, headers, messages, query)
+    server: Server, body: bytes, method: str, path: str, headers: Any, counted: bool, leaves: bool
+) -> None:
+    more = [(b"content-length", str(len(body)).encode())] if counted else []
+    ask(server.service, body, method, path, (*headers, *more), leaves=leaves)
     server.check_reports()
 
 
@@ -167,13 +174,7 @@ def test_after_any_bytes_the_next_client_gets_its_score(
 
 
 def test_a_status_that_is_not_documented_is_seen(server: Server, plant: Any) -> None:
-    def fails(*arguments: object, **options: object) -> None:
-        raise KeyError("x")
-
-    body = json.dumps(PAIR).encode()
-    plant("vcs_runtime.serve.app.read_question", lambda _: fails)
+    plant("vcs_runtime.serve.app.read_question", fails)
     with pytest.raises(AssertionError, match="status 500"):
-        ask(
-            server.service, "POST", "/score", [], [{"type": "http.request", "body": body, "more_body": False}]
-        )
+        ask(server.service, json.dumps(PAIR).encode())
     server.reported.clear()

@@ -84,6 +84,11 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
+def for_argv(text: str) -> str:
+    """A text as arguments can hold it: without NUL, and of surrogates with those that stand for bytes."""
+    return text.replace("\0", "").replace("\ud800", "\udcff").replace("\udfff", "\udc80")
+
+
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
     """Bytes with one to three damages: cut, flipped, spliced, doubled, filled with what readers dislike."""
