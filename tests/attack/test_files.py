@@ -123,82 +123,55 @@ def test_what_another_reader_takes_is_scored_and_the_rest_is_refused(
 
 
 @st.composite
-def texts_by_id(draw: st.DrawFn, names: list[str]) -> tuple[str, bytes]:
-    suffix = draw(st.sampled_from((".json", ".jsonl", ".txt", ".csv")))
-    texts = {name: draw(TEXTS) for name in names}
-    content = {
-        ".json": json.dumps(texts),
-        ".jsonl": "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()),
-        ".csv": "id,text\n" + "".join(f"{name},{index}\n" for index, name in enumerate(names)),
-        ".txt": "\n".join(text.replace("\n", " ") for text in texts.values()),
-    }[suffix]
-    return suffix, content.encode("utf-8", "surrogatepass")
+def texts_by_id(draw: st.DrawFn) -> tuple[str, dict[str, bytes]]:
+    """References and predictions by id, and the options that name them."""
+    starts = draw(st.lists(st.sampled_from("a門["), min_size=1, max_size=6))
+    names, files = [f"{start}{i}" for i, start in enumerate(starts)], {}
+    for stem in ("references", "predictions"):
+        texts = {name: draw(TEXTS) for name in names}
+        contents = {
+            ".json": json.dumps(texts),
+            ".jsonl": "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()),
+            ".csv": "id,text\n" + "".join(f"{name},{index}\n" for index, name in enumerate(names)),
+            ".txt": "\n".join(text.replace("\n", " ") for text in texts.values()),
+        }
+        suffix = draw(st.sampled_from(sorted(contents)))
+        files[stem + suffix] = contents[suffix].encode("utf-8", "surrogatepass")
+    return "--references {} --predictions {}", files
 
 
 @st.composite
-def two_files(draw: st.DrawFn) -> list[tuple[str, bytes]]:
-    """References and predictions by id, both whole or some damaged."""
-    names = [
-        f"{start}{i}"
-        for i, start in enumerate(draw(st.lists(st.sampled_from("a門["), min_size=1, max_size=6)))
-    ]
-    files = [draw(texts_by_id(names)) for _ in range(2)]
-    if chance(draw, 70):
-        files = [(suffix, draw(damaged(data)) if draw(st.booleans()) else data) for suffix, data in files]
-    return files
-
-
-@cases(3)
-@given(files=two_files())
-def test_texts_by_id_are_counted_or_refused(engine: tuple[str, ...], files: list[tuple[str, bytes]]) -> None:
-    with case_folder() as folder:
-        paths = [
-            folder / f"{stem}{suffix}"
-            for stem, (suffix, _) in zip(("references", "predictions"), files, strict=True)
-        ]
-        for path, (_, content) in zip(paths, files, strict=True):
-            path.write_bytes(content)
-        check_counts(folder, ["--references", paths[0], "--predictions", paths[1], *engine], paths)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[str, str, bytes]:
-    """A log of lmms-eval or results of VLMEvalKit, mostly damaged."""
-    count = draw(st.integers(1, 4))
+def logs(draw: st.DrawFn) -> tuple[str, dict[str, bytes]]:
+    """A log of lmms-eval or results of VLMEvalKit, and the options that name it."""
+    numbers = range(draw(st.integers(1, 4)))
     if draw(st.booleans()):
-        program, suffix = "lmms-eval", ".jsonl"
         targets = TEXTS | st.lists(TEXTS, min_size=2, max_size=2).map(str)
         answers = TEXTS | st.lists(TEXTS, min_size=1, max_size=2) | TEXTS.map(lambda text: [[text]])
-        rows = [{"doc_id": i, "target": draw(targets), "filtered_resps": draw(answers)} for i in range(count)]
-        content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    else:
-        program, suffix = "vlmevalkit", draw(st.sampled_from((".csv", ".tsv", ".xlsx")))
-        rows = [{"index": i, "answer": draw(TEXTS), "prediction": draw(TEXTS)} for i in range(count)]
-        content = draw(encoded(rows, suffix))
-    return program, suffix, draw(damaged(content)) if chance(draw, 70) else content
+        rows = [{"doc_id": i, "target": draw(targets), "filtered_resps": draw(answers)} for i in numbers]
+        return "{} --format lmms-eval", {"log.jsonl": draw(encoded(rows, ".jsonl"))}
+    suffix = draw(st.sampled_from((".csv", ".tsv", ".xlsx")))
+    rows = [{"index": i, "answer": draw(TEXTS), "prediction": draw(TEXTS)} for i in numbers]
+    return "{} --format vlmevalkit", {f"log{suffix}": draw(encoded(rows, suffix))}
 
 
-@cases(3)
-@given(log=logs())
-def test_logs_of_other_programs_are_counted_or_refused(
-    engine: tuple[str, ...], log: tuple[str, str, bytes]
+@cases(6)
+@given(drawn=texts_by_id() | logs(), data=st.data())
+def test_texts_by_id_and_logs_are_counted_or_refused(
+    engine: tuple[str, ...], drawn: tuple[str, dict[str, bytes]], data: st.DataObject
 ) -> None:
-    program, suffix, content = log
+    options, contents = drawn
     with case_folder() as folder:
-        source = folder / f"log{suffix}"
-        source.write_bytes(content)
-        check_counts(folder, [source, "--format", program, *engine], [source])
-
-
-def check_counts(folder: Path, arguments: list[Any], paths: list[Path]) -> None:
-    """Score files; the summary counts the lines of the output, and no input changes."""
-    before, output = snapshot(folder), folder / "scores.jsonl"
-    done = run("score", *arguments, "-o", output, "--json", names=[path.name for path in paths])
-    assert set(changed(before, folder)) <= {output.name}, "an input was changed"
-    if done.code != 2:
-        summary = json.loads(done.stdout)
-        assert summary["scored"] + summary["failed"] == len(read_scores_again(output))
-        assert done.code == (1 if summary["failed"] else 0)
+        for name, content in contents.items():
+            harmed = chance(data.draw, 50)
+            (folder / name).write_bytes(data.draw(damaged(content)) if harmed else content)
+        before, output = snapshot(folder), folder / "scores.jsonl"
+        given = options.format(*(folder / name for name in contents)).split()
+        done = run("score", *given, "-o", output, "--json", *engine, names=list(contents))
+        assert set(changed(before, folder)) <= {output.name}
+        if done.code != 2:
+            summary = json.loads(done.stdout)
+            assert summary["scored"] + summary["failed"] == len(read_scores_again(output))
+            assert done.code == (1 if summary["failed"] else 0)
 
 
 def pairs(*rows: Row) -> PairFile:

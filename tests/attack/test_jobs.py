@@ -359,18 +359,3 @@ def test_a_write_that_a_full_disk_ends_is_not_taken_for_a_success(may_mount: Non
     planted = "from vcs_runtime.jobs.output import OutputFile; OutputFile._write = lambda *arguments: None; "
     with pytest.raises(AssertionError, match="no output|differs from that of an undisturbed run"):
         fill_disk(job, "scores.jsonl", 8192, planted + PROGRAM)
-
-
-@pytest.mark.parametrize(("file", "starting"), [("__init__", True), ("__main__", False)])
-def test_a_traceback_of_ctrl_c_is_let_pass_only_before_the_command_begins(
-    file: str, starting: bool, tmp_path: Path
-) -> None:
-    package = tmp_path / "package"
-    package.mkdir()
-    for name in ("__init__", "__main__"):
-        (package / f"{name}.py").write_text("def main():\n    raise KeyboardInterrupt\n")
-    with (package / f"{file}.py").open("a") as module:
-        module.write("main()\n" if file == "__main__" else "raise KeyboardInterrupt\n")
-    command = [sys.executable, "-m", "package"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert python_was_starting(done.stderr) is starting, done.stderr
