@@ -36,9 +36,9 @@ test: $(VENV)/develop  ## tests of every room in about three minutes
 test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compiling C, killed jobs, peaks of memory
 	$(PYTEST) -m '$(SLOW)'
 
-attack: $(VENV)/develop  ## ten minutes of attacks with fresh seeds on every door; ARGS="--seed N --minutes N"
+attack: $(VENV)/develop  ## ten minutes of attacks with fresh cases on every door; ARGS="-k files" attacks one
 	$(BIN)/vcs-runtime warm-up
-	PYTHONPATH=tests/lib $(BIN)/python -m attack $(ARGS)
+	$(PYTEST) --hypothesis-profile attack -o faulthandler_timeout=1800 -o faulthandler_exit_on_timeout=true tests/attack $(ARGS)
 
 lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may import which; workflows
 	$(BIN)/ruff check .
@@ -46,6 +46,8 @@ lint: $(VENV)/develop  ## style, size, complexity, docstrings; which module may 
 	$(BIN)/pydoclint vcs_numba runtime export/vcs_export
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 fix: $(VENV)/develop  ## format, and mend what ruff can mend

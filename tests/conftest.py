@@ -1,6 +1,6 @@
 """Tiny bundles, a scorer on one of them, a file of pairs, and Chromium, for the tests of all folders.
 
-The source archive can be tested with few libraries: what needs others is skipped, by the tables below. So a
+The source archive can be tested with few libraries. A test that fails where it asked for a missing one is skipped, so a
 `conftest.py` imports libraries of extras in its fixtures.
 """
 
@@ -12,8 +12,9 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,76 +31,35 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
 
-#: The libraries that build a bundle.
-BUILD = "onnx_ir safetensors"
-#: What extras and the group `test` bring, and all tests of a folder or module need.
-NEEDS = {
-    "attack": f"{BUILD} onnx python_calamine pyarrow starlette uvicorn",
-    "benchmarks": BUILD,
-    "benchmarks/test_substitution.py": "scipy",
-    "bundle/test_archive.py": BUILD,
-    "bundle/test_hostile_bundles.py": f"{BUILD} onnx",
-    "bundle/test_schema.py": "jsonschema",
-    "capi/test_calls.py": "sentencex",
-    "cli/test_doctor.py": f"{BUILD} openvino sentencex",
-    "cli/test_help.py": BUILD,
-    "cli/test_language.py": BUILD,
-    "comparing": f"{BUILD} scipy",
-    "compat/test_pictures.py": "matplotlib",
-    "compat/test_score.py": "sentencex",
-    "core/test_properties.py": "hypothesis",
-    "docs/test_adding_a_decoder_page.py": BUILD,
-    "docs/test_blocks.py": "sentencex",
-    "docs/test_export_page.py": BUILD,
-    "docs/test_models_page.py": BUILD,
-    "docs/test_reference.py": f"{BUILD} starlette uvicorn",
-    "experiments": f"{BUILD} nltk onnx rouge_score scipy",
-    "export": f"{BUILD} onnx",
-    "inference": f"{BUILD} hypothesis onnx",
-    "jobs/test_gpu_jobs.py": "onnx",
-    "kit": "cyclonedx packaging",
-    "ray": "ray",
-    "report/test_overview.py": "matplotlib",
-    "report/test_pdf.py": "matplotlib",
-    "report/test_report.py": "matplotlib",
-    "scoring/test_default_bundle.py": "sentencex",
-    "scoring/test_isolation.py": "sentencex",
-    "scoring/test_signature.py": f"{BUILD} onnx",
-    "scoring/test_stages.py": "onnx",
-    "segmentation": f"{BUILD} hypothesis onnx",
-    "serve": "starlette uvicorn",
-    "test_project.py": "yaml",
-    "test_references.py": f"{BUILD} starlette uvicorn",
-    "text": "hypothesis",
-    "training/test_rewards.py": "sentencex",
-    "visil/test_docs.py": "onnxruntime_genai",
-    "visil/test_end_to_end.py": "onnxruntime_genai",
-    "visil/test_genai.py": "onnx_ir onnxruntime_genai",
-    "visil/test_formats.py": "matplotlib",
-    "visil/test_generate.py": "onnx_ir onnxruntime_genai",
-    "visil/test_golden.py": "scipy",
-    "visil/test_parts.py": "scipy",
-    "visil/test_steps.py": "av onnxruntime_genai scipy",
-    "words/test_vectors.py": BUILD,
-}
-#: What all tests need that ask for a fixture.
-FIXTURE_NEEDS = {
-    "tiny_bundle": BUILD,
-    "sat_bundle": BUILD,
-    "text_model": "onnx_ir onnxruntime_genai",
-    "vision_model": "onnx_ir onnxruntime_genai",
-    "tiny_writer": "onnx_ir onnxruntime_genai",
-}
+#: What extras and the group `test` bring, and tests need.
+LIBRARIES = (
+    "av cyclonedx hypothesis jsonschema matplotlib nltk onnx onnx_ir onnxruntime_genai openvino packaging pyarrow "
+    "python_calamine ray rouge_score safetensors scipy sentencex starlette uvicorn yaml"
+).split()
 
 
-def missing(libraries: str) -> list[str]:
-    return [name for name in sorted(set(libraries.split())) if importlib.util.find_spec(name) is None]
+class MissedLibraries(MetaPathFinder):
+    """Notes which libraries were asked for in vain: Python asks the last finder for what no other one has."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.errors: list[BaseException] = []  # of fixtures, which many tests get
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name in LIBRARIES:
+            self.names.add(name)
+
+    def excuse(self, report: Any, path: Path, error: BaseException | None = None) -> None:
+        """Make a failure a skip if a library was missing."""
+        if report.failed and (self.names or error in self.errors):
+            report.outcome = "skipped"
+            report.longrepr = (str(path), None, f"Skipped: needs {', '.join(sorted(self.names)) or error}")
+            if error is not None:
+                self.errors.append(error)
 
 
-def missing_for(path: Path) -> list[str]:
-    """The libraries that a module's tests need and that are not installed."""
-    place = PurePosixPath(path.relative_to(Path(__file__).parent).as_posix())
-    return missing(" ".join({NEEDS.get(str(part), "") for part in (place, *place.parents)}))
+_missed = MissedLibraries()
+sys.meta_path.append(_missed)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -108,41 +68,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def missing() -> list[str]:
+    return [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    lacking = missing(" ".join({*NEEDS.values(), *FIXTURE_NEEDS.values()}))
-    if not lacking:
-        return "libraries: all that tests need"
-    return f"libraries: tests that need {', '.join(lacking)} are skipped"
+    lacking = missing()
+    return (
+        f"libraries: tests that need {', '.join(lacking)} are skipped"
+        if lacking
+        else "libraries: all that tests need"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    lacking = missing(" ".join({*NEEDS.values(), *FIXTURE_NEEDS.values()}))
-    if lacking and config.getoption("complete"):
+    if config.getoption("complete") and (lacking := missing()):
         raise pytest.UsageError(f"--complete: not installed: {', '.join(lacking)}")
     with suppress(ImportError):
         from hypothesis import settings
 
-        # Tests never measure time: on a busy machine any example may take long.
+        # Tests never measure time: on a busy machine any example may take long. `make attack` loads the other one.
         settings.register_profile("untimed", deadline=None)
+        settings.register_profile("attack", deadline=None, max_examples=3000, print_blob=True)
         settings.load_profile("untimed")
 
 
-class Lacking(pytest.Module):
-    """A module that is not imported, since a library of its tests is missing."""
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    _missed.names.clear()
+    report = yield
+    _missed.excuse(report, collector.path)
+    return report
 
-    def collect(self) -> NoReturn:
-        pytest.skip(f"needs {', '.join(missing_for(self.path))}", allow_module_level=True)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    _missed.names.clear()
+    return (yield)
 
 
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    return Lacking.from_parent(parent, path=module_path) if missing_for(module_path) else None
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    _missed.excuse(report, item.path, call.excinfo.value if call.excinfo else None)
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        asked = FIXTURE_NEEDS.keys() & set(getattr(item, "fixturenames", ()))
-        if lacking := missing(" ".join({FIXTURE_NEEDS[fixture] for fixture in asked})):
-            item.add_marker(pytest.mark.skip(f"needs {', '.join(lacking)}"))
         for fixture in SLOW_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SLOW_FIXTURES[fixture])
             item.add_marker(pytest.mark.xdist_group(fixture))  # one process starts it, for all tests of it

@@ -1,15 +1,21 @@
-"""What the base install holds, and how long modules are; `make lint` knows who may import whom."""
+"""What the base install holds, and how large the project may become; `make lint` knows who may import whom."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import pytest
 
+from vcs_runtime.cli import cli
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("vcs_numba", "runtime", "export/vcs_export")
 
 
 def test_the_base_install_pulls_nothing_heavy_and_pins_nothing_from_above() -> None:
@@ -41,8 +47,107 @@ def test_no_extra_but_the_one_of_the_oracles_pulls_pytorch() -> None:
     assert not names & pulls_pytorch
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_is_longer_than_four_hundred_lines(package: str) -> None:
-    modules = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / package).rglob("*.py")}
-    assert modules
-    assert {str(path): lines for path, lines in modules.items() if lines > 400} == {}
+class Size(NamedTuple):
+    """Lines of Python files; `code` are those that are no docstring, no comment and not blank."""
+
+    lines: int = 0
+    code: int = 0
+    docstrings: int = 0
+
+
+@cache
+def size_of(path: Path) -> Size:
+    text = path.read_text("utf-8")
+    held = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [
+        node.body[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, held) and ast.get_docstring(node, False)
+    ]
+    inside = {number for node in first for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = text.splitlines()
+    code = [
+        line for number, line in enumerate(lines, 1) if number not in inside and line.split("#")[0].strip()
+    ]
+    return Size(len(lines), len(code), len(inside))
+
+
+def sizes(*folders: str) -> dict[Path, Size]:
+    return {path: size_of(path) for folder in folders for path in (ROOT / folder).rglob("*.py")}
+
+
+def total(found: dict[Path, Size]) -> Size:
+    return Size(*map(sum, zip(*found.values(), strict=True)))
+
+
+def words(*pages: Path) -> int:
+    """Words of pages, without fenced blocks, tables and comments."""
+    prose = "".join(
+        re.sub(r"^\s*```.*?^\s*```|^(?:\||<!--).*?$", "", page.read_text("utf-8"), flags=re.M | re.S)
+        for page in pages
+    )
+    return len(prose.split())
+
+
+def commands(command: click.Command) -> Iterator[click.Command]:
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    with click.Context(command) as context:
+        for name in command.list_commands(context):
+            if inner := command.get_command(context, name):
+                yield from commands(inner)
+
+
+@cache
+def measured() -> dict[str, float]:
+    packages, benchmarks = total(sizes("vcs_numba", "runtime", "export")), sizes("benchmarks")
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    leaves = list(commands(cli))
+    return {
+        "lines of the packages": packages.lines,
+        "code lines of the packages": packages.code,
+        "share of docstrings in the packages": packages.docstrings / packages.lines,
+        "lines of benchmarks": total(benchmarks).lines,
+        "scripts of benchmarks": sum(path.name != "__init__.py" for path in benchmarks),
+        "lines of tests": total(sizes("tests")).lines,
+        "words of the manual": words(*pages),
+        "words of pages of benchmarks": words(*(page for page in pages if "benchmarks" in page.parts)),
+        "commands": len(leaves),
+        "options, once a command": sum(
+            isinstance(each, click.Option) for leaf in leaves for each in leaf.params
+        ),
+        "targets of make": len(re.findall(r"^[a-z][a-z-]*:", makefile, re.M)),
+        "environments that make builds": len(
+            set(re.findall(r"^(?:\$\(VENV\)|\.venv-[a-z]+)(?=/)", makefile, re.M))
+        ),
+    }
+
+
+#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md).
+BUDGETS = {
+    "lines of the packages": 43_000,
+    "code lines of the packages": 28_500,
+    "share of docstrings in the packages": 0.18,
+    "lines of benchmarks": 4_500,
+    "scripts of benchmarks": 22,
+    "lines of tests": 42_000,
+    "words of the manual": 28_000,
+    "words of pages of benchmarks": 4_500,
+    "commands": 42,
+    "options, once a command": 520,
+    "targets of make": 14,
+    "environments that make builds": 6,
+}
+
+
+@pytest.mark.parametrize("what", BUDGETS)
+def test_the_project_keeps_to_its_budgets(what: str) -> None:
+    assert measured()[what] <= BUDGETS[what]
+
+
+def test_no_module_has_more_than_four_hundred_lines_of_code() -> None:
+    found = sizes("vcs_numba", "runtime", "export")
+    assert found
+    assert {str(path): size.code for path, size in found.items() if size.code > 400} == {}

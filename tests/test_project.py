@@ -22,10 +22,6 @@ from vcs_runtime import __version__
 from vcs_runtime.cli.citation import LINKS
 
 ROOT = Path(__file__).parents[1]
-WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-FORMS = sorted(
-    set((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")) - {ROOT / ".github/ISSUE_TEMPLATE/config.yml"}
-)
 SAYING = ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "runtime/vcs_runtime/_version.py")
 
 
@@ -220,54 +216,8 @@ def test_workflows_test_every_python_that_is_promised() -> None:
     assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_are_pinned_to_commits_and_get_the_least_rights(path: Path) -> None:
-    workflow = load(path)
-    assert workflow["permissions"] == {"contents": "read"}
-    for name, job in workflow["jobs"].items():
-        rights = job.get("permissions", {"contents": "read"})
-        assert rights in ({"contents": "read"}, {"id-token": "write"} if name == "publish" else {})
-        assert job["timeout-minutes"] <= 60
-        for step in job["steps"]:
-            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}"))
-
-
-def test_targets_and_folders_of_the_workflows_exist() -> None:
-    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.M))
-    for path in WORKFLOWS:
-        steps = [step["run"] for job in load(path)["jobs"].values() for step in job["steps"] if "run" in step]
-        for words in (step.split() for step in steps):
-            if words[0] == "make":
-                assert {word for word in words[1:] if re.fullmatch("[a-z-]+", word)} <= targets
-            for word in words:
-                assert not word.startswith("tests/") or (ROOT / word).exists()
-
-
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_issue_forms_can_be_filled_in(path: Path) -> None:
-    form = load(path)
-    assert form.keys() == {"name", "description", "labels", "body"}
-    fields = [field for field in form["body"] if field["type"] != "markdown"]
-    assert len({field["id"] for field in fields}) == len(fields) > 0
-    assert any(field.get("validations", {}).get("required") for field in fields)
-    assert all(field["attributes"]["label"] for field in fields)
-
-
 def test_addresses_are_those_of_the_citation() -> None:
     urls = dict(project()["urls"])
     urls.pop("Repository", None)
     assert set(urls.values()) == set(LINKS.values())
     assert {source["url"] for source in load(ROOT / "CITATION.cff")["references"]} == set(LINKS.values())
-
-
-def test_links_of_pages_beside_the_readme_lead_somewhere() -> None:
-    for name in ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"):
-        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", (ROOT / name).read_text("utf-8")):
-            assert (ROOT / target).exists(), f"{name}: {target}"
-
-
-def test_the_readme_leads_to_the_rules_of_the_project() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert {
-        name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") if f"]({name})" not in readme
-    } == set()

@@ -156,6 +156,14 @@ def files() -> Iterator[tuple[Text, int, str]]:
                     yield text, 0, f"no module {name}"
 
 
+def named_tests() -> Iterator[tuple[Text, int, str]]:
+    for text in texts():
+        for match in re.finditer(r"(tests/[\w/]+\.py)::(test_\w+)", "" if text.message else text.text):
+            module = ROOT / match[1]
+            if not module.exists() or f"def {match[2]}(" not in module.read_text("utf-8"):
+                yield text, match.start(), f"no test {match[0]}"
+
+
 def links() -> Iterator[tuple[Text, int, str]]:
     for text in texts():
         if text.path.suffix != ".md":
@@ -215,6 +223,8 @@ def commands() -> Iterator[tuple[Text, int, str]]:
                 yield text, match.start(), f"no make target {match[1]}"
 
 
-@pytest.mark.parametrize("look", [names, files, links, sections, commands], ids=lambda look: look.__name__)
+@pytest.mark.parametrize(
+    "look", [names, files, named_tests, links, sections, commands], ids=lambda look: look.__name__
+)
 def test_what_is_referred_to_exists(look: Any) -> None:
     assert report(look()) == []

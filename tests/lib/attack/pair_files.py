@@ -5,106 +5,139 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import assume
+from hypothesis import strategies as st
 
-from attack.damage import STRINGS, text, value
+from attack.drawn import HOSTILE, TEXTS, VALUES, chance, damaged
 from support.sheets import write_sheet
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xlsx")
 Row = dict[str, Any]
 
 
-def draw_rows(rng: random.Random, *, plain: bool) -> list[Row]:
+class PairFile(NamedTuple):
+    """A file of pairs; `whole`: nothing in it is damaged."""
+
+    suffix: str
+    content: bytes
+    whole: bool
+
+
+_ODD = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.none() | st.integers(0, 5) | VALUES,
+        "reference": st.lists(TEXTS, max_size=3) | VALUES,
+        "generated": VALUES,
+    },
+)
+
+
+@st.composite
+def rows(draw: st.DrawFn, *, plain: bool) -> list[Row]:
     """Rows of pairs; `plain`: of texts alone, with ids that differ, as any format can hold them."""
-    rows: list[Row] = []
-    for number in range(rng.choice((1, 1, 2, 3, 5, 8))):
-        row: Row = {"id": f"{rng.choice(('a', 'b-', 'scene ', '門', '[/x]', '=1+1 '))}{number}"}
-        row |= {"reference": text(rng), "generated": text(rng)}
-        if not plain:
-            if rng.random() < 0.2:
-                row["id"] = rng.choice((number, None, value(rng)))
-            if rng.random() < 0.2:
-                row["reference"] = rng.choice(([text(rng) for _ in range(rng.randrange(4))], value(rng)))
-            if rng.random() < 0.1:
-                row["generated"] = value(rng)
-            if rng.random() < 0.1:
-                row[rng.choice(STRINGS)] = value(rng)
-            if rng.random() < 0.05:
-                del row[rng.choice(("id", "reference", "generated"))]
-        rows.append(row)
-    return rows
+    drawn: list[Row] = []
+    for number in range(draw(st.sampled_from((1, 1, 2, 3, 5, 8)))):
+        name = f"{draw(st.sampled_from(('a', 'b-', 'scene ', '門', '[/x]', '=1+1 ')))}{number}"
+        row: Row = {"id": name, "reference": draw(TEXTS), "generated": draw(TEXTS)}
+        if not plain and chance(draw, 35):
+            row |= draw(_ODD)
+            row |= draw(st.dictionaries(HOSTILE, VALUES, max_size=1))
+            if chance(draw, 15):
+                del row[draw(st.sampled_from(("id", "reference", "generated")))]
+        drawn.append(row)
+    return drawn
 
 
-def encode_rows(rng: random.Random, rows: list[Row], suffix: str, folder: Path) -> bytes:
-    """Write rows in a format. Raises ValueError or TypeError where it cannot hold them."""
+@st.composite
+def pair_files(draw: st.DrawFn) -> PairFile:
+    """A file of pairs in any format, damaged mostly."""
+    suffix = draw(st.sampled_from(SUFFIXES))
+    plain = suffix not in (".jsonl", ".ndjson", ".json") or draw(st.booleans())
+    content = draw(encoded(draw(rows(plain=plain)), suffix))
+    whole = chance(draw, 25)
+    return PairFile(suffix, content if whole else draw(damaged(content)), whole)
+
+
+@st.composite
+def encoded(draw: st.DrawFn, drawn: list[Row], suffix: str) -> bytes:
+    """Rows in a format; a case ends where that cannot hold them."""
+    names = list(dict.fromkeys(name for row in drawn for name in row))
     if suffix in (".jsonl", ".ndjson"):
-        ascii_only = rng.random() < 0.5
-        lines = [json.dumps(row, ensure_ascii=ascii_only) for row in rows]
-        return ("\n".join(lines) + rng.choice(("\n", ""))).encode("utf-8", "surrogatepass")
+        ascii_only = draw(st.booleans())
+        lines = [json.dumps(row, ensure_ascii=ascii_only) for row in drawn]
+        return ("\n".join(lines) + draw(st.sampled_from(("\n", "")))).encode("utf-8", "surrogatepass")
     if suffix == ".json":
-        by_id = rng.random() < 0.3 and all(isinstance(row.get("id"), str) for row in rows)
-        found = {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in rows} if by_id else rows
-        return json.dumps(found, indent=rng.choice((None, 2))).encode()
-    if suffix in (".csv", ".tsv"):
-        stream = io.StringIO(newline="")
-        separator = "\t" if suffix == ".tsv" else rng.choice((",", ";"))
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(stream, names, delimiter=separator, lineterminator=rng.choice(("\n", "\r\n")))
-        writer.writeheader()
-        writer.writerows(rows)
-        return stream.getvalue().encode("utf-8", "surrogatepass")
-    if suffix == ".parquet":
-        stream_ = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows), stream_, compression=rng.choice(("snappy", "none")))
-        return stream_.getvalue()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    path = folder / "sheet.tmp"
-    cells = [[row.get(name, "") for name in names] for row in rows]
-    for cell in (*names, *(cell for line in cells for cell in line)):
-        if not isinstance(cell, str | int | float) or any(c < " " or c in "\ufffe\uffff" for c in str(cell)):
-            raise ValueError("XML holds no such text")
-    write_sheet(path, [names, *cells])
-    content = path.read_bytes()
-    path.unlink()
-    return content
+        by_id = all(isinstance(row.get("id"), str) for row in drawn) and chance(draw, 30)
+        data = {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in drawn} if by_id else drawn
+        return json.dumps(data, indent=draw(st.sampled_from((None, 2)))).encode()
+    stream: Any = io.BytesIO()
+    try:
+        if suffix in (".csv", ".tsv"):
+            stream = io.StringIO(newline="")
+            separator = "\t" if suffix == ".tsv" else draw(st.sampled_from((",", ";")))
+            ending = draw(st.sampled_from(("\n", "\r\n")))
+            writer = csv.DictWriter(stream, names, delimiter=separator, lineterminator=ending)
+            writer.writeheader()
+            writer.writerows(drawn)
+            return stream.getvalue().encode("utf-8", "surrogatepass")
+        if suffix == ".parquet":
+            compression = draw(st.sampled_from(("snappy", "none")))
+            pq.write_table(pa.Table.from_pylist(drawn), stream, compression=compression)
+        else:
+            cells = [[row.get(name, "") for name in names] for row in drawn]
+            # XML holds no control characters.
+            texts = [str(cell) for cell in (*names, *(cell for line in cells for cell in line))]
+            assume(not any(c < " " or c in "\ufffe\uffff" for text in texts for c in text))
+            write_sheet(stream, [names, *cells])
+    except (ValueError, TypeError):
+        assume(False)
+    return bytes(stream.getvalue())
 
 
-def read_again(content: bytes, suffix: str) -> list[Row]:
-    """The rows of a file, by other means. Raises an exception where there are none."""
+def read_again(content: bytes, suffix: str) -> tuple[list[Row] | None, Exception | None]:
+    """The rows of a file, by other means; or None, and why there are none."""
+    try:
+        return _rows(content, suffix), None
+    except Exception as error:
+        return None, error
+
+
+def _rows(content: bytes, suffix: str) -> list[Row]:
     if suffix in (".jsonl", ".ndjson"):
         lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-        rows = [
+        found = [
             {"place": f"line {number}", **json.loads(line.decode(), object_pairs_hook=_once)}
             for number, line in enumerate(lines, 1)
             if line and not line.isspace()
         ]
     elif suffix == ".json":
-        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
-        if isinstance(found, dict):
-            found = [{"id": name, **entry} for name, entry in found.items()]
-        rows = [{"place": f"entry {number}", **row} for number, row in enumerate(found, 1)]
+        parsed = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
+        if isinstance(parsed, dict):
+            parsed = [{"id": name, **entry} for name, entry in parsed.items()]
+        found = [{"place": f"entry {number}", **row} for number, row in enumerate(parsed, 1)]
     elif suffix == ".parquet":
         table = pq.read_table(io.BytesIO(content), columns=None)
-        rows = [{"place": f"row {number}", **row} for number, row in enumerate(table.to_pylist(), 1)]
+        found = [{"place": f"row {number}", **row} for number, row in enumerate(table.to_pylist(), 1)]
     else:
         csv.field_size_limit(1 << 30)
         decoded = content.decode("utf-8-sig")
         header = decoded.splitlines()[0]
         separator = "\t" if suffix == ".tsv" else max(",;", key=header.count)
         reader = csv.DictReader(io.StringIO(decoded, newline=""), delimiter=separator, strict=True)
-        rows = [{"place": f"line {reader.line_num}", **row} for row in reader]
-    for row in rows:
+        found = [{"place": f"line {reader.line_num}", **row} for row in reader]
+    for row in found:
         if "reference" not in row or "generated" not in row or None in row or not _is_id(row.get("id")):
             raise ValueError("no pair")
-    names = [str(name_of(row)) for row in rows]
+    names = [str(name_of(row)) for row in found]
     if len(set(names)) < len(names) or not names:
         raise ValueError("ids twice, or nothing")
-    return rows
+    return found
 
 
 def name_of(row: Row) -> Any:
@@ -120,3 +153,15 @@ def _once(items: list[tuple[str, Any]]) -> Row:
     if len(dict(items)) < len(items):
         raise ValueError("a key twice")
     return dict(items)
+
+
+def read_scores_again(output: Path) -> list[Row]:
+    """Read a score file by other means than the product's; numbers of tables become numbers."""
+    if output.suffix == ".parquet":
+        return list(pq.read_table(output).to_pylist())
+    if output.suffix == ".jsonl":
+        return [json.loads(line) for line in output.read_bytes().splitlines()]
+    csv.field_size_limit(1 << 30)
+    with output.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file, delimiter="\t" if output.suffix == ".tsv" else ","))
+    return [{**row, "vcs": float(row["vcs"])} if row.get("vcs") else row for row in found]

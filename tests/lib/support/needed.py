@@ -1,4 +1,4 @@
-"""What single tests need of extras, where `NEEDS` of `conftest.py` would leave out their whole module."""
+"""What tests need of extras that another process asks for, which `conftest.py` does not see."""
 
 from __future__ import annotations
 

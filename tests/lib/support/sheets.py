@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 from xml.sax.saxutils import escape
 
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -12,7 +13,7 @@ _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 
 
-def write_sheet(path: Path, rows: Sequence[Sequence[str | int | float]]) -> None:
+def write_sheet(path: Path | IO[bytes], rows: Sequence[Sequence[str | int | float]]) -> None:
     """Write rows of texts and numbers."""
     body = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
     parts = {
