@@ -42,8 +42,8 @@ _ATTEMPTS = 5
 _HASHED_AT_ONCE = 4 << 20
 
 
-def silent(step: str, done: int, total: int) -> None:
-    """Ignore the progress of a step."""
+def silent(*_: object) -> None:
+    """Ignore progress, or a line about a step."""
 
 
 class BundleExistsError(ExportError):
@@ -70,15 +70,11 @@ def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
     return {f"{LICENCES}/{licence}.txt": text} if text else {}
 
 
-def real_name(folder: Path) -> str:
-    """Return the name of a folder, which may be given as "." or by a link."""
-    # Not `Path.resolve`, which raises RuntimeError for a link to itself.
-    return os.path.basename(os.path.realpath(folder))
-
-
-def plain_name(folder: Path) -> str:
-    """Return the name of a folder in the letters that a bundle's name may have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", real_name(folder))
+def named_after(folder: Path, replace: bool = False) -> BundleInfo:
+    """Return what a bundle says about a model of which only the name of its folder is known."""
+    # The folder may be given as "." or by a link. `Path.resolve` raises RuntimeError for a link to itself.
+    name = os.path.basename(os.path.realpath(folder))
+    return BundleInfo(re.sub(r"[^A-Za-z0-9._-]+", "-", name), "NOASSERTION", name, replace=replace)
 
 
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:

@@ -120,25 +120,26 @@ def model_type(folder: Path) -> str:
 @contextmanager
 def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
     """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names."""
-    kind = model_type(folder)
-    family = FAMILIES.get(kind)
-    if family is None:
-        raise CheckpointError(f"{folder / CONFIG}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
+    config = encoder_config(folder)
+    family = FAMILIES[model_type(folder)]
 
     def stored(name: str) -> str:
         for ours, theirs in family.tensors.items():
             name = name.replace(ours, theirs)
         return name
 
-    config = _config(folder / CONFIG, kind, family)
     further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
     prefixes = ("", family.prefix)
     with open_checkpoint(folder, config, prefixes, {}, FLOATS, further, stored) as checkpoint:
         yield checkpoint
 
 
-def _config(path: Path, kind: str, family: Family) -> EncoderConfig:
-    data = read_json(path)
+def encoder_config(folder: Path) -> EncoderConfig:
+    """Read the settings of a checkpoint of one of `FAMILIES`. Raises CheckpointError."""
+    path, kind = folder / CONFIG, model_type(folder)
+    data, family = read_json(path), FAMILIES.get(kind)
+    if family is None:
+        raise CheckpointError(f"{path}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
     for theirs in family.settings.values():
         if theirs not in data:  # the check below would name BERT's setting
             raise CheckpointError(f"{path}: {theirs} is missing")

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile
+from vcs_export.checkpoint.recipe import FILES, EncoderRecipe, PinnedFile
 from vcs_export.checkpoint.transformer import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
 from vcs_runtime.util.presence import is_folder, is_regular_file

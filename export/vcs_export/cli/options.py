@@ -25,15 +25,15 @@ overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing 
 
 _EMBEDDER = (
     click.option("--recipe", metavar="NAME|FILE",
-                 help="Published model that the files must be, by its name in lower case, or a TOML file. "
+                 help="Recipe to verify the files against: the model's name in lower case, or a TOML file. "
                  "[default: any model]"),
     click.option("--prompt", metavar="NAME",
-                 help="Prompt of the folder that stands before every text. "
+                 help="Name of the folder's prompt to put before every text. "
                  "[default: that of the recipe, or the folder's default prompt]"),
     click.option("--instruction", metavar="TEXT",
-                 help="Words that stand before every text, in place of a prompt."),
+                 help="Words to put before every text, in place of a prompt."),
     click.option("--dimension", type=click.IntRange(min=1), metavar="N",
-                 help="Length of vectors, whose further numbers are left out. [default: as the folder says]"),
+                 help="Truncate vectors to N dimensions (Matryoshka). [default: as the folder says]"),
     click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
                  help="Longest input in tokens. [default: that of the recipe or of the folder]"),
 )  # fmt: skip

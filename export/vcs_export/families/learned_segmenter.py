@@ -17,19 +17,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.bert import BertCheckpoint, BertConfig, open_bert
+from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
 from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
 from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
-from vcs_export.graph.transformer import (
-    OPSET,
-    attention,
-    attention_bias,
-    embeddings,
-    feed_forward,
-)
+from vcs_export.graph.transformer import OPSET, attention, attention_bias, embeddings, feed_forward
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
@@ -52,13 +46,11 @@ class Updates:
     tensors: Mapping[str, NDArray[np.float32]]
 
 
-def build_learned_segmenter_bundle(
-    checkpoint: Path, recipe: SegmenterRecipe, target: Path, *, licence: str = "Apache-2.0"
-) -> Path:
+def build_learned_segmenter_bundle(checkpoint: Path, recipe: SegmenterRecipe, target: Path) -> Path:
     """Build a bundle that holds the learned segmenter alone."""
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
-    info = BundleInfo(recipe.name, licence, f"{recipe.updates.name} on {checkpoint.name}")
-    with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
+    info = BundleInfo(recipe.name, "Apache-2.0", f"{recipe.updates.name} on {checkpoint.name}")
+    with open_encoder(checkpoint) as opened, BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model = add_learned_segmenter(bundle, opened, recipe, TOKENIZER_FILE)
         return bundle.commit(segmenter=SegmenterSpec(model=model))
@@ -66,7 +58,7 @@ def build_learned_segmenter_bundle(
 
 def add_learned_segmenter(
     bundle: BundleWriter,
-    checkpoint: BertCheckpoint,
+    checkpoint: EncoderCheckpoint,
     recipe: SegmenterRecipe,
     tokenizer: str,
     shared: StoredWeights | None = None,
@@ -126,7 +118,7 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
 
 
 def write_learned_segmenter(
-    checkpoint: BertCheckpoint,
+    checkpoint: EncoderCheckpoint,
     updates: Updates,
     model: Path,
     weights: Path,
@@ -154,10 +146,10 @@ def write_learned_segmenter(
     graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
 
 
-class _Merged(Checkpoint[BertConfig]):
+class _Merged(Checkpoint[EncoderConfig]):
     """A checkpoint with the updates merged into its tensors."""
 
-    def __init__(self, checkpoint: BertCheckpoint, updates: Updates) -> None:
+    def __init__(self, checkpoint: EncoderCheckpoint, updates: Updates) -> None:
         if not 1 <= updates.layers <= checkpoint.config.num_hidden_layers:
             raise CheckpointError(f"{updates.path}: {updates.layers} layers, the checkpoint has fewer")
         self.config = checkpoint.config

@@ -22,16 +22,15 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.token_vectors import TokenEncoder, open_token_encoder
-from vcs_export.errors import CheckpointError, ExportError, os_reason
-from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.families.default import fetched
 from vcs_export.graph.static import write_static
-from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, BundleWriter, check_target
+from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import FAST, fast_bundle_path
-from vcs_runtime.errors import BundleError, SchemaError
-from vcs_runtime.util.presence import is_there
 
 DIMENSION = 256
 """Length of a vector: 384 numbers, as many as the default has, agree no better with it."""
@@ -56,19 +55,16 @@ def fetch_fast(
     training = training or recipes_folder() / "fast.safetensors"
     target = target or fast_bundle_path()
     opened = open_bundle(source)
-    if os.path.lexists(target):
-        check_target(target, True, opened.root)
-    if not replace and is_there(target):
-        if _is_current(target, opened, training, log):
-            return target
-        replace = True
-    try:
+
+    def outdated(bundle: Bundle | None) -> str:
+        notice = bundle.path(NOTICE).read_text("utf-8").splitlines() if bundle else []
+        current = {_origin(opened), _training_line(training)} <= set(notice)
+        return "" if current else "was built from another bundle or map"
+
+    def build(replace: bool) -> None:
         build_static(opened, training, target, replace=replace, log=log)
-    except BundleExistsError:
-        _is_current(target, opened, training, log)  # another process was faster
-        return target
-    log(f"wrote {target}")
-    return target
+
+    return fetched(target, opened.root, replace, log, outdated, build)
 
 
 def build_static(
@@ -172,18 +168,3 @@ def _origin(source: Bundle) -> str:
 
 def _training_line(training: Path) -> str:
     return f"  {training.name}  sha256 {sha256_of(training)}"
-
-
-def _is_current(target: Path, source: Bundle, training: Path, log: Callable[[str], None]) -> bool:
-    """Whether an existing bundle is the one that would be built. Raises ExportError if it is damaged."""
-    try:
-        notice = open_bundle(target).path(NOTICE).read_text("utf-8").splitlines()
-    except SchemaError:
-        notice = []
-    except BundleError as error:
-        raise ExportError(f"{error}; --overwrite builds it again") from None
-    if {_origin(source), _training_line(training)} <= set(notice):
-        log(f"{target} exists already, and is whole")
-        return True
-    log(f"{target} was built from another bundle or map: building it again")
-    return False

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.encoders import BUCKETS, RELATIVE, EncoderCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.pooling import pooled, unit_length
 from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
 from vcs_export.graph.xlm_roberta import positions
@@ -24,11 +24,11 @@ _EXACT, _FURTHEST = BUCKETS // 4, 128
 
 def write_encoder(
     checkpoint: EncoderCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
-) -> None:
+) -> StoredWeights:
     """Write the encoder's graph, and its weights beside it.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
-    `(batch, dimension)`, rows of unit length. Token types are all 0.
+    `(batch, dimension)`, rows of unit length, or zero for a row without tokens. Token types are all 0.
     """
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -41,7 +41,7 @@ def write_encoder(
     for layer in range(config.num_hidden_layers):
         x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
         x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
-    save_sentence(graph, x, visible, sentence, model, weights)
+    return save_sentence(graph, x, visible, sentence, model, weights)
 
 
 def save_sentence(
@@ -51,7 +51,7 @@ def save_sentence(
     sentence: SentenceFolder,
     model: Path,
     weights: Path,
-) -> None:
+) -> StoredWeights:
     """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does."""
     vectors = pooled(graph, tokens, mask, sentence.pooling)
     width = sentence.width
@@ -67,7 +67,7 @@ def save_sentence(
         vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1))
     if shorter or not sentence.steps or sentence.steps[-1] is not None:
         vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
-    graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
+    return graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 
 
 def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:

@@ -20,7 +20,7 @@ from vcs_export.checkpoint.decoder import Rotation
 from vcs_export.checkpoint.modernbert import ModernBertCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.graph.attention_layouts import rotation_tables
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import save_sentence
 from vcs_export.graph.transformer import INPUTS, OPSET, attended, attention_bias, gelu
 from vcs_runtime.bundle.layouts import padded_length
@@ -49,7 +49,7 @@ class _View:
 
 def write_modernbert(
     checkpoint: ModernBertCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
-) -> None:
+) -> StoredWeights:
     """Write the graph, and its weights beside it, with inputs and output as `write_encoder` has them."""
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -73,7 +73,7 @@ def write_modernbert(
         x = graph.op(
             "Add", x, _gated(graph, checkpoint, prefix, _norm(graph, checkpoint, f"{prefix}mlp_norm", x))
         )
-    save_sentence(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence, model, weights)
+    return save_sentence(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence, model, weights)
 
 
 def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, mask: ir.Value) -> _View:
