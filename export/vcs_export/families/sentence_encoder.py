@@ -53,8 +53,8 @@ def build_sentence_bundle(
 ) -> Path:
     """Build a bundle from the folder of any sentence-transformers encoder.
 
-    The bundle's bytes follow from the arguments alone; with optimum, also from its releases. A recipe needs a model that is exported without optimum, with the recipe's settings; so does a learned
-    segmenter, which becomes part of the bundle and shares the encoder's weights.
+    The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe needs a
+    model that is exported without optimum; so does a learned segmenter, which shares the encoder's weights.
     """
     folder = build.checkpoint
     path, kind = folder / CONFIG, model_type(folder)

@@ -18,7 +18,7 @@ from vcs_export.checks.quantization_error import (
     embedder_quantization_error,
 )
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.build import MODEL_FILE, TARGETS, TOKENIZER_FILE, WEIGHTS_FILE, Build
+from vcs_export.families.build import CUDA_FILE, MODEL_FILE, TARGETS, TOKENIZER_FILE, WEIGHTS_FILE, Build
 from vcs_export.graph.decoder_model import QUANTISED, DecoderModel, Written, cuda_layout, write_decoder_model
 from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
@@ -31,8 +31,6 @@ from vcs_runtime.bundle.manifest import (
     SegmenterSpec,
 )
 from vcs_runtime.bundle.records import link, unlink
-
-CUDA_FILE = "embedder/model.cuda.onnx"
 
 
 @dataclass(frozen=True)
