@@ -96,7 +96,7 @@ class TokenEncoder:
 
 
 def open_token_encoder(bundle: Bundle) -> TokenEncoder:
-    """Read the encoder of a bundle that `vcs_export.families.bert` has built."""
+    """Read the encoder of a bundle of the default's kind. Raises ExportError for another kind of embedder."""
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no embedder")
