@@ -32,8 +32,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vcs_export.checkpoint.encoders import open_encoder
 from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, load_recipe
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.sources import stage
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import open_bundle
@@ -155,8 +156,7 @@ def main() -> None:
         tokenizer = Tokenizer.from_file(str(checkpoint / TOKENIZER))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        with open_encoder(checkpoint) as opened:
-            network = BoundaryNetwork(opened, LAYERS, RANK)
+        network = BoundaryNetwork(open_encoder(checkpoint), LAYERS, RANK)
         train(network, batches(documents, tokenizer, rng), arguments.steps)
         facts = {
             "base": sha256_of(checkpoint / WEIGHTS),

@@ -6,8 +6,7 @@ counted, in whether there are token types, and in MPNet's bias for the distance 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from vcs_export.checkpoint.settings import only, read_json
 from vcs_export.checkpoint.transformer import (
     CONFIG,
-    FLOATS,
     Checkpoint,
     TransformerConfig,
     open_checkpoint,
@@ -117,8 +115,7 @@ def model_type(folder: Path) -> str:
     return kind
 
 
-@contextmanager
-def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
+def open_encoder(folder: Path) -> EncoderCheckpoint:
     """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names."""
     config = encoder_config(folder)
     family = FAMILIES[model_type(folder)]
@@ -129,9 +126,7 @@ def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
         return name
 
     further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
-    prefixes = ("", family.prefix)
-    with open_checkpoint(folder, config, prefixes, {}, FLOATS, further, stored) as checkpoint:
-        yield checkpoint
+    return open_checkpoint(folder, config, ("", family.prefix), further, stored=stored)
 
 
 def encoder_config(folder: Path) -> EncoderConfig:

@@ -6,20 +6,12 @@ these layers and another one in those that see the whole text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.settings import above_zero, only, positive, read_json
-from vcs_export.checkpoint.transformer import (
-    CONFIG,
-    Checkpoint,
-    TransformerConfig,
-    head_size,
-    open_tensors,
-)
+from vcs_export.checkpoint.transformer import CONFIG, Checkpoint, TransformerConfig, head_size, open_tensors
 from vcs_export.errors import CheckpointError
 
 KIND = "modernbert"
@@ -48,13 +40,11 @@ class ModernBertConfig(TransformerConfig):
 ModernBertCheckpoint = Checkpoint[ModernBertConfig]
 
 
-@contextmanager
-def open_modernbert(folder: Path) -> Iterator[ModernBertCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand."""
+def open_modernbert(folder: Path) -> ModernBertCheckpoint:
+    """Open the checkpoint in `folder`. Tensors are read on demand. Raises CheckpointError."""
     path = folder / CONFIG
     config = modernbert_config(path, read_json(path))
-    with open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES) as checkpoint:
-        yield checkpoint
+    return open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES)
 
 
 def modernbert_config(path: Path, data: Any) -> ModernBertConfig:

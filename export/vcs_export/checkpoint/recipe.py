@@ -18,7 +18,8 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.encoders import EncoderConfig
 from vcs_export.checkpoint.modernbert import ModernBertConfig
 from vcs_export.checkpoint.nv_embed import LatentConfig
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import CheckpointError, ExportError, os_reason
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec

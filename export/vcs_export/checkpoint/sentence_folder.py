@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.safetensors_reader import read_header
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS, read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
 from vcs_export.checkpoint.tokenizer_file import loaded_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.errors import CheckpointError
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from vcs_export.checkpoint.recipe import FILES, EncoderRecipe, PinnedFile
-from vcs_export.checkpoint.transformer import WEIGHTS
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
 from vcs_runtime.util.presence import is_folder, is_regular_file
 

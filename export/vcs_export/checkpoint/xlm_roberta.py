@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,16 +57,12 @@ class SatConfig(TransformerConfig):
 SatCheckpoint = Checkpoint[SatConfig]
 
 
-@contextmanager
-def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends."""
-    path = folder / CONFIG
-    data = read_json(path)
-    config = sat_config(path, data)
+def open_sat(folder: Path) -> SatCheckpoint:
+    """Open the checkpoint in `folder`. Tensors are read on demand. Raises CheckpointError."""
+    config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     labels = config.num_labels
     head = {"classifier.weight": (labels, config.hidden_size), "classifier.bias": (labels,)}
-    with open_checkpoint(folder, config, _PREFIXES, head, ["F32", "F16"]) as checkpoint:
-        yield checkpoint
+    return open_checkpoint(folder, config, _PREFIXES, head=head)
 
 
 def sat_config(path: Path, data: Any) -> SatConfig:

@@ -70,7 +70,7 @@ class Build:
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
     def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
-        """Return the build with a recipe's licence, and its name and source unless the weights are own ones."""
+        """Return the build with a recipe's licence, name and source; own weights keep name and source."""
         files = licence_file(recipe.licence, recipe.legal_text)
         info = replace(self.info, licence=recipe.licence, extra_files=files)
         return replace(self, info=info if own else replace(info, name=recipe.name, source=recipe.source))

@@ -19,8 +19,9 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
 from vcs_export.checkpoint.recipe import SegmenterRecipe
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint
+from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.transformer import OPSET, attention, attention_bias, embeddings, feed_forward
@@ -50,7 +51,8 @@ def build_learned_segmenter_bundle(checkpoint: Path, recipe: SegmenterRecipe, ta
     """Build a bundle that holds the learned segmenter alone."""
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
     info = BundleInfo(recipe.name, "Apache-2.0", f"{recipe.updates.name} on {checkpoint.name}")
-    with open_encoder(checkpoint) as opened, BundleWriter(target, info) as bundle:
+    opened = open_encoder(checkpoint)
+    with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model = add_learned_segmenter(bundle, opened, recipe, TOKENIZER_FILE)
         return bundle.commit(segmenter=SegmenterSpec(model=model))

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.recipe import SatRecipe
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checkpoint.xlm_roberta import PAD, READY_MADE, SatConfig, open_sat, sat_config
 from vcs_export.checks.boundary_agreement import boundary_agreement
 from vcs_export.checks.quantization_error import demo_texts
@@ -128,14 +129,14 @@ def locate(checkpoint: Path) -> tuple[Path, Path | None]:
 
 def _write_graph(folder: Path, model: Path, precision: str) -> None:
     """Write `model`, and its weights beside it, from the checkpoint in `folder`."""
-    with open_sat(folder) as opened:
-        if precision != "int8":
-            write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
-            return
-        with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
-            source = Path(work, "model.onnx")
-            write_sat(opened, source, Path(work, "model.onnx.data"), precision)
-            quantize(source, model)
+    opened = open_sat(folder)
+    if precision != "int8":
+        write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
+        return
+    with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
+        source = Path(work, "model.onnx")
+        write_sat(opened, source, Path(work, "model.onnx.data"), precision)
+        quantize(source, model)
 
 
 def _agreement(

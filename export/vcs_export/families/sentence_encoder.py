@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 
-Open = Callable[[Path], AbstractContextManager[Checkpoint[Any]]]
+Open = Callable[[Path], Checkpoint[Any]]
 Write = Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
 GRAPHS: dict[str, tuple[Open, Write]] = {
     **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
@@ -63,56 +62,55 @@ def build_sentence_bundle(
     if kind in DECODERS and optimum_python is None:
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(path)
-    opening, write = GRAPHS.get(kind, (None, None)) if optimum_python is None else (None, None)
-    with opening(folder) if opening else nullcontext() as opened:
-        if recipe:
-            recipe.check_config(path, opened and opened.config)
-            options, build = options.with_instruction(recipe.instruction), build.of_recipe(recipe)
-        if (folder / MODULES).exists() and options.pooling is None:
-            sentence = read_sentence_folder(folder, options.prompt, options.instruction)
+    native = GRAPHS.get(kind) if optimum_python is None else None
+    opened = native[0](folder) if native else None
+    if recipe:
+        recipe.check_config(path, opened and opened.config)
+        options, build = options.with_instruction(recipe.instruction), build.of_recipe(recipe)
+    if (folder / MODULES).exists() and options.pooling is None:
+        sentence = read_sentence_folder(folder, options.prompt, options.instruction)
+    else:
+        hidden = positive(path, settings, "dim" if kind == "distilbert" else "hidden_size")
+        sentence = options.sentence(folder, hidden)
+    if recipe and sentence.pooling != recipe.pooling:
+        raise CheckpointError(
+            f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not {recipe.pooling}"
+        )
+    dimension = options.vector_length(sentence)
+    if recipe:
+        recipe.check_dimension(dimension, sentence.dimension)
+    sentence = replace(sentence, dimension=dimension)
+    tokenizer, _ = sentence_tokenizer(folder, sentence, positive(path, settings, "vocab_size"))
+    with BundleWriter(build.target, build.info) as bundle:
+        bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
+        model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
+        segmenter = None
+        if native and opened:
+            check_width(folder, sentence, opened.config.hidden_size)
+            max_tokens = options.window(folder, sentence, opened.config.capacity)
+            stored = native[1](opened, sentence, model, weights)
+            if learned:
+                segmenter = add_learned_segmenter(bundle, opened, learned, TOKENIZER_FILE, stored)
         else:
-            hidden = positive(path, settings, "dim" if kind == "distilbert" else "hidden_size")
-            sentence = options.sentence(folder, hidden)
-        if recipe and sentence.pooling != recipe.pooling:
-            raise CheckpointError(
-                f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not {recipe.pooling}"
-            )
-        dimension = options.vector_length(sentence)
-        if recipe:
-            recipe.check_dimension(dimension, sentence.dimension)
-        sentence = replace(sentence, dimension=dimension)
-        tokenizer, _ = sentence_tokenizer(folder, sentence, positive(path, settings, "vocab_size"))
-        with BundleWriter(build.target, build.info) as bundle:
-            bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-            model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-            segmenter = None
-            if opened and write:
-                check_width(folder, sentence, opened.config.hidden_size)
-                max_tokens = options.window(folder, sentence, opened.config.capacity)
-                stored = write(opened, sentence, model, weights)
-                if learned:
-                    segmenter = add_learned_segmenter(bundle, opened, learned, TOKENIZER_FILE, stored)
-            else:
-                capacity = _capacity(kind, settings)
-                max_tokens = options.window(folder, sentence, capacity)
-                # Optimum's table of positions has no rows for padding, so the longest text must need none.
-                if capacity:
-                    max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP)
-                write_by_optimum(folder, sentence, model, weights, optimum_python)
-            return bundle.commit(
-                embedder=EmbedderSpec(
-                    name=build.info.name,
-                    model=MODEL_FILE,
-                    weights=(WEIGHTS_FILE,),
-                    tokenizer=TOKENIZER_FILE,
-                    dimension=dimension,
-                    max_tokens=max_tokens,
-                    long_text=options.long_text,
-                    precision="fp32",
-                    instruction=sentence.instruction,
-                ),
-                segmenter=SegmenterSpec(build.rules, segmenter) if build.rules or segmenter else None,
-            )
+            capacity = _capacity(kind, settings)
+            max_tokens = options.window(folder, sentence, capacity)
+            # Optimum's table of positions has no rows for padding, so the longest text must need none.
+            max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
+            write_by_optimum(folder, sentence, model, weights, optimum_python)
+        return bundle.commit(
+            embedder=EmbedderSpec(
+                name=build.info.name,
+                model=MODEL_FILE,
+                weights=(WEIGHTS_FILE,),
+                tokenizer=TOKENIZER_FILE,
+                dimension=dimension,
+                max_tokens=max_tokens,
+                long_text=options.long_text,
+                precision="fp32",
+                instruction=sentence.instruction,
+            ),
+            segmenter=SegmenterSpec(build.rules, segmenter) if build.rules or segmenter else None,
+        )
 
 
 def _capacity(kind: str, settings: Any) -> int | None:

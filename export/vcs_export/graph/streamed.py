@@ -22,12 +22,7 @@ from vcs_export.errors import CheckpointError
 from vcs_export.graph.builder import ALIGNMENT
 from vcs_export.graph.nodes import Graph
 from vcs_export.quantization import fp8
-from vcs_export.quantization.nbits import (
-    BITS,
-    BLOCK,
-    packed_shape,
-    quantise,
-)
+from vcs_export.quantization.nbits import BITS, BLOCK, packed_shape, quantise
 
 FLOAT = ir.DataType.FLOAT
 COMPUTE = {

@@ -8,14 +8,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.xlm_roberta import PAD, SatCheckpoint
 from vcs_export.graph.builder import GraphBuilder
-from vcs_export.graph.transformer import (
-    INPUTS,
-    OPSET,
-    attention,
-    attention_bias,
-    embeddings,
-    feed_forward,
-)
+from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
 
 OUTPUT = "logits"
 
