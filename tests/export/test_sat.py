@@ -398,8 +398,8 @@ class TestRecipes:
         recipe = load_recipe(name, SatRecipe)
         assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (name, "MIT", threshold, 64)
         assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (layers, lookahead)
-        assert (recipe.notice or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
-        assert b"Permission is hereby granted" in (recipe.notice or b"")
+        assert (recipe.legal_text or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
+        assert b"Permission is hereby granted" in (recipe.legal_text or b"")
 
     @pytest.mark.parametrize(
         ("old", "new", "message"),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.safetensors_reader import WEIGHTS, read_header
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
 from vcs_export.checkpoint.tokenizer_file import loaded_tokenizer
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
@@ -229,11 +229,7 @@ def _dense(folder: Path, width: int) -> Dense:
     stored = {tensor.name: tensor for tensor in read_header(weights)}
     tensors = {"linear.bias": np.zeros(out, np.float32)}
     for tensor, shape in shapes.items():
-        part = stored.get(tensor)
-        if part is None or part.shape != shape:
-            problem = "is missing" if part is None else f"has the shape {part.shape}"
-            raise CheckpointError(f"{weights}: the tensor {tensor} {problem}, expected {shape}")
-        tensors[tensor] = part.rows()
+        tensors[tensor] = check_tensor(stored.get(tensor), weights, tensor, shape).rows()
     return Dense(tensors["linear.weight"], tensors["linear.bias"], _ACTIVATIONS[activation])
 
 

@@ -56,3 +56,12 @@ def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -
         if (actual := tokenizer.token_to_id(token)) != expected:
             raise CheckpointError(f"{path}: {token} must have the id {expected}, not {actual}")
     return content
+
+
+def bert_special_tokens(path: Path) -> tuple[int, int]:
+    """Return the ids that BERT puts before and after a text. Raises CheckpointError if it has none."""
+    tokenizer = Tokenizer.from_file(str(path))
+    first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    if first is None or last is None:
+        raise CheckpointError(f"{path}: [CLS] or [SEP] is missing")
+    return first, last

@@ -15,16 +15,15 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
 from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS
-from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
+from vcs_export.checkpoint.tokenizer_file import bare_tokenizer, bert_special_tokens
 from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
-from vcs_export.graph.transformer import OPSET, attention, attention_bias, embeddings, feed_forward
+from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
@@ -84,21 +83,12 @@ def add_learned_segmenter(
         model=model,
         weights=tuple(weights),
         tokenizer=tokenizer,
-        special_tokens=_special_tokens(checkpoint.folder / TOKENIZER),
+        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
         stride=recipe.stride,
         threshold=recipe.threshold,
         precision="fp32",
     )
-
-
-def _special_tokens(tokenizer: Path) -> tuple[int, int]:
-    """Return the tokens that BERT puts before and after a text."""
-    words = Tokenizer.from_file(str(tokenizer))
-    first, last = words.token_to_id("[CLS]"), words.token_to_id("[SEP]")
-    if first is None or last is None:
-        raise CheckpointError(f"{tokenizer}: [CLS] or [SEP] is missing")
-    return first, last
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:
@@ -140,9 +130,7 @@ def write_learned_segmenter(
         "capitals.weight", merged.update("capitals.weight", (WORD_SHAPES, merged.config.hidden_size))
     )
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
-    for layer in range(updates.layers):
-        x = attention(graph, merged, f"encoder.layer.{layer}.", x, bias)
-        x = feed_forward(graph, merged, f"encoder.layer.{layer}.", x)
+    x = layers(graph, merged, x, bias, updates.layers)
     weight = merged.update("classifier.weight", (1, merged.config.hidden_size))
     logits = graph.linear("classifier", x, weight, merged.update("classifier.bias", (1,)))
     graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)

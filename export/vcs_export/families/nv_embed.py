@@ -1,7 +1,7 @@
 """From NV-Embed-v2's own files to a bundle that holds its embedder.
 
 The model is a Mistral whose tokens see each other in both directions (`graph.decoder`), pooled by trained
-latents (`graph.latent`).
+latents (`graph.nv_embed`).
 """
 
 from __future__ import annotations

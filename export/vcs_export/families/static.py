@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 import numpy as np
+import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
@@ -25,7 +26,10 @@ from vcs_export.checkpoint.token_vectors import TokenEncoder, open_token_encoder
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.default import fetched
-from vcs_export.graph.static import write_static
+from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.encoder import OUTPUT
+from vcs_export.graph.pooling import mean_pooling, unit_length
+from vcs_export.graph.transformer import INPUTS, OPSET
 from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
@@ -102,6 +106,20 @@ def build_static(
             ),
             segmenter=_segmenter(source, bundle),
         )
+
+
+def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None:
+    """Write the graph, and its table beside it.
+
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
+    `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit length.
+    """
+    graph = GraphBuilder(OPSET)
+    ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
+    rows = graph.op("Gather", graph.weight("table", table), ids)
+    visible = graph.op("Cast", mask, to=graph.float_type)
+    mean = mean_pooling(graph, graph.op("Cast", rows, to=int(ir.DataType.FLOAT)), visible)
+    graph.save(unit_length(graph, mean), OUTPUT, ("batch", table.shape[1]), model, weights)
 
 
 def word_table(

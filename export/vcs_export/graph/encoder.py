@@ -12,7 +12,7 @@ from vcs_export.checkpoint.encoders import BUCKETS, RELATIVE, EncoderCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.pooling import pooled, unit_length
-from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
+from vcs_export.graph.transformer import INPUTS, OPSET, attention_bias, embeddings, layers
 from vcs_export.graph.xlm_roberta import positions
 from vcs_runtime.bundle.layouts import padded_length
 
@@ -38,9 +38,7 @@ def write_encoder(
     x = embeddings(graph, checkpoint, ids, positions(graph, ids, mask) if config.from_pad else None)
     if config.relative:
         bias = graph.op("Add", bias, _distance_bias(graph, checkpoint, ids))
-    for layer in range(config.num_hidden_layers):
-        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
-        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
+    x = layers(graph, checkpoint, x, bias)
     return save_sentence(graph, x, visible, sentence, model, weights)
 
 

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from vcs_export.checkpoint.decoder import Rotation
 from vcs_export.checkpoint.modernbert import ModernBertCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
-from vcs_export.graph.attention_layouts import rotation_tables
+from vcs_export.graph.attention_layouts import rotated, rotation_tables
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import save_sentence
 from vcs_export.graph.transformer import INPUTS, OPSET, attended, attention_bias, gelu
@@ -153,7 +153,7 @@ def _attention(
         graph.op("Reshape", graph.linear(f"{prefix}attn.{name}", x, matrix), graph.ints(0, 0, heads, size))
         for name, matrix in zip(("query", "key", "value"), np.split(stacked, 3), strict=True)
     )
-    query, key = (_rotated(graph, part, size, view.tables) for part in (query, key))
+    query, key = (rotated(graph, part, size, view.tables) for part in (query, key))
     if blocks := view.blocks:
         query = _cut(graph, query, blocks.queries, blocks.size, heads, size)
         key, value = (_cut(graph, part, blocks.keys, blocks.width, heads, size) for part in (key, value))
@@ -172,19 +172,6 @@ def _cut(
     """Return the rows of x at places: `(batch * blocks, width, heads, size)`."""
     shape = graph.op("Concat", graph.ints(-1), width, graph.ints(heads, size), axis=0)
     return graph.op("Reshape", graph.op("Gather", x, places, axis=1), shape)
-
-
-def _rotated(graph: GraphBuilder, x: ir.Value, size: int, tables: tuple[ir.Value, ir.Value]) -> ir.Value:
-    """Rotate heads `(batch, tokens, heads, size)` by their places."""
-    cosines, sines = tables
-    left = graph.op("Slice", x, graph.ints(0), graph.ints(size // 2), graph.ints(-1))
-    right = graph.op("Slice", x, graph.ints(size // 2), graph.ints(size), graph.ints(-1))
-    return graph.op(
-        "Concat",
-        graph.op("Sub", graph.op("Mul", left, cosines), graph.op("Mul", right, sines)),
-        graph.op("Add", graph.op("Mul", right, cosines), graph.op("Mul", left, sines)),
-        axis=-1,
-    )
 
 
 def _gated(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, prefix: str, x: ir.Value) -> ir.Value:

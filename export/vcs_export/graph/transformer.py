@@ -44,6 +44,16 @@ def embeddings(
     return layer_norm(graph, checkpoint, "embeddings.LayerNorm", x)
 
 
+def layers(
+    graph: GraphBuilder, checkpoint: AnyCheckpoint, x: ir.Value, bias: ir.Value, count: int | None = None
+) -> ir.Value:
+    """Add the first `count` layers, or all. `bias` is added to the scores of attention."""
+    for layer in range(count or checkpoint.config.num_hidden_layers):
+        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
+        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
+    return x
+
+
 def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
     """Return the bias of attention scores: 0 where `visible` is 1, the lowest number where it is 0."""
     hidden = graph.op("Sub", graph.scalar(1.0), visible)
