@@ -54,11 +54,11 @@ class BundleExistsError(ExportError):
 class BundleInfo:
     """What a bundle says about itself, and what else it holds."""
 
-    name: str
-    licence: str
-    source: str
-    extra_files: Mapping[str, bytes] = field(default_factory=dict)
-    replace: bool = False
+    name: str  # as signatures print it
+    licence: str  # SPDX identifier
+    source: str  # where the weights come from
+    extra_files: Mapping[str, bytes] = field(default_factory=dict)  # contents by relative path
+    replace: bool = False  # whether an existing bundle is replaced
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
@@ -78,7 +78,10 @@ def named_after(folder: Path, replace: bool = False) -> BundleInfo:
 
 
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
-    """Check that a bundle may be written to a path, before the work begins."""
+    """Check that a bundle may be written to a path, before the work begins.
+
+    Raises InputError if it contains a source, and ExportError or BundleExistsError for what is there.
+    """
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
         if lies_in(source, target):
@@ -173,7 +176,7 @@ class BundleWriter:
         known: Mapping[str, str] | None = None,
         progress: Progress = silent,
     ) -> Path:
-        """Hash all files, write `bundle.json`, flush to disk and rename into place."""
+        """Hash all files but those with `known` hashes, write `bundle.json`, flush, and rename into place."""
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())

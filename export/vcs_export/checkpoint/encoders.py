@@ -33,8 +33,8 @@ BUCKETS = 32
 class EncoderConfig(TransformerConfig):
     """The settings that determine the graph of an encoder."""
 
-    from_pad: bool
-    relative: bool
+    from_pad: bool  # positions are counted from that of the pad, as in RoBERTa, instead of from 0
+    relative: bool  # there is a table `RELATIVE`
 
     @property
     def capacity(self) -> int:
@@ -49,12 +49,12 @@ EncoderCheckpoint = Checkpoint[EncoderConfig]
 class Family:
     """How a family differs from BERT."""
 
-    prefix: str
-    settings: Mapping[str, str]
-    tensors: Mapping[str, str]
-    implied: Mapping[str, Any]
+    prefix: str  # of the encoder's own names in checkpoints that had a task head
+    settings: Mapping[str, str]  # its names of BERT's settings
+    tensors: Mapping[str, str]  # its names of parts of BERT's tensor names, replaced one after the other
+    implied: Mapping[str, Any]  # settings that its `config.json` does not have
     from_pad: bool = False
-    types: bool = True
+    types: bool = True  # there are token types
     relative: bool = False
 
 
@@ -116,7 +116,7 @@ def model_type(folder: Path) -> str:
 
 
 def open_encoder(folder: Path) -> EncoderCheckpoint:
-    """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names."""
+    """Open a checkpoint of one of `FAMILIES`. Tensors are found by BERT's names. Raises CheckpointError."""
     config = encoder_config(folder)
     family = FAMILIES[model_type(folder)]
 

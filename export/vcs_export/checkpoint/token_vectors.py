@@ -28,7 +28,11 @@ _AT_A_TIME = 512  # tokens whose vectors are computed together
 
 
 class TokenEncoder:
-    """A BERT encoder that reads one token at a time, between the special tokens."""
+    """A BERT encoder that reads one token at a time, between the special tokens.
+
+    Tensors have the names of the graph, linear weights are `(in, out)`. `digest`, the sha256 of the word
+    vectors' bytes, names the encoder.
+    """
 
     def __init__(
         self, tensors: dict[str, NDArray[np.float32]], heads: int, epsilon: float, special: tuple[int, int]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
-from vcs_export.checkpoint.settings import above_zero, only, positive, value
+from vcs_export.checkpoint.settings import SIZES, above_zero, only, positives, value
 from vcs_export.errors import CheckpointError
 
 CONFIG = "config.json"
@@ -34,7 +34,7 @@ class TransformerConfig:
     intermediate_size: int
     vocab_size: int
     max_position_embeddings: int
-    type_vocab_size: int
+    type_vocab_size: int  # 0: no token types
     layer_norm_eps: float
 
     @property
@@ -162,7 +162,7 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
-    """Read and check the settings of a post-norm transformer."""
+    """Return the fields of `TransformerConfig`. Raises CheckpointError for what no graph implements."""
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
             f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"
@@ -174,18 +174,7 @@ def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> d
         ("add_cross_attention", False, False),
     ):
         only(path, data, key, supported, default)
-    counts = {
-        key: positive(path, data, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "vocab_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        )
-    }
+    counts = positives(path, data, *SIZES, "type_vocab_size")
     head_size(path, counts)
     return {**counts, "layer_norm_eps": above_zero(path, data, "layer_norm_eps")}
 

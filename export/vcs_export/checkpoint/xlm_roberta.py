@@ -30,8 +30,8 @@ _MAX_LAYERS = 12
 class SatConfig(TransformerConfig):
     """The settings that determine the graph of a SaT model."""
 
-    lookahead: int | None
-    num_labels: int
+    lookahead: int | None  # tokens to the right that the whole model sees; None: all
+    num_labels: int  # 1 in -sm models, a boundary; others have one more for each punctuation mark
 
     @property
     def max_tokens(self) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vcs_export.cli.options import (
+    all_of,
     checkpoint,
     device_name,
     embedder_options,
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from vcs_export.families.build import Build
 
 _PRECISIONS = ("fp16", "bf16", "fp32", "fp8", "int8", "int4")
-_SHARED = (
+# Those of every model whose weights are streamed.
+_streamed = all_of(
     click.option("--target", "target_runtime", type=click.Choice(["ort", "tensorrt"]), default="ort",
                  show_default=True, help="Runtime that the graph is written for."),
     click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
@@ -49,11 +49,6 @@ _SHARED = (
     click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones."),
     overwrite,
 )  # fmt: skip
-
-
-def _streamed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every model whose weights are streamed."""
-    return reduce(lambda function, option: option(function), reversed(_SHARED), command)
 
 
 def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:

@@ -14,6 +14,8 @@ from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import read_whole
 
+Command = Callable[..., None]
+
 # Those of every `export` command.
 checkpoint = click.option(
     "--from", "checkpoint", type=PATH, required=True, metavar="DIR", help="Folder of the model's files."
@@ -23,7 +25,14 @@ output = click.option(
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
-_EMBEDDER = (
+
+def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options to a command, in this order."""
+    return lambda command: reduce(lambda function, option: option(function), reversed(options), command)
+
+
+# Those of every embedder from a folder of sentence-transformers.
+embedder_options = all_of(
     click.option("--recipe", metavar="NAME|FILE",
                  help="Recipe to verify the files against: the model's name in lower case, or a TOML file. "
                  "[default: any model]"),
@@ -37,11 +46,6 @@ _EMBEDDER = (
     click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
                  help="Longest input in tokens. [default: that of the recipe or of the folder]"),
 )  # fmt: skip
-
-
-def embedder_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every embedder from a folder of sentence-transformers."""
-    return reduce(lambda function, option: option(function), reversed(_EMBEDDER), command)
 
 
 def device_name(context: click.Context, option: click.Parameter, value: str) -> str:

@@ -30,8 +30,8 @@ ATTENTIONS = {"causal": True, "bidirectional": False}
 class DecoderOptions(EmbedderOptions):
     """What a caller decides about a decoder. None stands for what its folder or its recipe says."""
 
-    end_token: str | None = None
-    causal: bool | None = None
+    end_token: str | None = None  # closes each text
+    causal: bool | None = None  # a token sees only those before it
     long_text: LongTextPolicy = "truncate_text"
 
     def __post_init__(self) -> None:

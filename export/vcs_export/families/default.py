@@ -161,7 +161,7 @@ def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -
                 f"{staged.origin}: not {recipe.source}: {key} is {settings[key]}, expected {expected}"
             )
     texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
-    texts |= licence_file(recipe.licence, recipe.licence_text)
+    texts |= licence_file(recipe.licence, recipe.legal_text)
     files = {NOTICE: _notice(staged, recipe).encode(), **texts}
     info = BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace)
     build = Build(staged.folder, target, info, rules=recipe.rules)

@@ -42,7 +42,7 @@ class Updates:
     """Trained updates of a checkpoint."""
 
     path: Path
-    layers: int
+    layers: int  # how many of the checkpoint's, from the bottom
     tensors: Mapping[str, NDArray[np.float32]]
 
 
@@ -92,7 +92,7 @@ def add_learned_segmenter(
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:
-    """Read updates."""
+    """Read updates. Raises CheckpointError if they were trained on other weights."""
     try:
         with safe_open(path, framework="numpy") as file:
             facts = json.loads((file.metadata() or {})["vcs"])

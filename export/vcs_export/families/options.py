@@ -24,11 +24,11 @@ _FEWEST_TOKENS = 3
 class EmbedderOptions:
     """What a caller decides. None stands for what the folder or a recipe says."""
 
-    prompt: str | None = None
-    instruction: str | None = None
-    dimension: int | None = None
-    max_tokens: int | None = None
-    pooling: str | None = None
+    prompt: str | None = None  # name of the folder's prompt before every text
+    instruction: str | None = None  # in place of a prompt
+    dimension: int | None = None  # length of vectors
+    max_tokens: int | None = None  # special tokens included
+    pooling: str | None = None  # as sentence-transformers names it
     long_text: LongTextPolicy = "window_mean"
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class EmbedderOptions:
         return dimension
 
     def window(self, folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-        """Return the longest input, special tokens included."""
+        """Return the longest input, special tokens included. Raises ExportError or CheckpointError."""
         if self.max_tokens is None:
             return longest_input(folder, sentence, capacity)
         most = capacity or longest_input(folder, sentence, capacity)

@@ -114,7 +114,7 @@ def _check_recipe(recipe: SatRecipe, path: Path, config: SatConfig, model: Path,
 
 
 def locate(checkpoint: Path) -> tuple[Path, Path | None]:
-    """Find a model's folder, and its ready-made graph if that is to be copied."""
+    """Return a model's folder, and its ready-made graph if that is to be copied. Raises CheckpointError."""
     if checkpoint.suffix == ".onnx" and checkpoint.is_file():
         return checkpoint.parent, checkpoint
     if not is_folder(checkpoint):

@@ -109,7 +109,7 @@ def build_static(
 
 
 def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None:
-    """Write the graph, and its table beside it.
+    """Write the graph, and its table `(tokens, dimension)` beside it. The arithmetic is float32.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
     `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit length.
@@ -125,7 +125,7 @@ def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None
 def word_table(
     encoder: TokenEncoder, trained: Mapping[str, NDArray[np.float16]], tokenizer: Path
 ) -> NDArray[np.float16]:
-    """Return the row of each token: its mapped vector times its weight."""
+    """Return the row of each token, `(tokens, DIMENSION)`: its mapped vector times its weight."""
     vocabulary = Tokenizer.from_file(str(tokenizer))
     weights = trained["weights"].astype(np.float64)
     for token in _SPECIAL_TOKENS:

@@ -50,7 +50,10 @@ def save_sentence(
     model: Path,
     weights: Path,
 ) -> StoredWeights:
-    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does."""
+    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
+
+    Token vectors `(batch, tokens, width)` and the mask `(batch, tokens)`, ones and zeros, are float32.
+    """
     vectors = pooled(graph, tokens, mask, sentence.pooling)
     width = sentence.width
     for number, step in enumerate(sentence.steps):
@@ -84,7 +87,7 @@ def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.V
 
 
 def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return MPNet's row of `RELATIVE` for each distance.
+    """Return MPNet's row of `RELATIVE` for each distance, the key's place less the query's.
 
     Half of the rows are for each direction. Half of those are for single distances; the others widen by a
     constant factor.

@@ -30,21 +30,21 @@ from vcs_runtime.bundle.layouts import padded_length
 class _Blocks:
     """The blocks of a text in layers with a window."""
 
-    queries: ir.Value
-    keys: ir.Value
-    size: ir.Value
-    width: ir.Value
-    whole: ir.Value
-    tokens: ir.Value
+    queries: ir.Value  # place of each token of each block `(blocks, size)`; the last may repeat a place
+    keys: ir.Value  # places of the tokens that a block sees some of, `(blocks, width)`
+    size: ir.Value  # tokens of a block `(1,)`
+    width: ir.Value  # tokens that a block sees `(1,)`
+    whole: ir.Value  # the shape `(batch, -1, hidden)`, in which all blocks of a text are joined
+    tokens: ir.Value  # tokens of a text `(1,)`
 
 
 @dataclass(frozen=True)
 class _View:
     """What tokens see in a kind of layers."""
 
-    bias: ir.Value
-    tables: tuple[ir.Value, ir.Value]
-    blocks: _Blocks | None = None
+    bias: ir.Value  # added to the scores of attention
+    tables: tuple[ir.Value, ir.Value]  # cosines and sines, `(tokens, 1, head size / 2)`
+    blocks: _Blocks | None = None  # None: a text is not cut
 
 
 def write_modernbert(
