@@ -140,17 +140,18 @@ def sat_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def mixed_bundle(sat_bundle: Path) -> Path:
     """A bundle with the rules of English and the learned segmenter of `sat_bundle`."""
-    from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.families.build import Build
+    from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import BundleInfo
     from vcs_runtime.bundle.manifest import RulesSpec
 
-    return build_sat_bundle(
+    build = Build(
         sat_bundle.parent / "checkpoint",
         sat_bundle.parent / "mixed",
         BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
-        threshold=0.25,
         rules=RulesSpec("sentencex", "en"),
     )
+    return build_sat_bundle(build, SatOptions(threshold=0.25))
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,10 @@ def augment(sentences: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def recase(words: Sequence[str], ends: Sequence[int], rng: random.Random) -> list[str]:
-    """Return words unchanged or in lower case (each almost half of the time), or with some capitals lost."""
+    """Return words unchanged or in lower case (each almost half of the time), or with some capitals lost.
+
+    `ends` is 1 for each word that ends a sentence, else 0.
+    """
     draw = rng.random()
     if draw < 0.42:
         return list(words)

@@ -41,9 +41,9 @@ class Window:
     """Tokens with labels, all int64 `(tokens,)`."""
 
     ids: npt.NDArray[np.int64]
-    capitals: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    capitals: npt.NDArray[np.int64]  # how the word of each token is written
+    labels: npt.NDArray[np.int64]  # 1 if a sentence ends after the token
+    counts: npt.NDArray[np.int64]  # 1 if the token is the last of its word, but not of the text
 
 
 def read_documents(pairs: Path) -> list[Document]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vcs_export.checkpoint.bert import BertCheckpoint
+from vcs_export.checkpoint.encoders import EncoderCheckpoint
 from vcs_runtime.bundle.layouts import WORD_SHAPES
 
 DROPOUT = 0.1
@@ -39,7 +39,7 @@ class Linear(nn.Module):
 class BoundaryNetwork(nn.Module):
     """The first `layers` layers of a checkpoint, adapted, and a classifier of tokens."""
 
-    def __init__(self, checkpoint: BertCheckpoint, layers: int, rank: int) -> None:
+    def __init__(self, checkpoint: EncoderCheckpoint, layers: int, rank: int) -> None:
         super().__init__()
         self.heads = checkpoint.config.num_attention_heads
         hidden = checkpoint.config.hidden_size

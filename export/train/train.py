@@ -23,21 +23,28 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpus import Document, Window, hold_out, read_documents, variations, windows
-from measure import best_threshold, open_model
+from corpus import Document, Window, hold_out, read_documents, stripped, variations, windows
 from network import BoundaryNetwork
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from vcs_export.checkpoint.bert import open_bert
+from vcs_export.checkpoint.encoders import open_encoder
 from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, load_recipe
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.sources import stage
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_runtime.bundle.integrity import sha256_of
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.inference.device import choose_device
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
+LAYERS, RANK = 6, 16  # of the encoder, from the bottom; of the updates
+WINDOW, BATCH = 160, 20  # tokens of a window, with special tokens; windows a step
+RATE = 1e-3  # the highest learning rate
+THRESHOLDS = [round(0.05 * i, 2) for i in range(2, 19)]  # among which the best is chosen
 CLS, SEP, MASK = 101, 102, 103  # ids in MiniLM's vocabulary
 HIDDEN_TOKENS = 0.04  # a small share of the tokens is masked, so that no single word decides
 REFERENCE_WEIGHT = 4  # references, which people wrote, appear this many times as often
@@ -46,7 +53,7 @@ WARM_UP_STEPS = 50
 
 
 def batches(
-    documents: Sequence[Document], tokenizer: Tokenizer, size: int, rows: int, rng: random.Random
+    documents: Sequence[Document], tokenizer: Tokenizer, rng: random.Random
 ) -> Iterator[tuple[Tensor, ...]]:
     """Yield endless batches of variations: ids, mask, capitals, labels, counts, each `(rows, tokens)`."""
     pool = [
@@ -57,9 +64,9 @@ def batches(
         for start in range(0, len(pool), DOCUMENTS_AT_A_TIME):
             part = pool[start : start + DOCUMENTS_AT_A_TIME]
             texts = variations(part, rng)
-            pieces = [window for text in texts for window in windows(text, tokenizer, size - 2, rng)]
+            pieces = [window for text in texts for window in windows(text, tokenizer, WINDOW - 2, rng)]
             pieces.sort(key=lambda window: len(window.ids) + 8 * rng.random())
-            groups = [pieces[i : i + rows] for i in range(0, len(pieces), rows)]
+            groups = [pieces[i : i + BATCH] for i in range(0, len(pieces), BATCH)]
             rng.shuffle(groups)
             yield from map(collate, groups)
 
@@ -78,10 +85,10 @@ def collate(group: Sequence[Window]) -> tuple[Tensor, ...]:
     return tuple(map(torch.from_numpy, (ids, mask, capitals, labels, counts)))
 
 
-def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: int, rate: float) -> None:
+def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: int) -> None:
     """Train by AdamW, with a short warm-up and a linear descent. Only ends of words count in the loss."""
     parameters = list(network.parameters())
-    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
+    optimiser = torch.optim.AdamW(parameters, lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min(1, (step + 1) / WARM_UP_STEPS) * max(0.02, 1 - step / steps)
     )
@@ -105,18 +112,35 @@ def train(network: BoundaryNetwork, feed: Iterator[tuple[Tensor, ...]], steps: i
             print(f"step {step} of {steps}: loss {mean:.4f}, {time.monotonic() - started:.0f} s", flush=True)
 
 
+def best_threshold(bundle: Path, documents: Sequence[Sequence[str]]) -> tuple[float, float, float]:
+    """Return the threshold with the best mean boundary F1 with and without capitals, and these two F1.
+
+    Documents are lists of sentences, whose punctuation is deleted. The end of a text, which is known, does
+    not count.
+    """
+    opened = open_bundle(bundle)
+    assert opened.manifest.segmenter
+    assert opened.manifest.segmenter.model
+    model = BoundaryModel(opened, opened.manifest.segmenter.model, choose_device("cpu"))
+    pairs = [stripped(sentences) for sentences in documents]
+    true = np.concatenate([np.isin(np.arange(len(text) - 1), ends) for text, ends in pairs])
+    both = []
+    for lower in (False, True):
+        texts = [text.lower() if lower else text for text, _ in pairs]
+        found = np.concatenate([values[:-1] for values in model.probabilities(texts)])
+        cuts = [found > threshold for threshold in THRESHOLDS]
+        both.append([2 * (cut & true).sum() / max(1, cut.sum() + true.sum()) for cut in cuts])
+    best = int(np.argmax(np.mean(both, axis=0)))
+    return THRESHOLDS[best], both[0][best], both[1][best]
+
+
 def main() -> None:
     """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="Wheel or folder with all-MiniLM-L6-v2.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="File to write.")
-    parser.add_argument("--layers", type=int, default=6, help="Layers of the encoder, from the bottom.")
-    parser.add_argument("--rank", type=int, default=16, help="Rank of the updates.")
-    parser.add_argument("--window", type=int, default=160, help="Tokens of a window, with special tokens.")
     parser.add_argument("--steps", type=int, default=700, help="Number of steps.")
-    parser.add_argument("--batch", type=int, default=20, help="Windows a step.")
-    parser.add_argument("--rate", type=float, default=1e-3, help="Highest learning rate.")
     parser.add_argument("--seed", type=int, default=0, help="Seed of random numbers.")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # sums, and so the model, would depend on the number of threads
@@ -132,27 +156,24 @@ def main() -> None:
         tokenizer = Tokenizer.from_file(str(checkpoint / TOKENIZER))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        with open_bert(checkpoint) as opened:
-            network = BoundaryNetwork(opened, arguments.layers, arguments.rank)
-        feed = batches(documents, tokenizer, arguments.window, arguments.batch, rng)
-        train(network, feed, arguments.steps, arguments.rate)
+        network = BoundaryNetwork(open_encoder(checkpoint), LAYERS, RANK)
+        train(network, batches(documents, tokenizer, rng), arguments.steps)
         facts = {
             "base": sha256_of(checkpoint / WEIGHTS),
-            "layers": arguments.layers,
+            "layers": LAYERS,
             "pairs": sha256_of(arguments.pairs),
-            "rank": arguments.rank,
+            "rank": RANK,
             "seed": arguments.seed,
             "steps": arguments.steps,
-            "window": arguments.window,
+            "window": WINDOW,
         }
         save_file(dict(network.updates()), arguments.output, {"vcs": json.dumps(facts, sort_keys=True)})
         # The threshold is chosen with the model as the runtime runs it.
-        stride = 3 * (arguments.window - 2) // 4
-        recipe = SegmenterRecipe("trained", arguments.output, arguments.window, stride, threshold=0.5)
-        model = open_model(build_learned_segmenter_bundle(checkpoint, recipe, Path(folder, "bundle")))
-        threshold, with_capitals, without = best_threshold(
-            model, [document.sentences for document in held if document.is_reference]
-        )
+        stride = 3 * (WINDOW - 2) // 4
+        recipe = SegmenterRecipe("trained", arguments.output, WINDOW, stride, threshold=0.5)
+        bundle = build_learned_segmenter_bundle(checkpoint, recipe, Path(folder, "bundle"))
+        references = [document.sentences for document in held if document.is_reference]
+        threshold, with_capitals, without = best_threshold(bundle, references)
     print(f"wrote {arguments.output} ({arguments.output.stat().st_size:,} bytes)")
     print(f"stride {stride}, threshold {threshold:.2f}")
     print(f"boundary F1 on held-out references: {with_capitals:.3f}, lower-cased {without:.3f}")

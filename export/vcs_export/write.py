@@ -42,8 +42,8 @@ _ATTEMPTS = 5
 _HASHED_AT_ONCE = 4 << 20
 
 
-def silent(step: str, done: int, total: int) -> None:
-    """Ignore the progress of a step."""
+def silent(*_: object) -> None:
+    """Ignore progress, or a line about a step."""
 
 
 class BundleExistsError(ExportError):
@@ -54,11 +54,11 @@ class BundleExistsError(ExportError):
 class BundleInfo:
     """What a bundle says about itself, and what else it holds."""
 
-    name: str
-    licence: str
-    source: str
-    extra_files: Mapping[str, bytes] = field(default_factory=dict)
-    replace: bool = False
+    name: str  # as signatures print it
+    licence: str  # SPDX identifier
+    source: str  # where the weights come from
+    extra_files: Mapping[str, bytes] = field(default_factory=dict)  # contents by relative path
+    replace: bool = False  # whether an existing bundle is replaced
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
@@ -70,19 +70,18 @@ def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
     return {f"{LICENCES}/{licence}.txt": text} if text else {}
 
 
-def real_name(folder: Path) -> str:
-    """Return the name of a folder, which may be given as "." or by a link."""
-    # Not `Path.resolve`, which raises RuntimeError for a link to itself.
-    return os.path.basename(os.path.realpath(folder))
-
-
-def plain_name(folder: Path) -> str:
-    """Return the name of a folder in the letters that a bundle's name may have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", real_name(folder))
+def named_after(folder: Path, replace: bool = False) -> BundleInfo:
+    """Return what a bundle says about a model of which only the name of its folder is known."""
+    # The folder may be given as "." or by a link. `Path.resolve` raises RuntimeError for a link to itself.
+    name = os.path.basename(os.path.realpath(folder))
+    return BundleInfo(re.sub(r"[^A-Za-z0-9._-]+", "-", name), "NOASSERTION", name, replace=replace)
 
 
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
-    """Check that a bundle may be written to a path, before the work begins."""
+    """Check that a bundle may be written to a path, before the work begins.
+
+    Raises InputError if it contains a source, and ExportError or BundleExistsError for what is there.
+    """
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
         if lies_in(source, target):
@@ -177,7 +176,7 @@ class BundleWriter:
         known: Mapping[str, str] | None = None,
         progress: Progress = silent,
     ) -> Path:
-        """Hash all files, write `bundle.json`, flush to disk and rename into place."""
+        """Hash all files but those with `known` hashes, write `bundle.json`, flush, and rename into place."""
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())

@@ -17,7 +17,9 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_experiments.metrics.bertscore import BERTScore, bertscore
 from vcs_experiments.metrics.scoring import Job, KnownMetrics
 from vcs_experiments.metrics.token_states import States, TokenStates
-from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.build import Build
+from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
@@ -143,7 +145,8 @@ def test_of_several_references_the_best_counts_column_by_column(states: TokenSta
 def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tmp_path: Path) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     info = BundleInfo("t", "CC0-1.0", "x")
-    bundle = build_bert_bundle(checkpoint, tmp_path / "bundle", info, long_text="error")
+    build = Build(checkpoint, tmp_path / "bundle", info)
+    bundle = build_sentence_bundle(build, EmbedderOptions(long_text="error"))
     known = KnownMetrics(1, matched=BERTScore(TokenStates(open_bundle(bundle), choose_device("cpu"))))
     first = known.start(Job("1", (story(1, 9),), story(2, 1)))()
     second = known.start(Job("2", (story(1, 1),), story(2, 1)))()

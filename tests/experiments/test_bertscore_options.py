@@ -21,6 +21,7 @@ from support.tiny_tokenizers import roberta_tokenizer
 from vcs_experiments.metrics.bertscore import BERTScore, TokenIdf, bertscore, read_baseline
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_experiments.metrics.token_states import States, TokenStates
+from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
@@ -40,7 +41,8 @@ def states_of(bundle: Path, layer: int | None = None) -> TokenStates:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder of three layers that cuts texts at its window."""
     folder = write_tiny_checkpoint(tmp_path_factory.mktemp("other"), layers=3, seed=5)
-    return build_sentence_bundle(folder, folder / "bundle", INFO, EmbedderOptions(long_text="truncate_text"))
+    options = EmbedderOptions(long_text="truncate_text")
+    return build_sentence_bundle(Build(folder, folder / "bundle", INFO), options)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3, None])
@@ -78,7 +80,7 @@ def test_words_of_roberta_begin_with_their_space(tmp_path: Path) -> None:
     tensors["embeddings.word_embeddings.weight"] = np.resize(words, (rows, words.shape[1]))
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": rows}))
-    states = states_of(build_sentence_bundle(folder, tmp_path / "bundle", INFO))
+    states = states_of(build_sentence_bundle(Build(folder, tmp_path / "bundle", INFO)))
     assert states.token_ids(" the man ") == tokenizer.encode(" the man").ids
     assert states.token_ids("the man") == tokenizer.encode(" the man").ids != tokenizer.encode("the man").ids
 

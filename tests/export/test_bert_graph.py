@@ -19,12 +19,8 @@ from support.numpy_bert import encode
 from support.tiny_bert import WORDS, build_tiny_bundle, write_tiny_checkpoint
 from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
 from vcs_export.errors import CheckpointError
-from vcs_export.families.bert import (
-    MODEL_FILE,
-    TOKENIZER_FILE,
-    WEIGHTS_FILE,
-    build_bert_bundle,
-)
+from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import ALIGNMENT, GraphBuilder
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
@@ -131,7 +127,7 @@ def test_the_optimiser_recognises_the_pattern(tiny_bundle: Path, tmp_path: Path)
 
 def test_a_second_export_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
     first, second = (
-        build_bert_bundle(checkpoint, tmp_path / name, BundleInfo("n", "l", "s"))
+        build_sentence_bundle(Build(checkpoint, tmp_path / name, BundleInfo("n", "l", "s")))
         for name in ("first", "second")
     )
     files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
@@ -143,7 +139,7 @@ def test_a_second_export_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) 
 def test_the_layout_of_the_weights_file_is_fixed(tmp_path: Path) -> None:
     """By a re-implementation: should this fail, the hash in every signature has changed."""
     source = write_tiny_checkpoint(tmp_path / "checkpoint", layers=1)
-    bundle = build_bert_bundle(source, tmp_path / "bundle", BundleInfo("n", "l", "s"))
+    bundle = build_sentence_bundle(Build(source, tmp_path / "bundle", BundleInfo("n", "l", "s")))
     t = load_file(source / "model.safetensors")
     order = ["embeddings.word_embeddings.weight", "positions", "embeddings.LayerNorm"]
     order += [f"encoder.layer.0.attention.self.{name}" for name in ("query", "key", "value")]

@@ -15,7 +15,7 @@ from support.command_line import vcs
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.families.streamed_bundle import CUDA_FILE, MODEL_FILE
+from vcs_export.families.build import CUDA_FILE, MODEL_FILE
 from vcs_runtime import BundleError
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle

@@ -17,8 +17,8 @@ from support.numpy_decoder import embed, token_ids
 from support.tiny_decoder import FAMILIES, write_dense, write_tiny_decoder
 from support.tiny_sentence import write_json
 from vcs_export.errors import ExportError
+from vcs_export.families.build import CUDA_FILE, Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.families.streamed_bundle import CUDA_FILE, Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec, Manifest
@@ -134,11 +134,13 @@ def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(qwen3: Path, t
     """That is found and removed by a later export; the model beside which int8 is measured is large."""
     place, beside = tmp_path / "place", set[str]()
     build_decoder_bundle(
-        qwen3,
-        place / "bundle",
-        BundleInfo("x", "MIT", "y"),
-        Quantization("int8", least_cosine=0.5, most_change=1, device="cpu"),
-        progress=lambda *_: beside.update(path.name.partition("-")[0] for path in place.iterdir()),
+        Build(
+            qwen3,
+            place / "bundle",
+            BundleInfo("x", "MIT", "y"),
+            Quantization("int8", least_cosine=0.5, most_change=1, device="cpu"),
+            progress=lambda *_: beside.update(path.name.partition("-")[0] for path in place.iterdir()),
+        )
     )
     assert beside == {".bundle.partial"}
 
@@ -380,10 +382,7 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ExportError, match=message):
         build_decoder_bundle(
-            qwen3,
-            tmp_path / "bundle",
-            BundleInfo("x", "MIT", "y"),
-            Quantization("fp32"),
+            Build(qwen3, tmp_path / "bundle", BundleInfo("x", "MIT", "y"), Quantization("fp32")),
             DecoderOptions(**options),
         )
 
@@ -395,7 +394,7 @@ def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
     """Kernels for few or odd rows round otherwise, where the processor has AVX-512 (`batching._fillers`)."""
     quantization = Quantization(precision, texts=["a dog"], least_cosine=-1, most_change=1)
     info = BundleInfo("tiny", "CC0-1.0", "made for the test")
-    bundle = build_decoder_bundle(qwen3, tmp_path / "bundle", info, quantization, DecoderOptions())
+    bundle = build_decoder_bundle(Build(qwen3, tmp_path / "bundle", info, quantization))
     texts = [
         f"{word} the dog" for word in ("the", "man", "red", "two", "a woman", "the dog", "young cats run")
     ]

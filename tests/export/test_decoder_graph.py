@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.families.streamed_bundle import MODEL_FILE, TARGETS
+from vcs_export.families.build import MODEL_FILE, TARGETS
 from vcs_export.quantization.nbits import BLOCK, quantise
 
 Inputs = dict[str, NDArray[np.int64]]

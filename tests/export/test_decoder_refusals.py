@@ -171,12 +171,20 @@ def test_another_tokenizer_is_named(tmp_path: Path) -> None:
     assert f"it has the token id {ending}, but the model {ending} tokens" in refusal(
         folder, tmp_path / "bundle"
     )
-    write_tiny_decoder(folder, "qwen3")
-    # An early revision of the published files had no end token.
+
+
+@pytest.mark.parametrize(("family", "model_type"), [("qwen3", "qwen3"), ("gte-qwen2", "qwen2")])
+def test_a_text_whose_last_token_is_pooled_needs_an_end(tmp_path: Path, family: str, model_type: str) -> None:
+    """An early revision of Qwen3's published files had no end token; a Qwen2 without gte's code names none."""
+    folder = write_tiny_decoder(tmp_path / "folder", family, auto_map=None)
+    assert json.loads((folder / "config.json").read_text("utf-8"))["model_type"] == model_type
     qwen_tokenizer(template=False).save(str(folder / "tokenizer.json"))
-    line = refusal(folder, tmp_path / "bundle")
+    (folder / "tokenizer_config.json").unlink()
+    line = refusal(folder, tmp_path / "bundle", "--max-tokens", "20")
     assert "tokenizer.json: it puts no token after a text" in line
     assert "(--end-token)" in line
+    done = vcs("export", "decoder", "--from", folder, "-o", tmp_path / "b", "--end-token", "<|endoftext|>")
+    assert done.code == 0, done.stderr
 
 
 @pytest.mark.parametrize("added", [["<image>"], [{"content": "<image>"}]])

@@ -20,8 +20,7 @@ import pytest
 
 from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.checkpoint import sources
-from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile, Wheel, load_recipe
+from vcs_export.checkpoint.recipe import FILES, EncoderRecipe, PinnedFile, Wheel, load_recipe
 from vcs_export.errors import ExportError, FetchError
 from vcs_export.families import default
 from vcs_export.families.default import fetch_default
@@ -203,6 +202,31 @@ def test_a_missing_file_is_named(
 def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path) -> None:
     with pytest.raises(FetchError, match="num_attention_heads is 4, expected 8"):
         build(checkpoint, config={"num_attention_heads": 8})
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("config.json", {"model_type": "roberta", "pad_token_id": 1}, "model_type is roberta, expected bert"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True},
+         "pooling is cls, expected mean"),
+        ("sentence_bert_config.json", {"max_seq_length": 31}, "max_seq_length is 31, expected 32"),
+        ("sentence_bert_config.json", {"max_seq_length": None}, "max_seq_length is None, expected 32"),
+    ],
+)  # fmt: skip
+def test_other_settings_beside_the_weights_are_refused(
+    build: Callable[..., Path],
+    checkpoint: Path,
+    tmp_path: Path,
+    file: str,
+    values: dict[str, Any],
+    message: str,
+) -> None:
+    copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+    settings = json.loads((copy / file).read_text("utf-8"))
+    (copy / file).write_text(json.dumps(settings | values), "utf-8")
+    with pytest.raises(FetchError, match=message):
+        build(copy)
 
 
 def test_a_huge_settings_file_is_refused(
@@ -452,10 +476,11 @@ def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
         "for name in ('torch', 'transformers', 'optimum', 'onnxruntime', 'sentence_transformers'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from vcs_export.families.bert import build_bert_bundle\n"
+        "from vcs_export.families.build import Build\n"
+        "from vcs_export.families.sentence_encoder import build_sentence_bundle\n"
         "from vcs_export.write import BundleInfo\n"
         "import vcs_export.families.default\n"
-        "build_bert_bundle(Path(sys.argv[1]), Path(sys.argv[2]), BundleInfo('n', 'l', 's'))\n"
+        "build_sentence_bundle(Build(Path(sys.argv[1]), Path(sys.argv[2]), BundleInfo('n', 'l', 's')))\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )
     done = subprocess.run(

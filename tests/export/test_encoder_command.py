@@ -139,7 +139,7 @@ def test_another_family_than_the_recipes_is_refused(checkpoint: Path, recipe: Pa
 def test_recipes_of_one_structure_tell_it_by_its_settings(checkpoint: Path) -> None:
     recipe = load_recipe("gte-modernbert-base", SentenceRecipe)
     assert (recipe.pooling, recipe.licence, recipe.instruction) == ("cls", "Apache-2.0", "")
-    assert b"Apache License" in (recipe.notice or b"")
+    assert b"Apache License" in (recipe.legal_text or b"")
     sizes = {"hidden_size": 768, "num_hidden_layers": 22, "num_attention_heads": 12, "intermediate_size": 1152,
              "vocab_size": 50368, "max_position_embeddings": 8192, "local_attention": 128,
              "local_rope_theta": 10000.0}  # fmt: skip

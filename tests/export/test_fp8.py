@@ -21,7 +21,7 @@ from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.calibration import calibrate, calibration_texts
 from vcs_export.checks.quantization_error import outputs, tokens
 from vcs_export.errors import ExportError
-from vcs_export.families.streamed_bundle import CUDA_FILE, MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.families.build import CUDA_FILE, MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.graph.decoder_model import write_decoder_model
 from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph

@@ -17,8 +17,9 @@ from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
 from support.tiny_layouts import build_layout_bundle
 from vcs_export.errors import CheckpointError
-from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.build import Build
 from vcs_export.families.learned_segmenter import MODEL_FILE, WEIGHTS_FILE, build_learned_segmenter_bundle
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder, Segmenter
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
@@ -65,8 +66,8 @@ def shared(tmp_path: Path) -> Path:
     recipe = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
     info = BundleInfo("tiny", "MIT", "drawn at random")
     build_learned_segmenter_bundle(checkpoint, recipe, tmp_path / "segmenter")
-    build_bert_bundle(checkpoint, tmp_path / "embedder", info)
-    return build_bert_bundle(checkpoint, tmp_path / "shared", info, boundary=recipe)
+    build_sentence_bundle(Build(checkpoint, tmp_path / "embedder", info))
+    return build_sentence_bundle(Build(checkpoint, tmp_path / "shared", info), learned=recipe)
 
 
 def learned(bundle: Path) -> LearnedSegmenterSpec:

@@ -11,7 +11,7 @@ import pytest
 from support.numpy_nv_embed import embed
 from support.random_decoder import GEMMA, PARTS, random_rows, write_random_decoder
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from vcs_export.families.streamed_bundle import TARGETS
+from vcs_export.families.build import TARGETS
 from vcs_export.graph.cpu_layouts import WIDEST
 from vcs_export.graph.decoder_model import write_decoder_model
 from vcs_runtime import Embedder

@@ -18,6 +18,7 @@ from support.tiny_modernbert import POSITIONS, WINDOW, encode, hidden_states, wr
 from support.tiny_sentence import write_json, write_sentence_files
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError
+from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
@@ -44,7 +45,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def build(checkpoint: Path, target: Path) -> Path:
-    return build_sentence_bundle(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random"))
+    return build_sentence_bundle(Build(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random")))
 
 
 def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:

@@ -25,15 +25,16 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe, recipes_folder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.nv_embed import build_from_recipe
-from vcs_export.families.streamed_bundle import (
+from vcs_export.families.build import (
     MODEL_FILE,
     TARGETS,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    Build,
     Quantization,
 )
-from vcs_export.write import BundleExistsError
+from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.write import BundleExistsError, named_after
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import open_bundle
@@ -42,6 +43,15 @@ from vcs_runtime.cli import cli
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "Zwei Katzen \u2013 \u732b."]
 SHARDS = [f"model-{i:05}-of-00003.safetensors" for i in (1, 2, 3)]
 FP32 = Quantization("fp32")
+
+
+def build_from_recipe(
+    recipe: NvEmbedRecipe, checkpoint: Path, target: Path, own_weights: bool = False
+) -> Path:
+    build = Build(checkpoint, target, named_after(checkpoint), FP32, own_weights=own_weights)
+    return build_nv_embed_bundle(build, recipe=recipe)
+
+
 INDEX = "model.safetensors.index.json"
 
 
@@ -410,7 +420,7 @@ class TestRecipes:
         recipe = msgspec.structs.replace(
             load_recipe(NV_EMBED, NvEmbedRecipe), config=config, latent={}, sha256=digests
         )
-        bundle = build_from_recipe(recipe, copy, tmp_path / "bundle", FP32)
+        bundle = build_from_recipe(recipe, copy, tmp_path / "bundle")
         manifest = open_bundle(bundle).manifest
         assert (manifest.name, manifest.source) == ("nv-embed-v2", "nvidia/NV-Embed-v2")
         assert (bundle / "LICENSES/CC-BY-NC-4.0.txt").read_text("utf-8") == recipe.notice
@@ -418,12 +428,12 @@ class TestRecipes:
         content[-1] ^= 1
         (copy / SHARDS[0]).write_bytes(content)
         with pytest.raises(CheckpointError, match=rf"{SHARDS[0]}: is not the published file .*--own-weights"):
-            build_from_recipe(recipe, copy, tmp_path / "other", FP32)
-        own = build_from_recipe(recipe, copy, tmp_path / "other", FP32, own_weights=True)
+            build_from_recipe(recipe, copy, tmp_path / "other")
+        own = build_from_recipe(recipe, copy, tmp_path / "other", own_weights=True)
         assert open_bundle(own).manifest.name == "copy"
 
     def test_a_model_of_another_size_is_ones_own(self, sharded: Path, tmp_path: Path) -> None:
-        bundle = build_from_recipe(load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle", FP32)
+        bundle = build_from_recipe(load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle")
         manifest = open_bundle(bundle).manifest
         assert (manifest.name, manifest.source) == ("checkpoint", "checkpoint")
         assert manifest.licence == "CC-BY-NC-4.0"

@@ -28,14 +28,9 @@ from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.sat import (
-    MODEL_FILE,
-    TOKENIZER_FILE,
-    WEIGHTS_FILE,
-    build_from_recipe,
-    build_sat_bundle,
-)
-from vcs_export.write import BundleExistsError, BundleInfo
+from vcs_export.families.build import Build, Quantization
+from vcs_export.families.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, SatOptions, build_sat_bundle
+from vcs_export.write import BundleExistsError, BundleInfo, named_after
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
@@ -56,7 +51,14 @@ def copy(sat: Path, tmp_path: Path) -> Path:
 
 def build(checkpoint: Path, target: Path, **options: Any) -> Path:
     info = BundleInfo(options.pop("name", "tiny"), "CC0-1.0", "random", replace=options.pop("replace", False))
-    return build_sat_bundle(checkpoint, target, info, **{"threshold": 0.025, **options})
+    quantization = Quantization(options.pop("precision", None), options.pop("texts", ()))
+    described = Build(checkpoint, target, info, quantization, options.pop("rules", None))
+    return build_sat_bundle(described, SatOptions(**{"threshold": 0.025, **options}))
+
+
+def from_recipe(recipe: SatRecipe, checkpoint: Path, target: Path, **options: Any) -> Path:
+    info = named_after(checkpoint, options.pop("replace", False))
+    return build_sat_bundle(Build(checkpoint, target, info), SatOptions(**options), recipe)
 
 
 def change(folder: Path, **values: Any) -> None:
@@ -353,10 +355,10 @@ def recipe(sat: Path) -> SatRecipe:
 
 class TestRecipes:
     def test_a_recipe_fills_the_bundle(self, recipe: SatRecipe, sat: Path, tmp_path: Path) -> None:
-        bundle = build_from_recipe(recipe, sat, tmp_path / "bundle")
+        bundle = from_recipe(recipe, sat, tmp_path / "bundle")
         assert (boundary(bundle).threshold, boundary(bundle).stride) == (0.1, 32)
         assert (bundle / "LICENSES/CC0-1.0.txt").read_bytes() == b"(c) nobody\n\ntext"
-        again = build_from_recipe(recipe, sat, bundle, threshold=0.2, replace=True)
+        again = from_recipe(recipe, sat, bundle, threshold=0.2, replace=True)
         assert boundary(again).threshold == 0.2
 
     def test_another_model_is_refused_by_its_settings(
@@ -365,7 +367,7 @@ class TestRecipes:
         change(copy, lookahead=None)
         message = r"config\.json: lookahead is None, but 48 in the recipe tiny: another model"
         with pytest.raises(CheckpointError, match=message):
-            build_from_recipe(recipe, copy, tmp_path / "bundle")
+            from_recipe(recipe, copy, tmp_path / "bundle")
 
     @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
     def test_another_file_is_refused_by_its_hash(
@@ -374,17 +376,17 @@ class TestRecipes:
         with (copy / name).open("ab") as file:
             file.write(b" ")
         with pytest.raises(CheckpointError, match=rf"{name}: is not the file that the recipe tiny names"):
-            build_from_recipe(recipe, copy, tmp_path / "bundle")
+            from_recipe(recipe, copy, tmp_path / "bundle")
 
     def test_a_tokenizer_of_another_name_is_checked_too(
         self, recipe: SatRecipe, copy: Path, tmp_path: Path
     ) -> None:
         other = tmp_path / "xlm-roberta-base.json"
         (copy / "tokenizer.json").rename(other)
-        build_from_recipe(recipe, copy, tmp_path / "bundle", tokenizer=other)
+        from_recipe(recipe, copy, tmp_path / "bundle", tokenizer=other)
         other.write_text(other.read_text("utf-8") + " ", "utf-8")
         with pytest.raises(CheckpointError, match="is not the file"):
-            build_from_recipe(recipe, copy, tmp_path / "other", tokenizer=other)
+            from_recipe(recipe, copy, tmp_path / "other", tokenizer=other)
 
     @pytest.mark.parametrize(
         ("name", "layers", "lookahead", "threshold"),
@@ -396,8 +398,8 @@ class TestRecipes:
         recipe = load_recipe(name, SatRecipe)
         assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (name, "MIT", threshold, 64)
         assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (layers, lookahead)
-        assert (recipe.notice or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
-        assert b"Permission is hereby granted" in (recipe.notice or b"")
+        assert (recipe.legal_text or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
+        assert b"Permission is hereby granted" in (recipe.legal_text or b"")
 
     @pytest.mark.parametrize(
         ("old", "new", "message"),

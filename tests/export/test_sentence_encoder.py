@@ -21,7 +21,7 @@ from support.tiny_sentence import write_json, write_sentence_files, write_tiny_f
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.bert import MODEL_FILE, WEIGHTS_FILE, build_bert_bundle
+from vcs_export.families.build import MODEL_FILE, WEIGHTS_FILE, Build
 from vcs_export.families.optimum_route import OPSET, append_sentence
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
@@ -44,9 +44,8 @@ TEXTS = [
 
 def build(checkpoint: Path, target: Path, optimum_python: Path | None = None, **options: Any) -> Path:
     info = BundleInfo("tiny", "CC0-1.0", "random")
-    return build_sentence_bundle(
-        checkpoint, target, info, EmbedderOptions(**options), optimum_python=optimum_python
-    )
+    described = Build(checkpoint, target, info)
+    return build_sentence_bundle(described, EmbedderOptions(**options), optimum_python=optimum_python)
 
 
 def spec_of(bundle: Path) -> EmbedderSpec:
@@ -85,13 +84,6 @@ def test_a_family_computes_what_the_same_numbers_give_in_bert(tmp_path: Path, ki
     np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
     assert spec_of(bundle).max_tokens == 32
-
-
-def test_a_bert_has_the_bytes_of_its_own_builder(checkpoint: Path, tmp_path: Path) -> None:
-    other = build_bert_bundle(checkpoint, tmp_path / "a", BundleInfo("tiny", "", ""))
-    bundle = build(checkpoint, tmp_path / "b")
-    for name in (MODEL_FILE, WEIGHTS_FILE):
-        assert (bundle / name).read_bytes() == (other / name).read_bytes()
 
 
 def test_a_family_keeps_the_prefix_of_a_model_with_a_head(tmp_path: Path) -> None:
@@ -261,9 +253,12 @@ def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(checkpoint: Path, 
 
 
 def test_another_models_tokenizer_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    config = json.loads((checkpoint / "config.json").read_text("utf-8"))
-    write_json(checkpoint / "config.json", {**config, "vocab_size": 40})
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: it has the token id \d+, but the model 40"):
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text("utf-8"))
+    count = len(tokenizer["model"]["vocab"])
+    tokenizer["model"]["vocab"]["further"] = count
+    write_json(checkpoint / "tokenizer.json", tokenizer)
+    message = rf"tokenizer\.json: it has the token id {count}, but the model {count}"
+    with pytest.raises(CheckpointError, match=message):
         build(checkpoint, tmp_path / "bundle")
 
 

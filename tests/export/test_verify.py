@@ -14,8 +14,8 @@ from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import ExportError
+from vcs_export.families.build import TARGETS, Build
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.families.streamed_bundle import TARGETS
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
@@ -57,7 +57,8 @@ def test_a_sound_bundle_passes(bundle: Path) -> None:
 def test_a_short_window_is_not_overrun(tmp_path: Path, window: int, count: int) -> None:
     folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3")
     options = DecoderOptions(max_tokens=window)
-    bundle = build_decoder_bundle(folder, tmp_path / "bundle", BundleInfo("x", "MIT", "y"), options=options)
+    build = Build(folder, tmp_path / "bundle", BundleInfo("x", "MIT", "y"))
+    bundle = build_decoder_bundle(build, options)
     checks = list(verify_embedder(open_bundle(bundle)))
     assert len(checks) == count
     assert all(check.holds for check in checks), checks

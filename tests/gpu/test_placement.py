@@ -12,6 +12,7 @@ from support.cuda_stand_ins import DryGpu, Run, WatchedSession, mark, watch_sess
 from support.gpu_bundles import LAYERS, SHAPES, GpuBundles, without_cuda_graph
 from support.gpu_runs import attention, embed, segment
 from support.tiny_modernbert import write_tiny_modernbert
+from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
@@ -48,7 +49,8 @@ def test_the_default_embedder_computes_on_the_gpu_alone(dry_gpu: DryGpu, default
 
 def test_modernbert_computes_on_the_gpu_alone(dry_gpu: DryGpu, tmp_path: Path) -> None:
     checkpoint = write_tiny_modernbert(tmp_path / "checkpoint")
-    bundle = build_sentence_bundle(checkpoint, tmp_path / "bundle", BundleInfo("tiny", "CC0-1.0", "random"))
+    build = Build(checkpoint, tmp_path / "bundle", BundleInfo("tiny", "CC0-1.0", "random"))
+    bundle = build_sentence_bundle(build)
     [session] = dry_gpu.call(embed, str(bundle), SHORT).value
     # The length and the number of blocks are a few numbers too.
     assert set(session.nodes("CPU")) <= SHAPE_OPERATORS | {"Add", "Sub", "Div", "Greater", "Where"}

@@ -15,8 +15,8 @@ from support.numpy_decoder import embed, token_ids
 from support.numpy_nv_embed import embed as embed_by_nv
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.families.streamed_bundle import Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -37,14 +37,14 @@ TOLERANCES = {
 
 
 def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = None, **options: Any) -> Path:
-    return build_decoder_bundle(
+    build = Build(
         folder,
         target,
         BundleInfo("tiny", "CC0-1.0", "random numbers"),
         Quantization(precision, texts=TEXTS[:1], least_cosine=-1, most_change=1),
-        DecoderOptions(causal=causal),
         **options,
     )
+    return build_decoder_bundle(build, DecoderOptions(causal=causal))
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from support import numpy_decoder, numpy_nv_embed
 from support.command_line import vcs
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import build_decoder_bundle
-from vcs_export.families.streamed_bundle import Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import open_bundle
@@ -74,8 +74,9 @@ def test_nv_embed_is_right_or_refused(tmp_path: Path, target: str, precision: st
 def test_decoders_are_right_or_refused(tmp_path: Path, target: str, family: str) -> None:
     checkpoint = write_tiny_decoder(tmp_path / "checkpoint", family)
     info = BundleInfo(family, "CC0-1.0", "random numbers")
+    quantization = Quantization(precision="fp32")
     bundle = build_decoder_bundle(
-        checkpoint, tmp_path / "bundle", info, Quantization(precision="fp32"), target_runtime=target
+        Build(checkpoint, tmp_path / "bundle", info, quantization, target_runtime=target)
     )
     if is_old(target):
         check_refused(bundle, target, onnxruntime.__version__)

@@ -18,7 +18,7 @@ from support.tiny_bert import VOCABULARY, build_tiny_bundle, tiny_tokenizer, wri
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files, write_tiny_family
-from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
@@ -44,7 +44,7 @@ def built(kind: str, folder: Path, options: EmbedderOptions = EmbedderOptions())
         write_sentence_files(checkpoint, 32)
     else:
         checkpoint = write_tiny_family(folder / "checkpoint", kind)
-    return build_sentence_bundle(checkpoint, folder / "bundle", INFO, options)
+    return build_sentence_bundle(Build(checkpoint, folder / "bundle", INFO), options)
 
 
 def both(
@@ -254,7 +254,8 @@ def test_a_vector_beyond_half_precision_is_an_error(tmp_path: Path) -> None:
     closing = next(name for name in tensors if name.endswith("layer.1.output.LayerNorm.weight"))
     tensors[closing] *= 1e6
     save_file(tensors, checkpoint / "model.safetensors")
-    with Embedder.open(build_bert_bundle(checkpoint, tmp_path / "bundle", INFO), "cpu") as embedder:
+    bundle = build_sentence_bundle(Build(checkpoint, tmp_path / "bundle", INFO))
+    with Embedder.open(bundle, "cpu") as embedder:
         with pytest.raises(BundleError, match="NaN, infinite, or beyond float16"):
             both(embedder, TEXTS, TEXTS)
         assert embedder.token_vectors(TEXTS, embedder.show_tokens())

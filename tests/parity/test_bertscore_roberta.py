@@ -19,6 +19,7 @@ from support.tiny_tokenizers import WORDS, roberta_tokenizer
 from vcs_experiments.metrics.bertscore import BERTScore, read_baseline
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_experiments.metrics.token_states import TokenStates
+from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
@@ -69,9 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(folder: Path) -> Path:
-    options = EmbedderOptions(long_text="truncate_text")
+    options = EmbedderOptions(long_text="truncate_text", pooling="mean")
     info = BundleInfo("roberta", "CC0-1.0", "random")
-    return build_sentence_bundle(folder, folder / "bundle", info, options, pooling="mean")
+    return build_sentence_bundle(Build(folder, folder / "bundle", info), options)
 
 
 def theirs(folder: Path, layer: int, idf: bool, baseline: bool) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from support.tiny_bert import VOCABULARY, WORDS
 from support.tiny_sentence import write_sentence_files
 from vcs_export.checks.verify import verify_embedder
+from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
@@ -91,9 +92,8 @@ def compare(
         dense,
         prompt or None,
     )
-    bundle = build_sentence_bundle(
-        folder, folder / "bundle", BundleInfo("tiny", "CC0-1.0", "random"), optimum_python=python
-    )
+    build = Build(folder, folder / "bundle", BundleInfo("tiny", "CC0-1.0", "random"))
+    bundle = build_sentence_bundle(build, optimum_python=python)
     tokenizer = Tokenizer.from_file(str(bundle / "embedder/tokenizer.json"))
     wanted = []
     for text in TEXTS:

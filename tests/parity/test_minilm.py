@@ -14,7 +14,8 @@ import transformers
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.bert import open_bert
+from vcs_export.checkpoint.encoders import encoder_config
+from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_runtime.bundle.opening import Bundle
 
 TOLERANCE = 1e-5
@@ -151,6 +152,6 @@ def test_vectors_of_the_embedder(
 def test_the_settings_are_those_of_the_checkpoint(bundle: Bundle, checkpoint: Path) -> None:
     spec = bundle.manifest.embedder
     assert spec is not None
-    with open_bert(checkpoint) as opened:
-        assert (spec.dimension, spec.max_tokens) == (opened.config.hidden_size, opened.config.max_seq_length)
+    length = read_sentence_folder(checkpoint).max_tokens
+    assert (spec.dimension, spec.max_tokens) == (encoder_config(checkpoint).hidden_size, length)
     assert (spec.name, spec.max_tokens, spec.long_text) == ("all-minilm-l6-v2", MAX_TOKENS, "window_mean")

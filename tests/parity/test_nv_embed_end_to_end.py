@@ -24,9 +24,9 @@ with warnings.catch_warnings():
     import wtpsplit
 
 from support.stories import story
+from vcs_export.families.build import Build, Quantization
 from vcs_export.families.nv_embed import build_nv_embed_bundle
-from vcs_export.families.sat import build_sat_bundle
-from vcs_export.families.streamed_bundle import Quantization
+from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
@@ -49,10 +49,10 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
     folder = tmp_path_factory.mktemp("bundles")
     info = BundleInfo("nv-embed-tiny", "CC0-1.0", "random numbers")
     embedder = build_nv_embed_bundle(
-        NV_EMBED, folder / "embedder", info, Quantization("fp32"), weights="copy"
+        Build(NV_EMBED, folder / "embedder", info, Quantization("fp32"), weights="copy")
     )
     info = BundleInfo("sat-tiny", "CC0-1.0", "random numbers")
-    segmenter = build_sat_bundle(SAT, folder / "segmenter", info, threshold=THRESHOLD)
+    segmenter = build_sat_bundle(Build(SAT, folder / "segmenter", info), SatOptions(threshold=THRESHOLD))
     merge(embedder, segmenter, folder / "both")
     with Scorer.open(folder / "both", device="cpu") as opened:
         yield opened

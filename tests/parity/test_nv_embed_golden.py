@@ -16,8 +16,8 @@ import pytest
 
 from support.golden import GOLDEN
 from support.numpy_onnx import run
+from vcs_export.families.build import TARGETS, Build, Quantization
 from vcs_export.families.nv_embed import build_nv_embed_bundle
-from vcs_export.families.streamed_bundle import TARGETS, Quantization
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
@@ -41,7 +41,7 @@ def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if not FOLDER.is_dir():
         pytest.skip(f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
     target, weights = request.param
-    bundle = build_nv_embed_bundle(
+    build = Build(
         FOLDER,
         tmp_path_factory.mktemp("golden") / "bundle",
         BundleInfo(FOLDER.name, "CC0-1.0", "random numbers"),
@@ -52,6 +52,7 @@ def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         if os.stat(FOLDER).st_dev == os.stat(tmp_path_factory.getbasetemp()).st_dev
         else "copy",
     )
+    bundle = build_nv_embed_bundle(build)
     with Embedder.open(bundle, device="cpu") as opened:
         yield opened
 
@@ -80,7 +81,8 @@ def test_the_graph_for_cuda_by_an_interpreter(tmp_path: Path, name: str) -> None
     if not FOLDER.is_dir():
         pytest.skip(f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
     info = BundleInfo(FOLDER.name, "CC0-1.0", "random numbers")
-    path = build_nv_embed_bundle(FOLDER, tmp_path / "bundle", info, Quantization("fp16"), weights="copy")
+    build = Build(FOLDER, tmp_path / "bundle", info, Quantization("fp16"), weights="copy")
+    path = build_nv_embed_bundle(build)
     texts = json.loads((FOLDER / "texts.json").read_text("utf-8"))
     wanted = np.load(FOLDER / "golden.npz")[name]
     bundle = open_bundle(path)

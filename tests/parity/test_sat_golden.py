@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from support.golden import GOLDEN
-from vcs_export.families.sat import build_sat_bundle
+from vcs_export.families.build import Build
+from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Segmenter
 
@@ -31,12 +32,9 @@ def golden(
     folder = GOLDEN / request.param
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there: set VCS_RUNTIME_GOLDEN")
-    bundle = build_sat_bundle(
-        folder,
-        tmp_path_factory.mktemp("golden") / "bundle",
-        BundleInfo(request.param, "CC0-1.0", "random numbers"),
-        threshold=0.25,
-    )
+    info = BundleInfo(request.param, "CC0-1.0", "random numbers")
+    build = Build(folder, tmp_path_factory.mktemp("golden") / "bundle", info)
+    bundle = build_sat_bundle(build, SatOptions(threshold=0.25))
     with Segmenter.open(bundle, device="cpu") as segmenter:
         yield segmenter, json.loads((folder / "golden.json").read_text("utf-8"))
 

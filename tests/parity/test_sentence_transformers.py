@@ -23,6 +23,7 @@ from support.drawn_texts import drawn_texts
 from support.tiny_sentence import write_json, write_modules
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
+from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
@@ -124,9 +125,8 @@ def originals(folder: Path, prompt: str, texts: list[str] = TEXTS) -> NDArray[np
 
 
 def build(folder: Path, **options: Any) -> Path:
-    return build_sentence_bundle(
-        folder, folder / "bundle", BundleInfo("tiny", "CC0-1.0", "random"), **options
-    )
+    described = Build(folder, folder / "bundle", BundleInfo("tiny", "CC0-1.0", "random"))
+    return build_sentence_bundle(described, **options)
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -19,7 +19,8 @@ from support import stand_in
 from support.hub_sat import Substitute, write_hub_model
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
-from vcs_export.families.sat import build_sat_bundle
+from vcs_export.families.build import Build
+from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Scorer, Segmenter
 from vcs_runtime.bundle.manifest import MANIFEST
@@ -254,13 +255,9 @@ def test_a_closed_model_says_so(sat_bundle: Path) -> None:
 
 @pytest.mark.slow
 def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) -> None:
-    bundle = build_sat_bundle(
-        build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint",
-        tmp_path / "long",
-        BundleInfo("long", "CC0-1.0", "random numbers"),
-        threshold=0.25,
-        stride=510,
-    )
+    checkpoint = build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint"
+    build = Build(checkpoint, tmp_path / "long", BundleInfo("long", "CC0-1.0", "random numbers"))
+    bundle = build_sat_bundle(build, SatOptions(threshold=0.25, stride=510))
     script = """
         import re, sys
         from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vcs_export.checkpoint.settings import above_zero, only, positive
+from vcs_export.checkpoint.settings import SIZES, above_zero, only, positive, positives
 from vcs_export.checkpoint.transformer import head_size
 from vcs_export.errors import CheckpointError
 
@@ -37,16 +37,16 @@ class Llama3Scaling:
 class Rotation:
     """How queries and keys are rotated by position."""
 
-    theta: float
-    scaling: float | Llama3Scaling | None = None
+    theta: float  # base of the frequencies
+    scaling: float | Llama3Scaling | None = None  # a number divides all frequencies ("linear")
 
 
 @dataclass(frozen=True)
 class LocalAttention:
     """The layers in which a token sees only near tokens."""
 
-    layers: tuple[bool, ...]
-    reach: int
+    layers: tuple[bool, ...]  # for each layer, whether it is one of them
+    reach: int  # the largest distance of a token that is seen: on both sides, or before it if causal
     rotation: Rotation
 
 
@@ -64,17 +64,17 @@ class DecoderConfig:
     max_position_embeddings: int
     rms_norm_eps: float
     rope_theta: float
-    causal: bool
+    causal: bool  # a token sees only the tokens before it
     rope_scaling: float | Llama3Scaling | None = None
-    local: LocalAttention | None = None
+    local: LocalAttention | None = None  # None: in every layer a token sees the whole text
     qkv_bias: bool = False
-    qk_norm: bool = False
-    activation: Activation = "silu"
-    sandwich: bool = False
-    norm_offset: float = 0.0
+    qk_norm: bool = False  # each head of queries and keys is normalised before rotation
+    activation: Activation = "silu"  # of the gate
+    sandwich: bool = False  # norms after attention and after the feed-forward layer too, before the sum
+    norm_offset: float = 0.0  # added to the weights of all norms
     embedding_scale: float = 1.0
-    attention_scale: float | None = None
-    fp16: bool = True
+    attention_scale: float | None = None  # of scores; None: 1 / sqrt(head_dim)
+    fp16: bool = True  # the numbers between layers fit into float16
 
     @property
     def rotation(self) -> Rotation:
@@ -85,22 +85,14 @@ class DecoderConfig:
 def decoder_config(
     path: Path, data: Any, rotation: Rotation, *, activation: Activation = "silu", **family: Any
 ) -> DecoderConfig:
-    """Read and check the settings that all decoders share."""
+    """Read and check the settings that all decoders share. Raises CheckpointError.
+
+    `family` are further fields of `DecoderConfig`.
+    """
     key, name = _ACTIVATIONS[activation]
     for setting, supported in ((key, name), ("attention_bias", False), ("mlp_bias", False)):
         only(path, data, setting, supported, supported)
-    counts: dict[str, Any] = {
-        key: positive(path, data, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "intermediate_size",
-            "vocab_size",
-            "max_position_embeddings",
-        )
-    }
+    counts: dict[str, Any] = positives(path, data, *SIZES, "num_key_value_heads")
     heads = counts["num_attention_heads"]
     size = head_size(path, counts) if data.get("head_dim") is None else positive(path, data, "head_dim")
     if heads % counts["num_key_value_heads"]:

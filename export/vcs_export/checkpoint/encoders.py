@@ -6,8 +6,7 @@ counted, in whether there are token types, and in MPNet's bias for the distance 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from vcs_export.checkpoint.settings import only, read_json
 from vcs_export.checkpoint.transformer import (
     CONFIG,
-    FLOATS,
     Checkpoint,
     TransformerConfig,
     open_checkpoint,
@@ -35,8 +33,8 @@ BUCKETS = 32
 class EncoderConfig(TransformerConfig):
     """The settings that determine the graph of an encoder."""
 
-    from_pad: bool
-    relative: bool
+    from_pad: bool  # positions are counted from that of the pad, as in RoBERTa, instead of from 0
+    relative: bool  # there is a table `RELATIVE`
 
     @property
     def capacity(self) -> int:
@@ -51,12 +49,12 @@ EncoderCheckpoint = Checkpoint[EncoderConfig]
 class Family:
     """How a family differs from BERT."""
 
-    prefix: str
-    settings: Mapping[str, str]
-    tensors: Mapping[str, str]
-    implied: Mapping[str, Any]
+    prefix: str  # of the encoder's own names in checkpoints that had a task head
+    settings: Mapping[str, str]  # its names of BERT's settings
+    tensors: Mapping[str, str]  # its names of parts of BERT's tensor names, replaced one after the other
+    implied: Mapping[str, Any]  # settings that its `config.json` does not have
     from_pad: bool = False
-    types: bool = True
+    types: bool = True  # there are token types
     relative: bool = False
 
 
@@ -117,28 +115,26 @@ def model_type(folder: Path) -> str:
     return kind
 
 
-@contextmanager
-def open_encoder(folder: Path) -> Iterator[EncoderCheckpoint]:
-    """Open a checkpoint of one of `FAMILIES`. Its tensors are found by BERT's names."""
-    kind = model_type(folder)
-    family = FAMILIES.get(kind)
-    if family is None:
-        raise CheckpointError(f"{folder / CONFIG}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
+def open_encoder(folder: Path) -> EncoderCheckpoint:
+    """Open a checkpoint of one of `FAMILIES`. Tensors are found by BERT's names. Raises CheckpointError."""
+    config = encoder_config(folder)
+    family = FAMILIES[model_type(folder)]
 
     def stored(name: str) -> str:
         for ours, theirs in family.tensors.items():
             name = name.replace(ours, theirs)
         return name
 
-    config = _config(folder / CONFIG, kind, family)
     further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
-    prefixes = ("", family.prefix)
-    with open_checkpoint(folder, config, prefixes, {}, FLOATS, further, stored) as checkpoint:
-        yield checkpoint
+    return open_checkpoint(folder, config, ("", family.prefix), further, stored=stored)
 
 
-def _config(path: Path, kind: str, family: Family) -> EncoderConfig:
-    data = read_json(path)
+def encoder_config(folder: Path) -> EncoderConfig:
+    """Read the settings of a checkpoint of one of `FAMILIES`. Raises CheckpointError."""
+    path, kind = folder / CONFIG, model_type(folder)
+    data, family = read_json(path), FAMILIES.get(kind)
+    if family is None:
+        raise CheckpointError(f"{path}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
     for theirs in family.settings.values():
         if theirs not in data:  # the check below would name BERT's setting
             raise CheckpointError(f"{path}: {theirs} is missing")

@@ -6,20 +6,12 @@ these layers and another one in those that see the whole text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcs_export.checkpoint.settings import above_zero, only, positive, read_json
-from vcs_export.checkpoint.transformer import (
-    CONFIG,
-    Checkpoint,
-    TransformerConfig,
-    head_size,
-    open_tensors,
-)
+from vcs_export.checkpoint.settings import SIZES, above_zero, only, positive, positives, read_json
+from vcs_export.checkpoint.transformer import CONFIG, Checkpoint, TransformerConfig, head_size, open_tensors
 from vcs_export.errors import CheckpointError
 
 KIND = "modernbert"
@@ -34,8 +26,8 @@ _PREFIXES = ("", "model.")
 class ModernBertConfig(TransformerConfig):
     """The settings that determine the graph."""
 
-    local_layers: tuple[bool, ...]
-    local_attention: int
+    local_layers: tuple[bool, ...]  # for each layer, whether its tokens see only near tokens
+    local_attention: int  # length of the window: half of it is on each side of a token
     global_rope_theta: float
     local_rope_theta: float
 
@@ -48,13 +40,11 @@ class ModernBertConfig(TransformerConfig):
 ModernBertCheckpoint = Checkpoint[ModernBertConfig]
 
 
-@contextmanager
-def open_modernbert(folder: Path) -> Iterator[ModernBertCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand."""
+def open_modernbert(folder: Path) -> ModernBertCheckpoint:
+    """Open the checkpoint in `folder`. Tensors are read on demand. Raises CheckpointError."""
     path = folder / CONFIG
     config = modernbert_config(path, read_json(path))
-    with open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES) as checkpoint:
-        yield checkpoint
+    return open_tensors(folder, config, modernbert_shapes(config), "layers.", _PREFIXES)
 
 
 def modernbert_config(path: Path, data: Any) -> ModernBertConfig:
@@ -68,17 +58,7 @@ def modernbert_config(path: Path, data: Any) -> ModernBertConfig:
         ("rope_scaling", None),
     ):
         only(path, data, key, supported, supported)
-    counts = {
-        key: positive(path, data, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "vocab_size",
-            "max_position_embeddings",
-        )
-    }
+    counts = positives(path, data, *SIZES)
     if head_size(path, counts) % 2:
         raise CheckpointError(f"{path}: attention heads of odd size cannot be rotated")
     return ModernBertConfig(

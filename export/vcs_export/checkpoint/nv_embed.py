@@ -69,12 +69,12 @@ class NvEmbedCheckpoint:
     folder: Path
     decoder: DecoderConfig
     latent: LatentConfig
-    special: tuple[int, int]
+    special: tuple[int, int]  # token ids before and after a text
     tensors: Mapping[str, StoredTensor]
 
 
 def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
-    """Open the checkpoint in `folder`. Only settings and headers are read."""
+    """Open the checkpoint in `folder`. Only settings and headers are read. Raises CheckpointError."""
     path = folder / CONFIG
     data = read_json(path)
     only(path, data, "model_type", "nvembed", None)

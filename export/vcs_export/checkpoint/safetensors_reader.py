@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from vcs_export.checkpoint.settings import read_json
-from vcs_export.checkpoint.transformer import CONFIG, WEIGHTS
 from vcs_export.errors import CheckpointError, os_reason
 
+WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TYPES: Mapping[str, ir.DataType] = {
     "F32": ir.DataType.FLOAT,
@@ -40,11 +40,16 @@ class StoredTensor:
     """A tensor in a file: little-endian, rows one after the other."""
 
     name: str
-    shard: str
+    shard: str  # the checkpoint's name of the file, which in a hub's cache is a link
     file: Path
-    offset: int
-    type: ir.DataType
+    offset: int  # in bytes
+    kind: str  # as safetensors names the element type, which need not be one of `TYPES`
     shape: tuple[int, ...]
+
+    @property
+    def type(self) -> ir.DataType:
+        """The element type."""
+        return TYPES[self.kind]
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +104,11 @@ def stored_names(folder: Path) -> set[str]:
 def open_shards(
     folder: Path, shapes: Mapping[str, tuple[int, ...]], unused: Collection[str] = ()
 ) -> dict[str, StoredTensor]:
-    """Find and check the tensors of a checkpoint. Only headers are read."""
+    """Find the tensors of a checkpoint by their expected shapes. Only headers are read.
+
+    Raises CheckpointError for a tensor that is missing, has another shape or type, is in another file than
+    the index says, or has no place in the model and is not one of `unused`.
+    """
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
     for name in sorted(set(where.values())):
@@ -111,16 +120,29 @@ def open_shards(
                 )
             stored[tensor.name] = tensor
     for name, shape in shapes.items():
-        if name not in stored:
-            raise CheckpointError(f"{where.get(name) or source}: the tensor {name} is missing")
-        if stored[name].shape != shape:
-            raise CheckpointError(
-                f"{stored[name].file}: the tensor {name} has the shape {stored[name].shape}, "
-                f"{CONFIG} implies {shape}"
-            )
+        check_tensor(stored.get(name), where.get(name) or source, name, shape)
     for name in sorted(stored.keys() - shapes.keys() - set(unused)):
-        raise CheckpointError(f"{stored[name].file}: the tensor {name} has no place in the model of {CONFIG}")
+        raise CheckpointError(
+            f"{stored[name].file}: the tensor {name} has no place in the model of config.json"
+        )
     return {name: stored[name] for name in shapes}
+
+
+def check_tensor(
+    tensor: StoredTensor | None, place: object, name: str, shape: tuple[int, ...]
+) -> StoredTensor:
+    """Return a tensor, unless it is missing or has another shape or type. Raises CheckpointError."""
+    if tensor is None:
+        raise CheckpointError(f"{place}: the tensor {name} is missing")
+    if tensor.shape != shape:
+        raise CheckpointError(
+            f"{tensor.file}: the tensor {name} has the shape {tensor.shape}, config.json implies {shape}"
+        )
+    if tensor.kind not in TYPES:
+        raise CheckpointError(
+            f"{tensor.file}: the tensor {name} is {tensor.kind}, only {', '.join(TYPES)} are supported"
+        )
+    return tensor
 
 
 def _files(folder: Path) -> tuple[dict[str, str], Path]:
@@ -159,9 +181,5 @@ def read_header(path: Path) -> Iterator[StoredTensor]:
     for name, item in header.items():
         if name == "__metadata__":
             continue
-        if item["dtype"] not in TYPES:
-            raise CheckpointError(
-                f"{path}: the tensor {name} is {item['dtype']}, only {', '.join(TYPES)} are supported"
-            )
         offset = 8 + length + item["data_offsets"][0]
-        yield StoredTensor(name, path.name, real, offset, TYPES[item["dtype"]], tuple(item["shape"]))
+        yield StoredTensor(name, path.name, real, offset, item["dtype"], tuple(item["shape"]))

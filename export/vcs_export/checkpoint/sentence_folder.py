@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.safetensors_reader import read_header
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
 from vcs_export.checkpoint.tokenizer_file import loaded_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.errors import CheckpointError
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")
@@ -49,29 +49,32 @@ _AFTER_POOLING = ("Dense", "Normalize")
 class Dense:
     """A linear layer on the pooled vector."""
 
-    weight: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    activation: str | None
+    weight: NDArray[np.float32]  # `(out, in)`
+    bias: NDArray[np.float32]  # `(out,)`
+    activation: str | None  # the ONNX operator after it
 
 
 @dataclass(frozen=True)
 class SentenceFolder:
     """How token vectors become a text's vector, and how texts are fed."""
 
-    pooling: str
-    steps: tuple[Dense | None, ...]
-    width: int
-    dimension: int
-    max_tokens: int | None
+    pooling: str  # one of `POOLINGS`
+    steps: tuple[Dense | None, ...]  # after pooling; None stands for normalisation
+    width: int  # length of a token's vector
+    dimension: int  # length of a text's vector
+    max_tokens: int | None  # special tokens included; None if the folder does not tell
     lower_case: bool
-    instruction: str
-    shortened: int | None = None
+    instruction: str  # before every text
+    shortened: int | None = None  # length to which the folder shortens vectors
 
 
 def read_sentence_folder(
     folder: Path, prompt: str | None = None, instruction: str | None = None
 ) -> SentenceFolder:
-    """Read the modules of a sentence-transformers folder."""
+    """Read the modules of a sentence-transformers folder. Raises CheckpointError.
+
+    `prompt` names the prompt, if it is not the folder's default one; `instruction` replaces it.
+    """
     path = folder / MODULES
     modules = read_json(path)
     if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
@@ -121,7 +124,7 @@ def check_width(folder: Path, sentence: SentenceFolder, hidden: int) -> None:
 
 
 def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) -> tuple[bytes, Tokenizer]:
-    """Read a folder's tokenizer, and check its ids and its lower-casing.
+    """Read a folder's tokenizer, and check its ids and its lower-casing. Raises CheckpointError.
 
     Added tokens for which the model has no vector are left out, such as Gemma's for images. A text that
     spells one is read as any other text, where the originals fail.
@@ -144,7 +147,10 @@ def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) 
 
 
 def longest_input(folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-    """Return the longest input: the limit of the folder, or else of the tokenizer and the model."""
+    """Return the longest input, special tokens included: the folder's limit, or the tokenizer's and model's.
+
+    `capacity` is the number of positions, if it is known. Raises CheckpointError.
+    """
     if sentence.max_tokens is not None:
         most = sentence.max_tokens
         if capacity is not None and most > capacity:
@@ -229,11 +235,7 @@ def _dense(folder: Path, width: int) -> Dense:
     stored = {tensor.name: tensor for tensor in read_header(weights)}
     tensors = {"linear.bias": np.zeros(out, np.float32)}
     for tensor, shape in shapes.items():
-        part = stored.get(tensor)
-        if part is None or part.shape != shape:
-            problem = "is missing" if part is None else f"has the shape {part.shape}"
-            raise CheckpointError(f"{weights}: the tensor {tensor} {problem}, expected {shape}")
-        tensors[tensor] = part.rows()
+        tensors[tensor] = check_tensor(stored.get(tensor), weights, tensor, shape).rows()
     return Dense(tensors["linear.weight"], tensors["linear.bias"], _ACTIVATIONS[activation])
 
 

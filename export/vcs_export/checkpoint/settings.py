@@ -11,6 +11,16 @@ from vcs_export.errors import CheckpointError
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 
+SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+)
+"""The sizes that each transformer has, by their names in `config.json`."""
+
 _T = TypeVar("_T", str, int, float, bool)
 
 
@@ -25,7 +35,7 @@ def read_json(path: Path) -> Any:
 
 
 def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
-    """Return the setting `key` of a `config.json`."""
+    """Return the setting `key`; an int is taken for a float. Raises CheckpointError."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key)
@@ -44,6 +54,11 @@ def positive(path: Path, data: Any, key: str) -> int:
     return setting
 
 
+def positives(path: Path, data: Any, *keys: str) -> dict[str, int]:
+    """Return settings that are ints above 0, by name. Raises CheckpointError."""
+    return {key: positive(path, data, key) for key in keys}
+
+
 def above_zero(path: Path, data: Any, key: str) -> float:
     """Return the setting `key`, a finite float above 0. Raises CheckpointError."""
     setting = value(path, data, key, float)
@@ -53,7 +68,7 @@ def above_zero(path: Path, data: Any, key: str) -> float:
 
 
 def only(path: Path, data: Any, key: str, supported: object, default: object) -> None:
-    """Refuse any value of a setting but the one that the graph implements."""
+    """Raise CheckpointError unless a setting, or its default, is the one that the graph implements."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key, default)

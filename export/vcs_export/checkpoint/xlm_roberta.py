@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +30,8 @@ _MAX_LAYERS = 12
 class SatConfig(TransformerConfig):
     """The settings that determine the graph of a SaT model."""
 
-    lookahead: int | None
-    num_labels: int
+    lookahead: int | None  # tokens to the right that the whole model sees; None: all
+    num_labels: int  # 1 in -sm models, a boundary; others have one more for each punctuation mark
 
     @property
     def max_tokens(self) -> int:
@@ -59,16 +57,12 @@ class SatConfig(TransformerConfig):
 SatCheckpoint = Checkpoint[SatConfig]
 
 
-@contextmanager
-def open_sat(folder: Path) -> Iterator[SatCheckpoint]:
-    """Open the checkpoint in `folder`. Tensors are read on demand, until the context ends."""
-    path = folder / CONFIG
-    data = read_json(path)
-    config = sat_config(path, data)
+def open_sat(folder: Path) -> SatCheckpoint:
+    """Open the checkpoint in `folder`. Tensors are read on demand. Raises CheckpointError."""
+    config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     labels = config.num_labels
     head = {"classifier.weight": (labels, config.hidden_size), "classifier.bias": (labels,)}
-    with open_checkpoint(folder, config, _PREFIXES, head, ["F32", "F16"]) as checkpoint:
-        yield checkpoint
+    return open_checkpoint(folder, config, _PREFIXES, head=head)
 
 
 def sat_config(path: Path, data: Any) -> SatConfig:

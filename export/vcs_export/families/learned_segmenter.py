@@ -15,21 +15,15 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.bert import BertCheckpoint, BertConfig, open_bert
+from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
 from vcs_export.checkpoint.recipe import SegmenterRecipe
-from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
-from vcs_export.checkpoint.transformer import TOKENIZER, WEIGHTS, Checkpoint
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
+from vcs_export.checkpoint.tokenizer_file import bare_tokenizer, bert_special_tokens
+from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
-from vcs_export.graph.transformer import (
-    OPSET,
-    attention,
-    attention_bias,
-    embeddings,
-    feed_forward,
-)
+from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
@@ -48,17 +42,16 @@ class Updates:
     """Trained updates of a checkpoint."""
 
     path: Path
-    layers: int
+    layers: int  # how many of the checkpoint's, from the bottom
     tensors: Mapping[str, NDArray[np.float32]]
 
 
-def build_learned_segmenter_bundle(
-    checkpoint: Path, recipe: SegmenterRecipe, target: Path, *, licence: str = "Apache-2.0"
-) -> Path:
+def build_learned_segmenter_bundle(checkpoint: Path, recipe: SegmenterRecipe, target: Path) -> Path:
     """Build a bundle that holds the learned segmenter alone."""
     tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
-    info = BundleInfo(recipe.name, licence, f"{recipe.updates.name} on {checkpoint.name}")
-    with open_bert(checkpoint) as opened, BundleWriter(target, info) as bundle:
+    info = BundleInfo(recipe.name, "Apache-2.0", f"{recipe.updates.name} on {checkpoint.name}")
+    opened = open_encoder(checkpoint)
+    with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model = add_learned_segmenter(bundle, opened, recipe, TOKENIZER_FILE)
         return bundle.commit(segmenter=SegmenterSpec(model=model))
@@ -66,7 +59,7 @@ def build_learned_segmenter_bundle(
 
 def add_learned_segmenter(
     bundle: BundleWriter,
-    checkpoint: BertCheckpoint,
+    checkpoint: EncoderCheckpoint,
     recipe: SegmenterRecipe,
     tokenizer: str,
     shared: StoredWeights | None = None,
@@ -90,7 +83,7 @@ def add_learned_segmenter(
         model=model,
         weights=tuple(weights),
         tokenizer=tokenizer,
-        special_tokens=_special_tokens(checkpoint.folder / TOKENIZER),
+        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
         max_tokens=recipe.max_tokens,
         stride=recipe.stride,
         threshold=recipe.threshold,
@@ -98,17 +91,8 @@ def add_learned_segmenter(
     )
 
 
-def _special_tokens(tokenizer: Path) -> tuple[int, int]:
-    """Return the tokens that BERT puts before and after a text."""
-    words = Tokenizer.from_file(str(tokenizer))
-    first, last = words.token_to_id("[CLS]"), words.token_to_id("[SEP]")
-    if first is None or last is None:
-        raise CheckpointError(f"{tokenizer}: [CLS] or [SEP] is missing")
-    return first, last
-
-
 def read_updates(path: Path, checkpoint: Path) -> Updates:
-    """Read updates."""
+    """Read updates. Raises CheckpointError if they were trained on other weights."""
     try:
         with safe_open(path, framework="numpy") as file:
             facts = json.loads((file.metadata() or {})["vcs"])
@@ -126,7 +110,7 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
 
 
 def write_learned_segmenter(
-    checkpoint: BertCheckpoint,
+    checkpoint: EncoderCheckpoint,
     updates: Updates,
     model: Path,
     weights: Path,
@@ -146,18 +130,16 @@ def write_learned_segmenter(
         "capitals.weight", merged.update("capitals.weight", (WORD_SHAPES, merged.config.hidden_size))
     )
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
-    for layer in range(updates.layers):
-        x = attention(graph, merged, f"encoder.layer.{layer}.", x, bias)
-        x = feed_forward(graph, merged, f"encoder.layer.{layer}.", x)
+    x = layers(graph, merged, x, bias, updates.layers)
     weight = merged.update("classifier.weight", (1, merged.config.hidden_size))
     logits = graph.linear("classifier", x, weight, merged.update("classifier.bias", (1,)))
     graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
 
 
-class _Merged(Checkpoint[BertConfig]):
+class _Merged(Checkpoint[EncoderConfig]):
     """A checkpoint with the updates merged into its tensors."""
 
-    def __init__(self, checkpoint: BertCheckpoint, updates: Updates) -> None:
+    def __init__(self, checkpoint: EncoderCheckpoint, updates: Updates) -> None:
         if not 1 <= updates.layers <= checkpoint.config.num_hidden_layers:
             raise CheckpointError(f"{updates.path}: {updates.layers} layers, the checkpoint has fewer")
         self.config = checkpoint.config

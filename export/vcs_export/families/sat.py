@@ -5,30 +5,26 @@ from __future__ import annotations
 import string
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.recipe import SatRecipe
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, WEIGHTS
-from vcs_export.checkpoint.xlm_roberta import (
-    PAD,
-    READY_MADE,
-    SatConfig,
-    open_sat,
-    sat_config,
-)
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checkpoint.xlm_roberta import PAD, READY_MADE, SatConfig, open_sat, sat_config
 from vcs_export.checks.boundary_agreement import boundary_agreement
 from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.errors import CheckpointError, ExportError
+from vcs_export.families.build import Build, check_choice
 from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
-from vcs_export.write import BundleInfo, BundleWriter, licence_file
+from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, SegmenterSpec
 from vcs_runtime.util.presence import is_folder, is_there
 
 MODEL_FILE = "segmenter/model.onnx"
@@ -39,34 +35,39 @@ SPECIAL_TOKENS = (0, 2)
 """Ids of `<s>` and `</s>`, which stand before and after a window."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SatOptions:
+    """What a caller decides about a SaT model. None stands for what its folder or its recipe says."""
+
+    tokenizer: Path | None = None
+    threshold: float | None = None
+    stride: int | None = None  # in tokens; 64 without a recipe
+
+
 def build_sat_bundle(
-    checkpoint: Path,
-    target: Path,
-    info: BundleInfo,
-    *,
-    threshold: float | None = None,
-    stride: int = 64,
-    tokenizer: Path | None = None,
-    precision: str | None = None,
-    texts: Sequence[str] = (),
-    rules: RulesSpec | None = None,
+    build: Build, options: SatOptions = SatOptions(), recipe: SatRecipe | None = None
 ) -> Path:
     """Build a bundle from a SaT model.
 
     The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX Runtime.
     """
-    folder, graph = locate(checkpoint)
+    folder, graph = locate(build.checkpoint)
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
-    threshold = config.authors_threshold if threshold is None else threshold
+    tokenizer = options.tokenizer or folder / TOKENIZER
+    threshold, stride = config.authors_threshold, 64
+    if recipe:
+        _check_recipe(recipe, folder / CONFIG, config, graph or folder / WEIGHTS, tokenizer)
+        build, threshold, stride = build.of_recipe(recipe), recipe.threshold, recipe.stride
+    threshold = threshold if options.threshold is None else options.threshold
+    stride = stride if options.stride is None else options.stride
     _check_windows(config, threshold, stride)
     ready = open_ready_made(graph, config) if graph else None
-    precision = precision or (ready.precision if ready else "fp32")
-    if precision not in PRECISIONS:
-        raise ExportError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
+    precision = build.quantization.precision or (ready.precision if ready else "fp32")
+    check_choice("precision", precision, PRECISIONS)
     if ready and precision != ready.precision:
         raise ExportError(f"{graph}: is {ready.precision}; {precision} can only be made from {WEIGHTS}")
-    words = _tokenizer(tokenizer or folder / TOKENIZER, config)
-    with BundleWriter(target, info) as bundle:
+    words = _tokenizer(tokenizer, config)
+    with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)
         if ready:
             weights = ready.copy(bundle.file, MODEL_FILE)
@@ -75,7 +76,7 @@ def build_sat_bundle(
             _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
             LearnedSegmenterSpec,
-            name=info.name,
+            name=build.info.name,
             kind="sat",
             model=MODEL_FILE,
             weights=weights,
@@ -88,55 +89,32 @@ def build_sat_bundle(
         agreement = None
         if precision == "int8":
             exact, int8 = spec(precision="fp32"), spec(precision="int8")
-            agreement = _agreement(folder, exact, (bundle.folder, int8), texts or _stories())
+            texts = build.quantization.texts or _stories()
+            agreement = _agreement(folder, exact, (bundle.folder, int8), texts)
         model = spec(precision=precision, agreement=agreement)
-        return bundle.commit(segmenter=SegmenterSpec(rules=rules, model=model))
+        return bundle.commit(segmenter=SegmenterSpec(rules=build.rules, model=model))
 
 
-def build_from_recipe(
-    recipe: SatRecipe,
-    checkpoint: Path,
-    target: Path,
-    *,
-    tokenizer: Path | None = None,
-    threshold: float | None = None,
-    precision: str | None = None,
-    texts: Sequence[str] = (),
-    replace: bool = False,
-) -> Path:
-    """Build the bundle of the model that a recipe describes."""
-    folder, graph = locate(checkpoint)
-    path = folder / CONFIG
-    config = asdict(sat_config(path, read_json(path)))
+def _check_recipe(recipe: SatRecipe, path: Path, config: SatConfig, model: Path, tokenizer: Path) -> None:
+    """Refuse another model than the recipe's, by its settings and by the known hashes of its files."""
+    settings = asdict(config)
     for key, expected in recipe.settings.items():
-        if config[key] != expected:
+        if settings[key] != expected:
             raise CheckpointError(
-                f"{path}: {key} is {config[key]}, but {expected} in the recipe {recipe.name}: another model"
+                f"{path}: {key} is {settings[key]}, but {expected} in the recipe {recipe.name}: another model"
             )
-    model = graph or folder / WEIGHTS
     # The tokenizer may have been saved under any name.
-    for path, name in ((model, model.name), (tokenizer or folder / TOKENIZER, TOKENIZER)):
+    for file, name in ((model, model.name), (tokenizer, TOKENIZER)):
         pinned = recipe.sha256.get(name)
-        if pinned and path.is_file() and sha256_of(path) != pinned:
+        if pinned and file.is_file() and sha256_of(file) != pinned:
             raise CheckpointError(
-                f"{path}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
+                f"{file}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
                 "a model of your own is exported without a recipe, with its own threshold"
             )
-    files = licence_file(recipe.licence, recipe.notice)
-    return build_sat_bundle(
-        checkpoint,
-        target,
-        BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace),
-        threshold=recipe.threshold if threshold is None else threshold,
-        stride=recipe.stride,
-        tokenizer=tokenizer,
-        precision=precision,
-        texts=texts,
-    )
 
 
 def locate(checkpoint: Path) -> tuple[Path, Path | None]:
-    """Find a model's folder, and its ready-made graph if that is to be copied."""
+    """Return a model's folder, and its ready-made graph if that is to be copied. Raises CheckpointError."""
     if checkpoint.suffix == ".onnx" and checkpoint.is_file():
         return checkpoint.parent, checkpoint
     if not is_folder(checkpoint):
@@ -151,14 +129,14 @@ def locate(checkpoint: Path) -> tuple[Path, Path | None]:
 
 def _write_graph(folder: Path, model: Path, precision: str) -> None:
     """Write `model`, and its weights beside it, from the checkpoint in `folder`."""
-    with open_sat(folder) as opened:
-        if precision != "int8":
-            write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
-            return
-        with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
-            source = Path(work, "model.onnx")
-            write_sat(opened, source, Path(work, "model.onnx.data"), precision)
-            quantize(source, model)
+    opened = open_sat(folder)
+    if precision != "int8":
+        write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
+        return
+    with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
+        source = Path(work, "model.onnx")
+        write_sat(opened, source, Path(work, "model.onnx.data"), precision)
+        quantize(source, model)
 
 
 def _agreement(

@@ -23,11 +23,11 @@ class ReadyMade:
     """A ready-made graph."""
 
     path: Path
-    weights: tuple[Path, ...]
+    weights: tuple[Path, ...]  # files beside it
     precision: str
 
     def copy(self, place: Callable[[str], Path], model: str) -> tuple[str, ...]:
-        """Copy the graph and its weights into a bundle."""
+        """Copy the graph and its weights to the places of their names in a bundle, and return the names."""
         folder = model.rpartition("/")[0]
         names = (model, *(f"{folder}/{path.name}" for path in self.weights))
         for path, name in zip((self.path, *self.weights), names, strict=True):
@@ -36,7 +36,7 @@ class ReadyMade:
 
 
 def open_ready_made(path: Path, config: SatConfig) -> ReadyMade:
-    """Check a ready-made graph."""
+    """Check a ready-made graph: inputs, output, and the size of its embeddings. Raises CheckpointError."""
     try:
         graph = ir.load(path).graph
     except OSError as error:

@@ -16,22 +16,25 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 import numpy as np
+import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.token_vectors import TokenEncoder, open_token_encoder
-from vcs_export.errors import CheckpointError, ExportError, os_reason
-from vcs_export.families.bert import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
-from vcs_export.graph.static import write_static
-from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, BundleWriter, check_target
+from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.families.default import fetched
+from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.encoder import OUTPUT
+from vcs_export.graph.pooling import mean_pooling, unit_length
+from vcs_export.graph.transformer import INPUTS, OPSET
+from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import FAST, fast_bundle_path
-from vcs_runtime.errors import BundleError, SchemaError
-from vcs_runtime.util.presence import is_there
 
 DIMENSION = 256
 """Length of a vector: 384 numbers, as many as the default has, agree no better with it."""
@@ -56,19 +59,16 @@ def fetch_fast(
     training = training or recipes_folder() / "fast.safetensors"
     target = target or fast_bundle_path()
     opened = open_bundle(source)
-    if os.path.lexists(target):
-        check_target(target, True, opened.root)
-    if not replace and is_there(target):
-        if _is_current(target, opened, training, log):
-            return target
-        replace = True
-    try:
+
+    def outdated(bundle: Bundle | None) -> str:
+        notice = bundle.path(NOTICE).read_text("utf-8").splitlines() if bundle else []
+        current = {_origin(opened), _training_line(training)} <= set(notice)
+        return "" if current else "was built from another bundle or map"
+
+    def build(replace: bool) -> None:
         build_static(opened, training, target, replace=replace, log=log)
-    except BundleExistsError:
-        _is_current(target, opened, training, log)  # another process was faster
-        return target
-    log(f"wrote {target}")
-    return target
+
+    return fetched(target, opened.root, replace, log, outdated, build)
 
 
 def build_static(
@@ -108,10 +108,24 @@ def build_static(
         )
 
 
+def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None:
+    """Write the graph, and its table `(tokens, dimension)` beside it. The arithmetic is float32.
+
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
+    `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit length.
+    """
+    graph = GraphBuilder(OPSET)
+    ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
+    rows = graph.op("Gather", graph.weight("table", table), ids)
+    visible = graph.op("Cast", mask, to=graph.float_type)
+    mean = mean_pooling(graph, graph.op("Cast", rows, to=int(ir.DataType.FLOAT)), visible)
+    graph.save(unit_length(graph, mean), OUTPUT, ("batch", table.shape[1]), model, weights)
+
+
 def word_table(
     encoder: TokenEncoder, trained: Mapping[str, NDArray[np.float16]], tokenizer: Path
 ) -> NDArray[np.float16]:
-    """Return the row of each token: its mapped vector times its weight."""
+    """Return the row of each token, `(tokens, DIMENSION)`: its mapped vector times its weight."""
     vocabulary = Tokenizer.from_file(str(tokenizer))
     weights = trained["weights"].astype(np.float64)
     for token in _SPECIAL_TOKENS:
@@ -172,18 +186,3 @@ def _origin(source: Bundle) -> str:
 
 def _training_line(training: Path) -> str:
     return f"  {training.name}  sha256 {sha256_of(training)}"
-
-
-def _is_current(target: Path, source: Bundle, training: Path, log: Callable[[str], None]) -> bool:
-    """Whether an existing bundle is the one that would be built. Raises ExportError if it is damaged."""
-    try:
-        notice = open_bundle(target).path(NOTICE).read_text("utf-8").splitlines()
-    except SchemaError:
-        notice = []
-    except BundleError as error:
-        raise ExportError(f"{error}; --overwrite builds it again") from None
-    if {_origin(source), _training_line(training)} <= set(notice):
-        log(f"{target} exists already, and is whole")
-        return True
-    log(f"{target} was built from another bundle or map: building it again")
-    return False

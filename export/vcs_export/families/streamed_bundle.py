@@ -11,67 +11,26 @@ from pathlib import Path
 
 from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.checks.calibration import calibrate, calibration_texts
-from vcs_export.checks.measuring import Measuring, Report, unreported
+from vcs_export.checks.measuring import Measuring
 from vcs_export.checks.quantization_error import (
     check_quantization_error,
     demo_texts,
     embedder_quantization_error,
 )
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.graph.decoder_model import (
-    PRECISIONS,
-    QUANTISED,
-    DecoderModel,
-    Written,
-    cuda_layout,
-    write_decoder_model,
-)
+from vcs_export.families.build import CUDA_FILE, MODEL_FILE, TARGETS, TOKENIZER_FILE, WEIGHTS_FILE, Build
+from vcs_export.graph.decoder_model import QUANTISED, DecoderModel, Written, cuda_layout, write_decoder_model
 from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
-from vcs_export.write import BundleInfo, BundleWriter, Progress, hash_files, silent
+from vcs_export.write import BundleWriter, hash_files
 from vcs_runtime.bundle.manifest import (
     CudaGraph,
     EmbedderSpec,
-    InputLayout,
     LongTextPolicy,
     QuantizationErrorStats,
     SegmenterSpec,
 )
 from vcs_runtime.bundle.records import link, unlink
-
-TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
-"""Input layout of the graph, by the runtime that it is written for."""
-WEIGHTS_MODES = ("link", "copy")
-
-MODEL_FILE = "embedder/model.onnx"
-CUDA_FILE = "embedder/model.cuda.onnx"
-WEIGHTS_FILE = "embedder/model.onnx.data"
-TOKENIZER_FILE = "embedder/tokenizer.json"
-
-
-def _check_choice(argument: str, value: str, choices: Sequence[str] | Mapping[str, str]) -> None:
-    if value not in choices:
-        raise ExportError(f"{argument} must be one of {', '.join(choices)}, not {value!r}")
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """Precision of the matrices, and how the quantisation error is measured and limited."""
-
-    precision: str | None = None
-    texts: Sequence[str] = ()
-    calibration: Sequence[str] = ()
-    least_cosine: float | None = None
-    most_change: float | None = None
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.precision is not None:
-            _check_choice("precision", self.precision, PRECISIONS)
-        if self.least_cosine is not None and not -1 <= self.least_cosine <= 1:
-            raise ExportError(f"least_cosine must be -1 to 1, not {self.least_cosine}")
-        if self.most_change is not None and not 0 <= self.most_change <= 1:
-            raise ExportError(f"most_change must be 0 to 1, not {self.most_change}")
 
 
 @dataclass(frozen=True)
@@ -79,7 +38,7 @@ class TextSettings:
     """How texts are fed to an embedder."""
 
     instruction: str = ""
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # None: as many as the model has positions
     long_text: LongTextPolicy = "truncate"
 
 
@@ -88,30 +47,16 @@ class Tokens:
     """How a model's texts become tokens."""
 
     tokenizer: bytes
-    special: tuple[tuple[int, ...], tuple[int, ...]] | None
-    mask_instruction: bool = False
+    special: tuple[tuple[int, ...], tuple[int, ...]] | None  # before and after a text; None: the tokenizer's
+    mask_instruction: bool = False  # its tokens are not pooled
 
 
 def build_streamed_bundle(
-    model: DecoderModel,
-    tokens: Tokens,
-    target: Path,
-    info: BundleInfo,
-    quantization: Quantization = Quantization(),
-    *,
-    text: TextSettings = TextSettings(),
-    target_runtime: str = "ort",
-    weights: str = "link",
-    segmenter: SegmenterSpec | None = None,
-    sha256: Mapping[str, str] | None = None,
-    progress: Progress = silent,
-    report: Report = unreported,
+    build: Build, model: DecoderModel, tokens: Tokens, text: TextSettings = TextSettings()
 ) -> Path:
     """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint."""
-    precision = quantization.precision or ("fp16" if model.config.fp16 else "fp32")
-    _check_choice("target_runtime", target_runtime, TARGETS)
-    _check_choice("weights", weights, WEIGHTS_MODES)
-    if precision in QUANTISED and target_runtime != "ort":
+    precision = build.quantization.precision or ("fp16" if model.config.fp16 else "fp32")
+    if precision in QUANTISED and build.target_runtime != "ort":
         raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
     positions = model.config.max_position_embeddings
     max_tokens = text.max_tokens or positions
@@ -122,35 +67,32 @@ def build_streamed_bundle(
             f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on a GPU, "
             "fp32, or int8"
         )
-    inputs = cuda_layout(model.config, precision)
-    with BundleWriter(target, info) as bundle:
+    inputs, layout = cuda_layout(model.config, precision), TARGETS[build.target_runtime]
+    with BundleWriter(build.target, build.info) as bundle:
         cuda = bundle.file(CUDA_FILE) if inputs else None
-        known = _compared(model, sha256, info.source, progress) if sha256 is not None else {}
+        known = _compared(build, model)
         bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
         spec = partial(
             EmbedderSpec,
-            name=info.name,
+            name=build.info.name,
             model=MODEL_FILE,
             tokenizer=TOKENIZER_FILE,
             dimension=model.dimension,
             max_tokens=max_tokens,
             long_text=text.long_text,
             precision=precision,
-            layout=TARGETS[target_runtime],
+            layout=layout,
             cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
             instruction=text.instruction,
             mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
         )
         if precision in QUANTISED:
-            quantised = spec(weights=(WEIGHTS_FILE,))
-            written, error = _write_quantised(model, bundle, quantised, quantization, cuda, progress, report)
+            written, error = _write_quantised(build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda)
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
-            path = bundle.file(MODEL_FILE)
-            layout = TARGETS[target_runtime]
-            link = weights == "link"
-            written = write_decoder_model(model, path, precision, layout, link, progress, cuda=cuda)
+            path, linked = bundle.file(MODEL_FILE), build.weights == "link"
+            written = write_decoder_model(model, path, precision, layout, linked, build.progress, cuda=cuda)
             for file, real in written.links.items():
                 bundle.link(real, f"embedder/{file}")
             links = (f"embedder/{file}" for file in sorted(written.links))
@@ -159,24 +101,18 @@ def build_streamed_bundle(
         hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
         return bundle.commit(
             embedder=embedder,
-            segmenter=segmenter,
+            segmenter=SegmenterSpec(build.rules) if build.rules else None,
             known=hashed | {WEIGHTS_FILE: written.sha256},
-            progress=progress,
+            progress=build.progress,
         )
 
 
 def _write_quantised(
-    opened: DecoderModel,
-    bundle: BundleWriter,
-    spec: EmbedderSpec,
-    quantization: Quantization,
-    cuda: Path | None,
-    progress: Progress,
-    report: Report,
+    build: Build, opened: DecoderModel, bundle: BundleWriter, spec: EmbedderSpec, cuda: Path | None
 ) -> tuple[Written, QuantizationErrorStats]:
     """Write the quantised graph and measure its error against an unquantised one."""
-    precision, model = spec.precision, bundle.file(MODEL_FILE)
-    measuring = Measuring(quantization.device, precision, report)
+    quantization, precision, model = build.quantization, spec.precision, bundle.file(MODEL_FILE)
+    measuring = Measuring(quantization.device, precision, build.report)
     is_fp8 = precision == fp8.PRECISION
     with _unquantised(opened, bundle, spec.layout, watch=is_fp8) as (exact, watched):
         ranges = None
@@ -186,7 +122,7 @@ def _write_quantised(
                 partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
             )
         written = write_decoder_model(
-            opened, model, precision, spec.layout, False, progress, cuda=cuda, ranges=ranges
+            opened, model, precision, spec.layout, False, build.progress, cuda=cuda, ranges=ranges
         )
         texts = quantization.texts or demo_texts()
         error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
@@ -194,17 +130,17 @@ def _write_quantised(
     return written, error
 
 
-def _compared(
-    opened: DecoderModel, sha256: Mapping[str, str], source: str, progress: Progress
-) -> dict[str, str]:
+def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
     """Hash the checkpoint's files, by name, and refuse any that differs from the published one."""
+    if build.sha256 is None:
+        return {}
     names = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
-    names |= {name for name in sha256 if (opened.folder / name).is_file()}  # such as those of dense layers
-    known = hash_files({name: opened.folder / name for name in sorted(names)}, progress)
+    names |= {name for name in build.sha256 if (opened.folder / name).is_file()}  # such as dense layers'
+    known = hash_files({name: opened.folder / name for name in sorted(names)}, build.progress)
     for name, digest in known.items():
-        if sha256.get(name) != digest:
+        if build.sha256.get(name) != digest:
             raise CheckpointError(
-                f"{opened.folder / name}: is not the published file of {source}: damaged, or else "
+                f"{opened.folder / name}: is not the published file of {build.info.source}: damaged, or else "
                 "weights of your own (--own-weights)"
             )
     return known
@@ -214,7 +150,7 @@ def _compared(
 def _unquantised(
     opened: DecoderModel, bundle: BundleWriter, layout: str, watch: bool
 ) -> Iterator[tuple[Path, Sequence[str]]]:
-    """Yield a graph without quantisation, and its watched weights."""
+    """Yield the path of a graph without quantisation, which is there for now, and its watched weights."""
     # float16 has more digits than bfloat16, and takes half the space of float32.
     narrow = COMPUTE["fp32"] not in opened.types and opened.config.fp16
     precision = "fp16" if narrow else "fp32"

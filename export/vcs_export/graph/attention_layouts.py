@@ -16,6 +16,7 @@ the operators RotaryEmbedding and RMSNormalization, which are therefore spelt ou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.decoder import DecoderConfig, Llama3Scaling, Rotation
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.graph.nodes import Graph
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
 from vcs_runtime.bundle.layouts import padded_length
 
@@ -316,16 +318,20 @@ class Masked(Layout):
         return graph.op("Transpose", graph.op("Reshape", x, shape), perm=[0, 2, 1, 3])
 
     def _rotated(self, x: ir.Value, local: bool) -> ir.Value:
-        graph, half = self.graph, self.config.head_dim // 2
-        cosines, sines = self._rows[self._rotation(local)]
-        left = graph.op("Slice", x, graph.ints(0), graph.ints(half), graph.ints(-1))
-        right = graph.op("Slice", x, graph.ints(half), graph.ints(2 * half), graph.ints(-1))
-        return graph.op(
-            "Concat",
-            graph.op("Sub", graph.op("Mul", left, cosines), graph.op("Mul", right, sines)),
-            graph.op("Add", graph.op("Mul", right, cosines), graph.op("Mul", left, sines)),
-            axis=-1,
-        )
+        return rotated(self.graph, x, self.config.head_dim, self._rows[self._rotation(local)])
+
+
+def rotated(graph: Graph, x: ir.Value, size: int, tables: Sequence[ir.Value]) -> ir.Value:
+    """Rotate heads x `(..., size)` by elementary operators, with tables of cosines and sines."""
+    cosines, sines = tables
+    left = graph.op("Slice", x, graph.ints(0), graph.ints(size // 2), graph.ints(-1))
+    right = graph.op("Slice", x, graph.ints(size // 2), graph.ints(size), graph.ints(-1))
+    return graph.op(
+        "Concat",
+        graph.op("Sub", graph.op("Mul", left, cosines), graph.op("Mul", right, sines)),
+        graph.op("Add", graph.op("Mul", right, cosines), graph.op("Mul", left, sines)),
+        axis=-1,
+    )
 
 
 def rotation_tables(

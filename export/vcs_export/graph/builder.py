@@ -33,7 +33,7 @@ class StoredWeights:
     """A finished weights' file, to which other graphs in its folder may refer."""
 
     path: Path
-    places: Mapping[str, tuple[int, int]]
+    places: Mapping[str, tuple[int, int]]  # offset and size in bytes of each tensor, by name
 
     def offset(self, name: str, array: Weights) -> int | None:
         """Return the offset of a tensor in the file; None unless it is there with the same name and bytes."""
@@ -46,7 +46,11 @@ class StoredWeights:
 
 
 class GraphBuilder(Graph):
-    """A graph of an encoder, whose weights are arrays and go into one file beside it."""
+    """A graph of an encoder, whose weights are arrays and go into one file beside it.
+
+    With "fp16" all arithmetic is in half precision; with "int8" tables are stored as int8, and all else is
+    float32. A tensor that `shared` has under the same name, with the same bytes, is not stored again.
+    """
 
     def __init__(self, opset: int, precision: str = "fp32", shared: StoredWeights | None = None) -> None:
         super().__init__(opset)
@@ -91,7 +95,8 @@ class GraphBuilder(Graph):
     def absorb(self, graph: ir.Graph) -> None:
         """Take over the nodes and weights of another graph, which loses them.
 
-        The inputs of the other graph must have been replaced by values of this one.
+        The inputs of the other graph must have been replaced by values of this one. Raises ValueError if an
+        operator is not ONNX's own.
         """
         values: dict[str, ir.Value] = {}
         for number, node in enumerate(graph):
@@ -167,7 +172,7 @@ class GraphBuilder(Graph):
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> StoredWeights:
-        """Write the graph with its one float32 output, and the weights' file beside it."""
+        """Write the graph with its one float32 output, and the weights' file beside it. Raises OSError."""
         if self._float != np.float32:
             output = self.op("Cast", output, to=int(ir.DataType.FLOAT))
         with weights.open("wb") as file:

@@ -19,7 +19,7 @@ Tensors = Mapping[str, StoredTensor]
 
 
 def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = False) -> ir.Value:
-    """Add all layers of a decoder."""
+    """Add all layers and the final norm: float32 `(tokens, hidden)`, or `(batch, hidden)` of last tokens."""
     graph, config = layout.graph, layout.config
     x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
     if config.embedding_scale != 1:

@@ -40,11 +40,11 @@ class DecoderModel:
 
     folder: Path
     config: DecoderConfig
-    tensors: Mapping[str, StoredTensor]
-    prefix: str
-    dimension: int
+    tensors: Mapping[str, StoredTensor]  # by their names in the checkpoint, those of the head included
+    prefix: str  # of the decoder's names
+    dimension: int  # length of a text's vector
     head: Head
-    only_last: bool = False
+    only_last: bool = False  # the head gets each text's last hidden state alone, `(batch, hidden)`
 
     @property
     def types(self) -> set[ir.DataType]:
@@ -56,9 +56,9 @@ class DecoderModel:
 class Written:
     """The files that written graphs refer to."""
 
-    links: Mapping[str, Path]
-    sha256: str
-    watched: Sequence[str] = ()
+    links: Mapping[str, Path]  # files of the checkpoint, by name
+    sha256: str  # of the data file beside the graphs
+    watched: Sequence[str] = ()  # weights whose inputs' ranges are further outputs, in their order
 
 
 def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
@@ -85,8 +85,9 @@ def write_decoder_model(
 ) -> Written:
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
-    A second graph, for CUDA, refers to the same files. It has its own operators and input layout, and may
-    need few further tensors.
+    With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph, for CUDA,
+    refers to the same files; it has its own operators and input layout, and may need few further tensors.
+    For fp8, `ranges` are those of each weight's inputs. Raises CheckpointError or OSError.
 
     The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is meaningless for a
     text of which no token is pooled; callers refuse such texts.

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.encoders import BUCKETS, RELATIVE, EncoderCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.pooling import pooled, unit_length
-from vcs_export.graph.transformer import INPUTS, OPSET, attention, attention_bias, embeddings, feed_forward
+from vcs_export.graph.transformer import INPUTS, OPSET, attention_bias, embeddings, layers
 from vcs_export.graph.xlm_roberta import positions
 from vcs_runtime.bundle.layouts import padded_length
 
@@ -24,11 +24,11 @@ _EXACT, _FURTHEST = BUCKETS // 4, 128
 
 def write_encoder(
     checkpoint: EncoderCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
-) -> None:
+) -> StoredWeights:
     """Write the encoder's graph, and its weights beside it.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
-    `(batch, dimension)`, rows of unit length. Token types are all 0.
+    `(batch, dimension)`, rows of unit length, or zero for a row without tokens. Token types are all 0.
     """
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -38,10 +38,8 @@ def write_encoder(
     x = embeddings(graph, checkpoint, ids, positions(graph, ids, mask) if config.from_pad else None)
     if config.relative:
         bias = graph.op("Add", bias, _distance_bias(graph, checkpoint, ids))
-    for layer in range(config.num_hidden_layers):
-        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
-        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
-    save_sentence(graph, x, visible, sentence, model, weights)
+    x = layers(graph, checkpoint, x, bias)
+    return save_sentence(graph, x, visible, sentence, model, weights)
 
 
 def save_sentence(
@@ -51,8 +49,11 @@ def save_sentence(
     sentence: SentenceFolder,
     model: Path,
     weights: Path,
-) -> None:
-    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does."""
+) -> StoredWeights:
+    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
+
+    Token vectors `(batch, tokens, width)` and the mask `(batch, tokens)`, ones and zeros, are float32.
+    """
     vectors = pooled(graph, tokens, mask, sentence.pooling)
     width = sentence.width
     for number, step in enumerate(sentence.steps):
@@ -67,7 +68,7 @@ def save_sentence(
         vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1))
     if shorter or not sentence.steps or sentence.steps[-1] is not None:
         vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
-    graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
+    return graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 
 
 def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:
@@ -86,7 +87,7 @@ def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.V
 
 
 def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return MPNet's row of `RELATIVE` for each distance.
+    """Return MPNet's row of `RELATIVE` for each distance, the key's place less the query's.
 
     Half of the rows are for each direction. Half of those are for single distances; the others widen by a
     constant factor.

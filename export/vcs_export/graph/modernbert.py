@@ -19,8 +19,8 @@ import onnx_ir as ir
 from vcs_export.checkpoint.decoder import Rotation
 from vcs_export.checkpoint.modernbert import ModernBertCheckpoint
 from vcs_export.checkpoint.sentence_folder import SentenceFolder
-from vcs_export.graph.attention_layouts import rotation_tables
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.attention_layouts import rotated, rotation_tables
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import save_sentence
 from vcs_export.graph.transformer import INPUTS, OPSET, attended, attention_bias, gelu
 from vcs_runtime.bundle.layouts import padded_length
@@ -30,26 +30,26 @@ from vcs_runtime.bundle.layouts import padded_length
 class _Blocks:
     """The blocks of a text in layers with a window."""
 
-    queries: ir.Value
-    keys: ir.Value
-    size: ir.Value
-    width: ir.Value
-    whole: ir.Value
-    tokens: ir.Value
+    queries: ir.Value  # place of each token of each block `(blocks, size)`; the last may repeat a place
+    keys: ir.Value  # places of the tokens that a block sees some of, `(blocks, width)`
+    size: ir.Value  # tokens of a block `(1,)`
+    width: ir.Value  # tokens that a block sees `(1,)`
+    whole: ir.Value  # the shape `(batch, -1, hidden)`, in which all blocks of a text are joined
+    tokens: ir.Value  # tokens of a text `(1,)`
 
 
 @dataclass(frozen=True)
 class _View:
     """What tokens see in a kind of layers."""
 
-    bias: ir.Value
-    tables: tuple[ir.Value, ir.Value]
-    blocks: _Blocks | None = None
+    bias: ir.Value  # added to the scores of attention
+    tables: tuple[ir.Value, ir.Value]  # cosines and sines, `(tokens, 1, head size / 2)`
+    blocks: _Blocks | None = None  # None: a text is not cut
 
 
 def write_modernbert(
     checkpoint: ModernBertCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
-) -> None:
+) -> StoredWeights:
     """Write the graph, and its weights beside it, with inputs and output as `write_encoder` has them."""
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -73,7 +73,7 @@ def write_modernbert(
         x = graph.op(
             "Add", x, _gated(graph, checkpoint, prefix, _norm(graph, checkpoint, f"{prefix}mlp_norm", x))
         )
-    save_sentence(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence, model, weights)
+    return save_sentence(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence, model, weights)
 
 
 def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, mask: ir.Value) -> _View:
@@ -153,7 +153,7 @@ def _attention(
         graph.op("Reshape", graph.linear(f"{prefix}attn.{name}", x, matrix), graph.ints(0, 0, heads, size))
         for name, matrix in zip(("query", "key", "value"), np.split(stacked, 3), strict=True)
     )
-    query, key = (_rotated(graph, part, size, view.tables) for part in (query, key))
+    query, key = (rotated(graph, part, size, view.tables) for part in (query, key))
     if blocks := view.blocks:
         query = _cut(graph, query, blocks.queries, blocks.size, heads, size)
         key, value = (_cut(graph, part, blocks.keys, blocks.width, heads, size) for part in (key, value))
@@ -172,19 +172,6 @@ def _cut(
     """Return the rows of x at places: `(batch * blocks, width, heads, size)`."""
     shape = graph.op("Concat", graph.ints(-1), width, graph.ints(heads, size), axis=0)
     return graph.op("Reshape", graph.op("Gather", x, places, axis=1), shape)
-
-
-def _rotated(graph: GraphBuilder, x: ir.Value, size: int, tables: tuple[ir.Value, ir.Value]) -> ir.Value:
-    """Rotate heads `(batch, tokens, heads, size)` by their places."""
-    cosines, sines = tables
-    left = graph.op("Slice", x, graph.ints(0), graph.ints(size // 2), graph.ints(-1))
-    right = graph.op("Slice", x, graph.ints(size // 2), graph.ints(size), graph.ints(-1))
-    return graph.op(
-        "Concat",
-        graph.op("Sub", graph.op("Mul", left, cosines), graph.op("Mul", right, sines)),
-        graph.op("Add", graph.op("Mul", right, cosines), graph.op("Mul", left, sines)),
-        axis=-1,
-    )
 
 
 def _gated(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, prefix: str, x: ir.Value) -> ir.Value:

@@ -60,7 +60,7 @@ class Graph:
         return self._node("", "If", [condition], branches)
 
     def repeat(self, count: ir.Value, of_turn: Callable[[ir.Value], ir.Value]) -> ir.Value:
-        """Compute a value in each of several turns, one after the other, and stack these values.
+        """Compute a value of one shape in each of `count` turns, and stack the values `(count, ...)`.
 
         OpenVINO reads no Scan whose inner graph reads values of the outer one, which Loop may.
         """

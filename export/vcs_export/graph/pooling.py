@@ -13,7 +13,10 @@ _BELOW_ALL = -1e9
 
 
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
-    """Add the mean of token vectors where the mask is 1."""
+    """Add the mean `(batch, hidden)` of tokens `(batch, tokens, hidden)` where the mask is 1, all float32.
+
+    The mask `(batch, tokens)` has ones and zeros. A row of zeros gives the zero vector.
+    """
     # Computed as a product, the masked sum is one pass over the token vectors, without a masked copy.
     row = graph.op("Unsqueeze", mask, graph.ints(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
@@ -22,7 +25,7 @@ def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.Value:
-    """Add a pooling of token vectors where the mask is 1."""
+    """Add a pooling, one of `checkpoint.sentence_folder.POOLINGS`, with shapes as for `mean_pooling`."""
     if pooling == "mean":
         return mean_pooling(graph, tokens, mask)
     if pooling == "cls":

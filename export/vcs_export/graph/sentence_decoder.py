@@ -17,7 +17,7 @@ Steps = tuple[Dense | None, ...]
 
 
 def sentence_decoder(opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int) -> DecoderModel:
-    """Return the model of an opened decoder."""
+    """Return the model of an opened decoder. Its unit vectors have the first `dimension` numbers."""
     return DecoderModel(
         opened.folder,
         opened.settings.config,

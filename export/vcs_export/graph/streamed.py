@@ -22,12 +22,7 @@ from vcs_export.errors import CheckpointError
 from vcs_export.graph.builder import ALIGNMENT
 from vcs_export.graph.nodes import Graph
 from vcs_export.quantization import fp8
-from vcs_export.quantization.nbits import (
-    BITS,
-    BLOCK,
-    packed_shape,
-    quantise,
-)
+from vcs_export.quantization.nbits import BITS, BLOCK, packed_shape, quantise
 
 FLOAT = ir.DataType.FLOAT
 COMPUTE = {
@@ -106,7 +101,12 @@ class DataFile:
 
 
 class StreamedGraph(Graph):
-    """A graph over the tensors of a checkpoint."""
+    """A graph over the tensors of a checkpoint.
+
+    With `link`, tensors that are used as they are stay in the checkpoint's files, which `links` names. `cuda`
+    is the type in which a graph for CUDA alone multiplies matrices. With `watch`, the ranges of matrices'
+    inputs are further outputs: `largest` and `mean`, float32 `(n,)`, in the order of `watched`.
+    """
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class StreamedGraph(Graph):
     def linear(
         self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
     ) -> ir.Value:
-        """Add a linear layer, `x W^T + b`."""
+        """Add `x W^T + b` for x `(n, in)`, W `(out, in)`, b `(out,)`; if `exact`, in float32."""
         if self._bits and not exact:
             product = self._nbits(x, weight)
             return self.op("Add", product, self.stored(bias, self.compute)) if bias else product

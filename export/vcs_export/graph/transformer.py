@@ -24,7 +24,10 @@ AnyCheckpoint = Checkpoint[TransformerConfig]
 def embeddings(
     graph: GraphBuilder, checkpoint: AnyCheckpoint, ids: ir.Value, positions: ir.Value | None = None
 ) -> ir.Value:
-    """Add the normalised sum of the vectors of word, position and type 0."""
+    """Add the normalised sum of the vectors of word, position and type 0, `(batch, tokens, hidden)`.
+
+    `positions` are rows of the position table, `(batch, tokens)`; None stands for 0, 1, 2, ...
+    """
     name = "embeddings.word_embeddings.weight"
     words = graph.rows(name, checkpoint.tensor(name), ids)
     rows = checkpoint.tensor("embeddings.position_embeddings.weight")
@@ -42,6 +45,16 @@ def embeddings(
         places = graph.op("Gather", table, positions)
     x = graph.op("Add", words, places)
     return layer_norm(graph, checkpoint, "embeddings.LayerNorm", x)
+
+
+def layers(
+    graph: GraphBuilder, checkpoint: AnyCheckpoint, x: ir.Value, bias: ir.Value, count: int | None = None
+) -> ir.Value:
+    """Add the first `count` layers, or all. `bias` is added to the scores of attention."""
+    for layer in range(count or checkpoint.config.num_hidden_layers):
+        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
+        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
+    return x
 
 
 def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
@@ -78,7 +91,10 @@ def attended(
     heads: int,
     size: int,
 ) -> ir.Value:
-    """Add the attention of heads, and join what they saw."""
+    """Add the attention of heads, and join what they saw: `(batch, tokens, heads * size)`.
+
+    Query and value are `(batch, heads, tokens, size)`, the key is transposed: `(batch, heads, size, tokens)`.
+    """
     scores = graph.op("Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size)))))
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])

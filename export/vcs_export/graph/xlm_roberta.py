@@ -8,14 +8,7 @@ import onnx_ir as ir
 
 from vcs_export.checkpoint.xlm_roberta import PAD, SatCheckpoint
 from vcs_export.graph.builder import GraphBuilder
-from vcs_export.graph.transformer import (
-    INPUTS,
-    OPSET,
-    attention,
-    attention_bias,
-    embeddings,
-    feed_forward,
-)
+from vcs_export.graph.transformer import INPUTS, OPSET, attention_bias, embeddings, layers
 
 OUTPUT = "logits"
 
@@ -30,9 +23,7 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
     x = embeddings(graph, checkpoint, ids, positions(graph, ids))
     bias = attention_bias(graph, _visible(graph, mask, checkpoint.config.lookahead_per_layer))
-    for layer in range(checkpoint.config.num_hidden_layers):
-        x = attention(graph, checkpoint, f"encoder.layer.{layer}.", x, bias)
-        x = feed_forward(graph, checkpoint, f"encoder.layer.{layer}.", x)
+    x = layers(graph, checkpoint, x, bias)
     # The other labels are punctuation marks, which the segmenter does not use.
     weight, shift = (checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias"))
     graph.save(graph.linear("classifier", x, weight, shift), OUTPUT, ("batch", "tokens", 1), model, weights)

@@ -18,7 +18,7 @@ from vcs_runtime.util.telemetry import refuse_telemetry
 def quantize(source: Path, model: Path) -> None:
     """Quantise the linear layers of a graph to int8.
 
-    Products of two activations and the classifier stay as they are.
+    Products of two activations and the classifier stay as they are. Weights are written beside `model`.
     """
     refuse_telemetry()
     onnx = require("onnx", "export", "int8")

@@ -22,8 +22,8 @@ from support.tiny_sat import build_tiny_sat_bundle
 from support.tiny_tokenizers import mistral_tokenizer
 from vcs_export.checkpoint.decoder import Rotation, decoder_config, decoder_shapes
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, LatentConfig, latent_shapes
+from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.families.streamed_bundle import Quantization
 from vcs_export.write import BundleInfo
 
 LAYERS = 3
@@ -114,7 +114,7 @@ class GpuBundles:
             info = BundleInfo(name=family, licence="CC0-1.0", source="random numbers")
             quantization = Quantization(precision=precision, least_cosine=-1, most_change=1)
             options = DecoderOptions(causal=False if family == "gte-qwen2" else None)
-            build_decoder_bundle(checkpoint, target / "bundle", info, quantization, options)
+            build_decoder_bundle(Build(checkpoint, target / "bundle", info, quantization), options)
         return target / "bundle"
 
     def sat(self, precision: str) -> Path:

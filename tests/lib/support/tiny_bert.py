@@ -16,7 +16,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from support.stories import WORDS
-from vcs_export.families.bert import build_bert_bundle
+from vcs_export.families.build import Build
+from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import RulesSpec
 
@@ -148,4 +149,4 @@ def build_tiny_bundle(folder: Path, name: str = "tiny-bert", **checkpoint: Any) 
     """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the checkpoint."""
     source = write_tiny_checkpoint(folder / "checkpoint", **checkpoint)
     info = BundleInfo(name, "CC0-1.0", "random numbers")
-    return build_bert_bundle(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en"))
+    return build_sentence_bundle(Build(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en")))

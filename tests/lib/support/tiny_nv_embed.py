@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from support.outliers import plant
 from support.safetensors_files import write_shards
 from support.tiny_tokenizers import mistral_tokenizer
+from vcs_export.families.build import Build, Quantization
 from vcs_export.families.nv_embed import build_nv_embed_bundle
-from vcs_export.families.streamed_bundle import Quantization, TextSettings
+from vcs_export.families.streamed_bundle import TextSettings
 from vcs_export.write import BundleInfo
 
 T = TypeVar("T")
@@ -147,7 +148,7 @@ def write_tiny_nv_embed(
 def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, **options: Any) -> Path:
     """Build `folder/bundle` from `checkpoint`, or from a tiny one that is written to `folder/checkpoint`.
 
-    `options` are arguments of `build_nv_embed_bundle`, or fields of its `BundleInfo`, `Quantization` and `TextSettings`.
+    `options` are fields of `Build`, or of its `BundleInfo` and `Quantization`, or of `TextSettings`.
     """
     source = checkpoint or write_tiny_nv_embed(folder / "checkpoint")
     about: dict[str, Any] = {
@@ -163,4 +164,4 @@ def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, 
         return kind(**{item.name: options.pop(item.name) for item in fields(kind) if item.name in options})  # type: ignore[arg-type]
 
     info, quantization, text = take(BundleInfo), take(Quantization), take(TextSettings)
-    return build_nv_embed_bundle(source, folder / "bundle", info, quantization, text=text, **options)
+    return build_nv_embed_bundle(Build(source, folder / "bundle", info, quantization, **options), text)

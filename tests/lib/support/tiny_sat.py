@@ -16,7 +16,8 @@ from tokenizers.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.families.sat import build_sat_bundle
+from vcs_export.families.build import Build, Quantization
+from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
@@ -185,15 +186,10 @@ def build_tiny_sat_bundle(
 ) -> Path:
     """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`, described by `checkpoint`."""
     source = write_tiny_sat(folder / "checkpoint", **checkpoint)
-    return build_sat_bundle(
-        source,
-        folder / "bundle",
-        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
-        threshold=threshold,
-        stride=stride,
-        precision=precision,
-        texts=[" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)],
-    )
+    info = BundleInfo("tiny-sat", "CC0-1.0", "random numbers")
+    texts = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)]
+    build = Build(source, folder / "bundle", info, Quantization(precision, texts))
+    return build_sat_bundle(build, SatOptions(threshold=threshold, stride=stride))
 
 
 def boundary(bundle: Path) -> LearnedSegmenterSpec:

@@ -22,13 +22,13 @@ class FamilySettings:
     """What a `config.json` says."""
 
     config: DecoderConfig
-    pooling: str | None = None
-    end_token: str = ""
-    needs_end: bool = False
+    pooling: str | None = None  # of the model's own code; None where another file names it
+    end_token: str = ""  # put after a text by the model's own code, whatever `tokenizer.json` says
+    needs_end: bool = False  # a text must have a token after it if the last token is pooled
 
 
 def check_plain(path: Path, data: Any) -> None:
-    """Refuse what is no plain decoder of text."""
+    """Raise CheckpointError for quantised weights, images, sound or cross-attention."""
     for key, supported in (
         ("quantization_config", None),
         ("vision_config", None),
@@ -40,7 +40,10 @@ def check_plain(path: Path, data: Any) -> None:
 
 
 def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
-    """Return the class of the model's own code, which sentence-transformers would run."""
+    """Return the class of the model's own code, with its module, or "".
+
+    Raises CheckpointError unless it is one of the classes `known`, whose code a module here implements.
+    """
     classes = data.get("auto_map") or {}
     name = classes.get("AutoModel") if isinstance(classes, dict) else classes
     if name is None:
@@ -73,7 +76,11 @@ def causal(path: Path, data: Any) -> bool:
 
 
 def rotation(path: Path, data: Any, layers: str | None = None, theta: str = "rope_theta") -> Rotation:
-    """Read the rotation, as transformers 4 spells it or as transformers 5 does."""
+    """Read the rotation, as transformers 4 spells it or as transformers 5 does. Raises CheckpointError.
+
+    `layers` is the kind of layers to which it belongs, if the model has two; `theta` names its base in
+    transformers 4.
+    """
     if data.get("partial_rotary_factor") is not None:
         only(path, data, "partial_rotary_factor", 1.0, 1.0)
     new, old = data.get("rope_parameters"), data.get("rope_scaling")

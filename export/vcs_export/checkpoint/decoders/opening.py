@@ -49,11 +49,15 @@ class DecoderCheckpoint:
     folder: Path
     settings: FamilySettings
     tensors: Mapping[str, StoredTensor]
-    prefix: str
+    prefix: str  # of the tensors' names
 
 
 def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoint:
-    """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read."""
+    """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read.
+
+    `attention` is whether it is causal, where the caller says so. Raises CheckpointError, which names the
+    file and the problem.
+    """
     path = folder / CONFIG
     data = read_json(path)
     kind = str(data.get("model_type")) if isinstance(data, dict) else ""

@@ -1,0 +1,76 @@
+"""The description of a build, which goes as one object from a command to the writer of the bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vcs_export.checkpoint.recipe import PublishedRecipe
+from vcs_export.checks.measuring import Report
+from vcs_export.errors import ExportError
+from vcs_export.graph.decoder_model import PRECISIONS
+from vcs_export.write import BundleInfo, Progress, licence_file, silent
+from vcs_runtime.bundle.manifest import InputLayout, RulesSpec
+
+MODEL_FILE = "embedder/model.onnx"
+CUDA_FILE = "embedder/model.cuda.onnx"
+WEIGHTS_FILE = "embedder/model.onnx.data"
+TOKENIZER_FILE = "embedder/tokenizer.json"
+
+TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
+"""Input layout of a decoder's graph, by the runtime that it is written for."""
+WEIGHTS_MODES = ("link", "copy")
+
+
+def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ExportError, which names the argument, unless a value is one of its choices."""
+    if value not in choices:
+        raise ExportError(f"{argument} must be one of {', '.join(choices)}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Precision of the matrices, and how the quantisation error is measured and limited."""
+
+    precision: str | None = None  # None: the family's default
+    texts: Sequence[str] = ()  # on which the error is measured; without any, the demo's
+    calibration: Sequence[str] = ()  # on which fp8's ranges are measured; without any, built-in ones
+    least_cosine: float | None = None  # None: the precision's own limit, as for the next
+    most_change: float | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.precision is not None:
+            check_choice("precision", self.precision, PRECISIONS)
+        if self.least_cosine is not None and not -1 <= self.least_cosine <= 1:
+            raise ExportError(f"least_cosine must be -1 to 1, not {self.least_cosine}")
+        if self.most_change is not None and not 0 <= self.most_change <= 1:
+            raise ExportError(f"most_change must be 0 to 1, not {self.most_change}")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is built: of which checkpoint, into which bundle, how exact. Families add options of their own."""
+
+    checkpoint: Path
+    target: Path
+    info: BundleInfo
+    quantization: Quantization = field(default_factory=Quantization)
+    rules: RulesSpec | None = None  # of the bundle's segmenter
+    target_runtime: str = "ort"  # from here on, for decoders alone
+    weights: str = "link"
+    own_weights: bool = False  # the files need not be the published ones
+    sha256: Mapping[str, str] | None = None  # published hashes by file name; None: nothing is compared
+    progress: Progress = silent
+    report: Report = silent
+
+    def __post_init__(self) -> None:
+        check_choice("target_runtime", self.target_runtime, TARGETS)
+        check_choice("weights", self.weights, WEIGHTS_MODES)
+
+    def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
+        """Return the build with a recipe's licence, name and source; own weights keep name and source."""
+        files = licence_file(recipe.licence, recipe.legal_text)
+        info = replace(self.info, licence=recipe.licence, extra_files=files)
+        return replace(self, info=info if own else replace(info, name=recipe.name, source=recipe.source))
