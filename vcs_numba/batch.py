@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite_error, overflow_error
-from vcs_numba.jit.kernel import array, by_element, types
+from vcs_numba.embeddings import _DOT_PRODUCTS
+from vcs_numba.jit.kernel import array, by_element, load_in_background, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import SCORE_COUNT
 from vcs_numba.kernels.matching import Floats, Similarities
@@ -194,3 +195,11 @@ def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     regular = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right")
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+
+
+def load_ahead() -> None:
+    """Begin to import Numba and to read the kernels of usual pairs from the cache, in another thread.
+
+    A first score waits for that thread, if need be, and compiles what the cache does not hold.
+    """
+    load_in_background((_DOT_PRODUCTS, _SCORE_GATHERED["d"]))

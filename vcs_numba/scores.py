@@ -134,7 +134,7 @@ def score_pair(
     column_tops: Similarities,
     out: Floats,
 ) -> int:
-    """Score one matrix."""
+    """Write the scores of a matrix from `as_matrix` to `out` (16,); `column_tops` (2, columns) is scratch."""
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns

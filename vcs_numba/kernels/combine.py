@@ -138,9 +138,9 @@ def score_matches(
     came_from: Ints,
     out: Floats,
 ) -> None:
-    """Compute all scores of a pair from its windows and best matches.
+    """Write all scores of a pair, the fields of `Scores`, to `out` (16,), from its windows and best matches.
 
-    Below, L is any number >= max(n_ref, n_gen).
+    Scratch: `parts` and `floor_path` (2, L), `costs` (4, L), `came_from` (1, 3 L).
     """
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref

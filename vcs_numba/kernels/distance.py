@@ -44,7 +44,7 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 def distance_score(
     side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """Compute (NAS-D, P_total, P_max) of one orientation (docs/reference/vcs.md, section 6)."""
+    """Return (NAS-D, P_total, P_max) of x matches on a timeline of length y; writes `penalties` (2, L)."""
     tolerance = params[LCT] * tolerance_height(y, x)
     farthest = 0
     for i in range(x):

@@ -99,8 +99,4 @@ def _combine(n_ref: int, n_gen: int, starts: Ints, ends: Ints, params: Floats, o
 COMBINE: Final = Kernel(_combine, types.int64, types.int64, _INTS, _INTS, _PACKED, _PACKED)
 
 
-def _complete(out: Floats, gas: float) -> None:
-    combine_global(out, gas)
-
-
-COMPLETE: Final = Kernel(_complete, _PACKED, types.float64)
+COMPLETE: Final = Kernel(combine_global, _PACKED, types.float64)

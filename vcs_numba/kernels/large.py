@@ -50,45 +50,7 @@ class Matched(NamedTuple):
     values: Floats
 
 
-def _fill(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    fill_windows(n_ref, n_gen, starts, ends)
-
-
-_FILL: Final = Kernel(_fill, types.int64, types.int64, _INTS, _INTS)
-
-
-def _rows(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
-    column_tops: Similarities,
-) -> None:
-    for j in range(similarity.shape[1]):
-        column_tops[0, j] = -np.inf
-    match_rows(similarity, first, stop, side, starts, ends, params, tops, matches, values, column_tops)
-
-
-def _columns(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
-    levels: Floats,
-) -> None:
-    match_columns(similarity, first, stop, side, starts, ends, params, tops, matches, values, levels)
+_FILL: Final = Kernel(fill_windows, types.int64, types.int64, _INTS, _INTS)
 
 
 def _lines_signature(element: Any) -> tuple[Any, ...]:
@@ -106,8 +68,8 @@ def _lines_signature(element: Any) -> tuple[Any, ...]:
     )
 
 
-_ROWS: Final = by_element(_rows, lambda element: (*_lines_signature(element), array(element, 2)))
-_COLUMNS: Final = by_element(_columns, lambda element: (*_lines_signature(element), _FLOATS))
+_ROWS: Final = by_element(match_rows, lambda element: (*_lines_signature(element), array(element, 2)))
+_COLUMNS: Final = by_element(match_columns, lambda element: (*_lines_signature(element), _FLOATS))
 
 
 def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
@@ -130,6 +92,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
+    Returns None if the matrix holds NaN or infinity.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
@@ -140,22 +103,11 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     _FILL.call(n_ref, n_gen, starts, ends)
     code = matrix.dtype.char
     row_cuts = _cuts(rows, matrix.size)
-    column_tops = np.empty((len(row_cuts) - 1, 2, columns), dtype=matrix.dtype)
+    column_tops = np.full((len(row_cuts) - 1, 2, columns), -np.inf, dtype=matrix.dtype)
+    sides = starts, ends, packed, tops, matches, values
 
     def rows_piece(k: int) -> None:
-        _ROWS[code].call(
-            matrix,
-            row_cuts[k],
-            row_cuts[k + 1],
-            by_row,
-            starts,
-            ends,
-            packed,
-            tops,
-            matches,
-            values,
-            column_tops[k],
-        )
+        _ROWS[code].call(matrix, row_cuts[k], row_cuts[k + 1], by_row, *sides, column_tops[k])
 
     for_each(len(row_cuts) - 1, rows_piece)
     if not _MERGE[code].call(column_tops, 1 - by_row, tops):
@@ -165,19 +117,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     column_cuts = _cuts(columns, matrix.size)
 
     def columns_piece(k: int) -> None:
-        _COLUMNS[code].call(
-            matrix,
-            column_cuts[k],
-            column_cuts[k + 1],
-            1 - by_row,
-            starts,
-            ends,
-            packed,
-            tops,
-            matches,
-            values,
-            levels,
-        )
+        _COLUMNS[code].call(matrix, column_cuts[k], column_cuts[k + 1], 1 - by_row, *sides, levels)
 
     for_each(len(column_cuts) - 1, columns_piece)
     return Matched(n_ref, n_gen, starts, ends, tops, matches, values)

@@ -63,7 +63,11 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
     floor_path: Ints,
     ceiling_path: Ints,
 ) -> tuple[float, float]:
-    """Compute the shortest and longest line through the windows (docs/reference/vcs.md, section 7)."""
+    """Return (L_min, L_max): the lengths of the shortest and longest line through the windows (section 7).
+
+    Both are 0 for fewer than two windows. The paths are the rows that the lines pick in each window. Scratch:
+    `costs` (4, tallest window), and for paths that are kept `came_from` (2, sum of heights).
+    """
     if count < 2:
         return 0.0, 0.0
     height = ends[side, 0] - starts[side, 0]
@@ -149,7 +153,7 @@ def actual_length(
     kinds: Ints,
     keep_kinds: bool,
 ) -> float:
-    """Compute L_act, the length of the line through the matches (docs/reference/vcs.md, section 7)."""
+    """Return L_act, the length of the line through the matches; writes `lengths` and `kinds` (2, L)."""
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
         dy = matches[side, i + 1] - matches[side, i]

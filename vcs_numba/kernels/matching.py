@@ -58,7 +58,7 @@ def nearest_candidate(
     """Choose the best match of a row or column by the rule of section 4.
 
     A candidate inside the window beats all outside. So the search goes outwards from the window and stops at
-    the first distance with a candidate.
+    the first distance with a candidate. Returns -1 if there is none up to the distance `reach`.
     """
     chosen = -1
     largest = level
@@ -148,7 +148,8 @@ def match_rows(
 ) -> None:
     """Match the rows first..stop of a matrix and update the running column maxima.
 
-    Each row is read from memory once; the search that follows finds it in the core's cache.
+    Each row is read from memory once; the search that follows finds it in the core's cache. Row 0 of
+    `column_tops` starts as -inf, and ends as NaN where a column holds NaN or infinity; row 1 is scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -245,7 +246,8 @@ def match_columns(
     """Match the columns first..stop of a finite matrix.
 
     Most columns have a candidate near their window. The others are searched column by column if they are few,
-    else in one more pass over the rows: walking far down a column costs a cache line for each value.
+    else in one more pass over the rows: walking far down a column costs a cache line for each value. `levels`
+    (2, L) is scratch.
     """
     rows = similarity.shape[0]
     near = _NEAR if similarity.size > _CACHED else rows

@@ -255,7 +255,11 @@ def replace(
     ref_ids: Ids,
     out: Floats,
 ) -> None:
-    """Compare the words of one pair of texts."""
+    """Write the shares of replaced words to `out` (5,), and what became of each of n words.
+
+    `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32 (2, n): each
+    word's partner, at first -1, and its class.
+    """
     gen_starts = np.empty(len(gen_match) + 1, dtype=np.int64)
     ref_starts = np.empty(len(ref_match) + 1, dtype=np.int64)
     fill_chunk_starts(gen, gen_starts)

@@ -1,4 +1,9 @@
-"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3)."""
+"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3).
+
+Arrays of the kernels have one row for each orientation, and L = max(n_ref, n_gen) columns or more: `starts`,
+`ends` (half-open windows) and `matches` are int64 (2, L), `tops` and `values` (similarities of the most
+similar chunks and of the matches) float64 (2, L).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +61,7 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 
 @helper
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    """Write the windows of both orientations (docs/reference/vcs.md, section 3)."""
+    """Write the windows of both orientations: n_gen in row PRECISION, n_ref in row RECALL."""
     direct = PRECISION if n_ref >= n_gen else RECALL
     longer = max(n_ref, n_gen)
     shorter = min(n_ref, n_gen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vcs_numba.loading import load_ahead
+from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from vcs_numba import WORD_CLASSES, Scores, strict_cap
-from vcs_numba.words import DEFAULT_SUBSTITUTION
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.util.phrases import enumerated

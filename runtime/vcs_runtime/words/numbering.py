@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Vocabulary, Words
-from vcs_numba.words import DEFAULT_SUBSTITUTION
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.words import lists
 from vcs_runtime.words.classes import class_table
 from vcs_runtime.words.exclusions import excluding_table, exclusion_codes
