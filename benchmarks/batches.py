@@ -68,15 +68,15 @@ def main() -> int:
         width = step_up(max(map(len, rows)))
         row = draw.randrange(len(rows))
         alone = rows[row]
-        expected = sessions[1].run(padded([alone], width))[0]
+        expected = sessions[1].run(padded([alone], width))[0][0]
         other = draw.randrange(step_up(len(alone)), spec.max_tokens + 1, PADDING_STEP)
         for session in sessions.values():
             for name, vector in zip(
                 names,
                 (
-                    session.run(padded(rows, width))[row],
-                    session.run(padded([alone], other))[0],
-                    session.run(padded([alone], len(alone)))[0],
+                    session.run(padded(rows, width))[0][row],
+                    session.run(padded([alone], other))[0][0],
+                    session.run(padded([alone], len(alone)))[0][0],
                 ),
                 strict=True,
             ):

@@ -25,7 +25,7 @@ from vcs_experiments.leaderboard import leaderboard
 from vcs_runtime import Segmenter
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.tokenizer import load_tokenizer
-from vcs_runtime.segmentation.punkt import Punkt
+from vcs_runtime.segmentation.custom import Punkt
 
 #: Our names of the cells, by those of the benchmark's leaderboard.json.
 CELLS = {"slug": "system", "display": "name", "borda": "borda", "mean_hm_cf": "mean_hm_cf",

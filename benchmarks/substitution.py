@@ -47,8 +47,8 @@ from vcs_runtime import Options, Scorer
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
 from vcs_runtime.scoring.result import Evidence, Pair, Result
+from vcs_runtime.words.english import stem
 from vcs_runtime.words.numbering import Numbering
-from vcs_runtime.words.stems import stem
 from vcs_runtime.words.vectors import WordVectors
 
 ALSO = Options(also=("substitution",))

@@ -55,11 +55,10 @@ BARE = "tests/test_portability.py::test_a_machine_without_posix_scores_and_resum
 USES = {
     "runtime/vcs_runtime/jobs/output.py": {"fcntl": BARE, "msvcrt": BARE},
     "runtime/vcs_runtime/training/service.py": {"os.register_at_fork": BARE},
-    "runtime/vcs_runtime/util/process.py": {"os.sched_getaffinity": BARE},
+    "runtime/vcs_runtime/util/process.py": {"os.sched_getaffinity": BARE, "os.register_at_fork": BARE},
     "runtime/vcs_runtime/inference/openvino.py": {"/proc": "tests/cli/test_doctor.py::"},
     "vcs_numba/jit/cache.py": {"os.getuid": BARE},
     "runtime/vcs_runtime/inference/vector_cache.py": {"os.register_at_fork": BARE},
-    "runtime/vcs_runtime/util/forks.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/kernel.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/threads.py": {"os.register_at_fork": BARE},
     "export/vcs_export/checks/tensorrt_needs.py": {

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vcs_numba import Scores, score_batch
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba import HmCf, Scores, hm_cf, score_batch
+from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.vector_cache import Vector
-from vcs_runtime.scoring.cosines import cosines
-from vcs_runtime.scoring.hm_cf import hm_cf_of
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
 from vcs_runtime.scoring.substitution import WordComparison
-from vcs_runtime.util.means import exact_means
+from vcs_runtime.util.numbers import exact_means
 
 T = TypeVar("T")
 
@@ -68,7 +70,7 @@ def _score_group(
         result = _result(pair, scores, options, signature)
         if pair.sentences:
             coarse = [evidence.gas for evidence in candidates]
-            further = hm_cf_of(pair.sentences, coarse, vectors, options.aggregate)
+            further = _hm_cf(pair.sentences, coarse, vectors, options.aggregate)
             result = replace(result, further=further)
         evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
         scored.append((item, result, evidence))
@@ -120,8 +122,8 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
     return [
         Evidence(
             (chunks, generated_chunks),
-            cosines(chunks, generated_chunks, vectors),
-            float(cosines([reference], [generated], vectors)[0, 0]),
+            _cosines(chunks, generated_chunks, vectors),
+            float(_cosines([reference], [generated], vectors)[0, 0]),
             vectors=([vectors[text] for text in chunks], generated_vectors),
         )
         for reference, chunks in zip(references, reference_chunks, strict=True)
@@ -143,3 +145,33 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
         len(pair.texts) - 1,
         segmenter=pair.segmenter,
     )
+
+
+def _cosines(
+    reference: Sequence[str], generated: Sequence[str], vectors: Mapping[str, Vector]
+) -> npt.NDArray[np.float64]:
+    """Compute the similarity matrix (len(reference), len(generated)) (docs/reference/vcs.md, section 1).
+
+    It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
+    """
+    left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
+    similarity = cosine_similarity(left, right)
+    return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
+
+
+def _hm_cf(
+    sentences: Sequence[Sequence[str]], coarse: Sequence[float], vectors: Mapping[str, Vector], aggregate: str
+) -> HmCf:
+    """Compute HM-CF of a pair: with its best reference, or the mean over all references.
+
+    `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of the
+    generated text with each whole reference.
+    """
+    *references, generated = sentences
+    every = [
+        hm_cf(_cosines(reference, generated, vectors), whole)
+        for reference, whole in zip(references, coarse, strict=True)
+    ]
+    if aggregate == "mean":
+        return HmCf._make(exact_means(every))
+    return max(every, key=lambda own: (own.hm_cf, *own))

@@ -14,8 +14,7 @@ from vcs_runtime.bundle.paths import FAST
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
-from vcs_runtime.segmentation.custom import TextSegmenter
-from vcs_runtime.segmentation.punkt import PUNKT
+from vcs_runtime.segmentation.custom import PUNKT, TextSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number

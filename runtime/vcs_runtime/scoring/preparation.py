@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -9,7 +11,6 @@ from typing import TypeVar
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Pair
-from vcs_runtime.scoring.sentences import Pieces, Sentences, split_learned
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.text.cleaning import (
     check_text,
@@ -21,7 +22,6 @@ from vcs_runtime.text.cleaning import (
 )
 from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.text.markup import remove_markup
-from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped
 
@@ -33,6 +33,8 @@ T = TypeVar("T")
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
+# The beginning of a text tells its script.
+_SCRIPT_SEEN = 10_000
 _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
 
 
@@ -56,12 +58,27 @@ class PreparedPair:
 
 
 Block = list[tuple[T, PreparedPair | TextError]]
+Pieces = list[str] | TextError
+"""The pieces of a text, or why a segmenter refuses it."""
 
 
 def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
     """Count the similarities of a pair, from the pieces of its references, then of its generated text."""
     *references, generated = pieces or [[]]
     return sum(map(len, references)) * len(generated)
+
+
+@dataclass
+class ScriptCounts:
+    """How many texts are not in Latin script."""
+
+    texts: int = 0
+    not_latin: int = 0
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        self.texts += 1
+        self.not_latin += not text.isascii() and _mostly_not_latin(text[:_SCRIPT_SEEN])
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,7 @@ class Preparation:
         self._learned_splits: LRUCache[list[str]] = LRUCache(
             memory_bytes, lambda segments: sum(map(len, segments))
         )
-        self._as_they_stand = Sentences(segmenter, memory_bytes)
+        self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
         """Put items into blocks, with their texts split into chunks."""
@@ -217,7 +234,7 @@ class Preparation:
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
         segments: dict[str, Pieces] = {}
-        for text, pieces in (split_learned(self._segmenter, texts) if texts else {}).items():
+        for text, pieces in (_split_learned(self._segmenter, texts) if texts else {}).items():
             if isinstance(pieces, TextError):
                 segments[text] = pieces
                 continue
@@ -225,6 +242,52 @@ class Preparation:
                 self._learned_splits.put(text, cleaned)
             segments[text] = cleaned or TextError(f"segmenter {self._segmenter.model_name}: no segments")
         return segments
+
+
+class _Sentences:
+    """Splits texts into sentences as they stand, and remembers them.
+
+    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by rules if
+    it has sentence punctuation, otherwise by the learned segmenter. A text that none of them can split is one
+    sentence.
+    """
+
+    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
+        self._segmenter = segmenter
+        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, lambda pieces: sum(map(len, pieces)))
+
+    def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
+        """Split texts, each of which holds something."""
+        split: dict[str, Pieces] = {}
+        left = []
+        for text in dict.fromkeys(texts):
+            pieces = self._known.get(text) or self._by_rules(text)
+            if pieces is None:
+                left.append(text)
+            else:
+                split[text] = pieces
+        split |= _split_learned(self._segmenter, left) if left else {}
+        for text, own in split.items():
+            if not isinstance(own, TextError):
+                split[text] = sentences = [piece.strip() for piece in own if piece.strip()] or [text.strip()]
+                self._known.put(text, sentences)
+        return split
+
+    def _by_rules(self, text: str) -> list[str] | None:
+        try:
+            return self._segmenter.sentences(text, "text")
+        except TextError:  # no punctuation, and no learned segmenter
+            return [text]
+
+
+def _split_learned(segmenter: ScoringSegmenter, texts: Sequence[str]) -> dict[str, Pieces]:
+    """Split texts that rules leave, in one call; a text that is refused does not take the others with it."""
+    try:
+        return dict(zip(texts, segmenter.split_learned(texts), strict=True))
+    except TextError as error:
+        if len(texts) > 1:
+            return {name: own for text in texts for name, own in _split_learned(segmenter, [text]).items()}
+        return {texts[0]: error}
 
 
 def _of_texts(
@@ -260,6 +323,12 @@ def _words(texts: dict[str, str]) -> PreparedPair:
         if not words:
             raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
     return PreparedPair(list(texts.values()), None, list(chunks.values()))
+
+
+def _mostly_not_latin(text: str) -> bool:
+    letters = {c: count for c, count in Counter(text).items() if c.isalpha()}
+    latin = sum(count for c, count in letters.items() if "LATIN" in unicodedata.name(c, ""))
+    return 2 * latin < sum(letters.values())
 
 
 def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:

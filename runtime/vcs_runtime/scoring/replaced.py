@@ -12,7 +12,7 @@ from vcs_numba import WORD_CLASSES, Scores, strict_cap
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
-from vcs_runtime.util.phrases import enumerated
+from vcs_runtime.util.printable import enumerated
 from vcs_runtime.words.reading import TextWords
 
 #: Smallest weight of a pair of words that is shown: below it, the word hardly counts as replaced.

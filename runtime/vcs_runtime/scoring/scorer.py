@@ -17,16 +17,17 @@ from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.preparation import GPU_BLOCKS, Preparation, PreparedPair
-from vcs_runtime.scoring.requested import Requested, embed
+from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
-from vcs_runtime.util.progress import finished_units, progress_bar
+from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
+# A block of pairs, the request for the vectors of its texts, and the units of a progress bar before it.
+_Requested = tuple[Block[T], VectorRequest, float]
 
 
 class Scorer:
@@ -301,11 +302,11 @@ class Scorer:
         if self.embedder.device.is_gpu:
             # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
             # GPU embeds each, and the caller's thread aligns and writes the one before.
-            with closing(in_order(embed, requested, self.embedder.parallel)) as embedded:
+            with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
                     yield from self._scored(one, options)
         else:
-            for one in map(embed, requested):
+            for one in map(_embed, requested):
                 yield from self._scored(one, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
@@ -342,14 +343,14 @@ class Scorer:
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
         pair = (reference, generated)
         [requested] = self._requested([pair], _itself, options)
-        [[(_, result, evidence)]] = self._scored(embed(requested), options)
+        [[(_, result, evidence)]] = self._scored(_embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
 
     def _requested(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options
-    ) -> Iterator[Requested[T]]:
+    ) -> Iterator[_Requested[T]]:
         """Yield the blocks of a stream, each with a request for the vectors of its texts."""
         first = finished_units()
         earlier: list[VectorRequest] = []
@@ -358,15 +359,23 @@ class Scorer:
             earlier = [request for request in earlier if not request.finished]
             request = self._store.request((text for pair in pairs for text in pair.all_texts()), earlier)
             earlier.append(request)
-            yield Requested(block, request, first)
+            yield block, request, first
             first += len(block)
 
     def _scored(
-        self, embedded: Requested[T], options: Options
+        self, embedded: _Requested[T], options: Options
     ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-        vectors, errors = embedded.request.vectors(), embedded.request.errors
+        block, request, _ = embedded
         line = self.signature_for(options)
-        return score_in_groups(embedded.block, vectors, errors, options, line, self._words)
+        return score_in_groups(block, request.vectors(), request.errors, options, line, self._words)
+
+
+def _embed(requested: _Requested[T]) -> _Requested[T]:
+    """Compute the vectors of a block, on the device."""
+    block, request, first = requested
+    with units_in_work(len(block), first):
+        request.run()
+    return requested
 
 
 def _itself(pair: Pair) -> Pair:

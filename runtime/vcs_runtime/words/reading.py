@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,16 +18,56 @@ from vcs_runtime.words.classes import (
     class_scores,
     ending_feature,
     neighbour_features,
+    word_features,
 )
-from vcs_runtime.words.lexemes import Lexeme, lexeme
+from vcs_runtime.words.english import FUNCTION_WORDS, NEGATORS, stem
+from vcs_runtime.words.exclusions import exclusion_code
 
 # Latin letters and digits, with a part after an apostrophe ("Sam's", "don't", "o’clock").
 _WORD: Final = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’][A-Za-z]+)?")
 # A negator reaches the first content word among so many words after it.
 _REACH: Final = 3
+#: Number of different words that are remembered.
+_REMEMBERED: Final = 1 << 15
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A word as its letters tell it."""
+
+    form: str
+    stem: str
+    exclusion: int
+    is_content: bool
+    negates: bool
+    is_capital: bool
+    ending: str
+    seen_as: str
+    features: tuple[int, ...]
+
+
+@functools.lru_cache(_REMEMBERED)
+def lexeme(word: str) -> Lexeme:
+    """Return what is known of a word."""
+    small = word.lower().replace("’", "'")
+    form = small.removesuffix("'s")
+    negated_verb = small.endswith("n't")
+    is_content = not (small in FUNCTION_WORDS or form in FUNCTION_WORDS or negated_verb)
+    word_stem = stem(form)
+    return Lexeme(
+        form=form,
+        stem=word_stem,
+        exclusion=exclusion_code(word_stem),
+        is_content=is_content,
+        negates=negated_verb or small in NEGATORS,
+        is_capital=word[0].isupper(),
+        ending=form[-2:],
+        seen_as="s" + form[-2:] if is_content else "p" + form,
+        features=word_features(form, word_stem) if is_content else (),
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +82,7 @@ class TextWords:
     is_name: BoolArray
     is_negated: BoolArray
 
-    @cached_property
+    @functools.cached_property
     def class_scores(self) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
 
