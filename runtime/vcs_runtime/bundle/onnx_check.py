@@ -67,8 +67,9 @@ _Strings = dict[int, bytes]
 def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
     """Check an ONNX file before it is opened.
 
-    Every external tensor must name one of the allowed files, without a folder, and lie inside it. Every
-    operator must be from a known domain, or a function of the file itself.
+    Every external tensor must name one of the files in `sizes`, without a folder, and lie inside it. Every
+    operator must be from a known domain, or a function of the file itself. Returns the bytes of its tensors
+    in each file; raises BundleError.
     """
     try:
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
@@ -100,7 +101,7 @@ def check_engine_graph(path: Path, engine: str) -> None:
 
 
 def graph_versions(path: Path) -> tuple[int, int]:
-    """Read which versions of ONNX a graph is written in."""
+    """Return the version of a graph's file format, and of its standard operators; raises BundleError."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Check(data, {}).versions()

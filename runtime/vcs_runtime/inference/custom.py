@@ -117,7 +117,7 @@ class CustomEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Embed texts with the caller's object."""
+        """Return unit vectors (len(texts), d) from the caller's object, checked: TextError, ModelError."""
         with self._lock, naming_errors(f"embedder {self.name}"):
             returned = self._embedder.embed(list(texts))
         try:

@@ -187,7 +187,10 @@ class Embedder:
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
-        """Return distinct texts as token ids, with the bundle's instruction, on the CPU."""
+        """Return distinct texts as token ids, with the bundle's instruction; nothing runs on the device.
+
+        `tokens` asks for half-precision vectors of tokens. None: no token vectors. Raises TextError.
+        """
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
         states = CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
         return TokenisedTexts(self, sequences, len(texts), states=states)
@@ -211,7 +214,11 @@ class Embedder:
         )
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
-        """Let the model show the states of a layer, for which it is opened again."""
+        """Let the model show the states of a layer; None: those that the pooling takes; 0: the embeddings.
+
+        The model is opened again. BundleError if it shows none; DeviceError where the device cannot, or with
+        `keep_vectors` where vectors of texts would change.
+        """
         if self._layout != "padded":
             raise nothing_to_show(self._bundle)
         found = find_layer(self._model, layer, self._bundle)
@@ -232,7 +239,7 @@ class Embedder:
     def token_vectors(
         self, texts: Sequence[str], layer: TokenLayer, instruction: str = ""
     ) -> dict[str, TokenVectors]:
-        """Return the tokens' vectors by text in single precision, special tokens included."""
+        """Return the tokens' vectors of distinct texts in single precision, special tokens included."""
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
         states = CollectedStates(request, texts, sequences, np.float32, self.name)

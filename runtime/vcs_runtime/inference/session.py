@@ -44,7 +44,7 @@ _RUNS_TO_RECOVER = 64
 
 
 class Session:
-    """An ONNX model on a device; several threads may use it."""
+    """An ONNX model on a device, which errors call `what`; several threads may use it."""
 
     def __init__(
         self, model: Path, device: Device, threads: int | None = None, *, half: bool = False, what: str
@@ -156,7 +156,8 @@ class Budget:
 
     It is halved when memory does not suffice. After some runs without a failure it is doubled again, up to
     what it was at the beginning, since others on the GPU may have given memory back. If that fails, twice as
-    many runs go by before the next attempt.
+    many runs go by before the next attempt. `width` is the length of the model's vectors, `weights` bytes on
+    a GPU. Of several GPUs the one with the least memory decides.
     """
 
     def __init__(

@@ -36,7 +36,8 @@ _TOKEN_BYTES = 1 << 20
 class VectorCache:
     """An SQLite file of vectors in a folder, to which several processes may write.
 
-    All methods raise CacheError, with the name of the file, if SQLite or the disk fails.
+    All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity` separates
+    vectors that must not be mixed. A `dimension` of None allows vectors of any length.
     """
 
     def __init__(self, folder: Path, identity: str, dimension: int | None) -> None:

@@ -33,7 +33,10 @@ def score_in_groups(
     signature: str,
     words: WordComparison,
 ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-    """Score the pairs of a block, in groups whose similarities fit into memory together."""
+    """Score the pairs of a block; a group of them has similarities that fit into memory together.
+
+    `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all others.
+    """
     group: Block[T] = []
     total = 0
     for item, pair in block:

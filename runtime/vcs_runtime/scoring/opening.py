@@ -20,7 +20,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     load_ahead()
     use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
     shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
-    # Of "cuda:all" the embedder takes every GPU, and the segmenter the first one.
+    # With "cuda:all", the embedder uses every GPU, and the segmenter the first one.
     where = config.device, config.threads
     embedder: ScoringEmbedder
     segmenter: ScoringSegmenter

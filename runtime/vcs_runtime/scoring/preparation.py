@@ -42,11 +42,11 @@ _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not open
 class PreparedPair:
     """A pair on its way to the vectors."""
 
-    texts: list[str]
-    segmenter: str | None
+    texts: list[str]  # the references, then the generated text
+    segmenter: str | None  # None for short texts
     chunks: list[list[str]] = field(default_factory=list)
-    pending: list[str] = field(default_factory=list)
-    sentences: list[list[str]] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)  # texts that the learned segmenter still has to split
+    sentences: list[list[str]] = field(default_factory=list)  # as they stand, for HM-CF
 
     def all_texts(self) -> Iterator[str]:
         """Yield every text that needs a vector: each whole text and its chunks, then all sentences."""
@@ -93,7 +93,11 @@ class _RuleSplit:
 
 
 class Preparation:
-    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing."""
+    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing.
+
+    `memory_bytes` bounds the sentences that rules found, those of the learned segmenter, and those of HM-CF,
+    each by itself.
+    """
 
     def __init__(
         self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, pair_mem_gb: float = 1.0
@@ -109,7 +113,7 @@ class Preparation:
         self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
-        """Put items into blocks, with their texts split into chunks."""
+        """Put items into blocks, with their texts split into chunks; `key` may raise an item's TextError."""
         block: Block[T] = []
         characters = 0
         for item in items:

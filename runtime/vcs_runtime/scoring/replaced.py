@@ -71,7 +71,7 @@ class ReplacedWord:
 def replaced_words(
     words: ReplacedWords, reference: Sequence[str], generated: Sequence[str]
 ) -> tuple[ReplacedWord, ...]:
-    """List the words that were replaced, each word of the reference once."""
+    """List the replaced words in the order of the generated text, each reference word once."""
     found = words.pairs.gen
     surest: dict[int, int] = {}
     for own in np.flatnonzero(found.weight >= LEAST_WEIGHT).tolist():

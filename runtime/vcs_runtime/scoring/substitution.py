@@ -67,7 +67,10 @@ class WordComparison:
     def compare(
         self, pairs: Sequence[tuple[Sequence[Evidence], Sequence[Scores]]], params: Params
     ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
-        """Compare the words of pairs."""
+        """Compare the words of pairs: each has evidence against its references, and scores with each.
+
+        Returns for each pair the mean of the numbers over its references, and the words of each.
+        """
         numbering = Numbering()
         every = [evidence for candidates, _ in pairs for evidence in candidates]
         read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]

@@ -50,8 +50,8 @@ _TYPES = {
 class Tokens:
     """A text as a learned segmenter sees it."""
 
-    inputs: dict[str, IntArray]
-    places: IntArray
+    inputs: dict[str, IntArray]  # (tokens,) each
+    places: IntArray  # (tokens,): the character to which each token's probability belongs
 
 
 def _sat_tokens(text: str, encoding: Encoding) -> Tokens:

@@ -99,7 +99,7 @@ class CustomSegmenter:
         """Leave every text to `split_learned`."""
 
     def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
-        """Split texts with the caller's object."""
+        """Split texts with the caller's object; ModelError if it returns anything but lists of strings."""
         if not texts:
             return []
         with self._lock, naming_errors(f"segmenter {self.model_name}"):

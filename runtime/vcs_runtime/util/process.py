@@ -25,7 +25,7 @@ def available_cores() -> int:
 
 
 def threads_or_cores(threads: int | None) -> int:
-    """Return a number of threads, or that of cores for None. Raises ValueError for one out of range."""
+    """Return `threads`, or the number of cores if None; raises ValueError if it is out of range."""
     if threads is None or threads == 0:
         return available_cores()
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 < threads <= MOST_THREADS:

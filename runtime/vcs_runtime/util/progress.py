@@ -56,7 +56,7 @@ def finished_units() -> float:
 
 @contextmanager
 def units_in_work(count: int, first: float) -> Iterator[None]:
-    """Say that the block works on `count` units of the open bar after its first `first` ones."""
+    """Say that the block processes units `first` to `first + count` of the open bar."""
     token = _UNITS.set((first, count))
     try:
         yield
@@ -81,7 +81,10 @@ def name_step(what: str) -> None:
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs. Within the block of another bar, that one moves instead."""
+    """Show a progress bar while the block runs, and yield what advances it by a number of units.
+
+    Within the block of another bar, that one moves instead. `done` units were finished before.
+    """
     if not enabled:
         yield lambda count: None
         return

@@ -27,7 +27,7 @@ from vcs_runtime.words.exclusions import exclusion_code
 _WORD: Final = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’][A-Za-z]+)?")
 # A negator reaches the first content word among so many words after it.
 _REACH: Final = 3
-#: Number of different words that are remembered.
+#: Number of words whose properties are remembered.
 _REMEMBERED: Final = 1 << 15
 
 IntArray = npt.NDArray[np.int32]
@@ -36,22 +36,22 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """A word as its letters tell it."""
+    """Properties that follow from a word's spelling."""
 
-    form: str
+    form: str  # in small letters, without a possessive ending
     stem: str
-    exclusion: int
+    exclusion: int  # row of `excluding_table`
     is_content: bool
-    negates: bool
+    negates: bool  # the next content word
     is_capital: bool
     ending: str
-    seen_as: str
+    seen_as: str  # form used as a neighbour feature: a function word as it is, any other by its ending
     features: tuple[int, ...]
 
 
 @functools.lru_cache(_REMEMBERED)
 def lexeme(word: str) -> Lexeme:
-    """Return what is known of a word."""
+    """Return the properties of a word: a run of Latin letters and digits, as it stands in a text."""
     small = word.lower().replace("’", "'")
     form = small.removesuffix("'s")
     negated_verb = small.endswith("n't")
@@ -75,10 +75,10 @@ class TextWords:
     """The n content words of a text, in order."""
 
     lexemes: list[Lexeme]
-    chunk: IntArray
-    start: IntArray
+    chunk: IntArray  # number of the chunk, ascending
+    start: IntArray  # `chunks[chunk][start:stop]` is the word
     stop: IntArray
-    features: npt.NDArray[np.uint16]
+    features: npt.NDArray[np.uint16]  # (n, FEATURES), rows of the table of classes
     is_name: BoolArray
     is_negated: BoolArray
 
