@@ -16,10 +16,11 @@ from vcs_numba.embeddings import _DOT_PRODUCTS
 from vcs_numba.jit.kernel import array, by_element, load_in_background, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import SCORE_COUNT
-from vcs_numba.kernels.matching import Floats, Similarities
+from vcs_numba.kernels.line import new_scratch
+from vcs_numba.kernels.matching import Floats, Similarities, new_sides
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, pair_scratch, score_into, score_pair
+from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, score_into, score_pair
 
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
@@ -51,7 +52,7 @@ def _score_gathered(
     longest = 1
     for k in range(first, stop):
         longest = max(longest, shapes[k, 0], shapes[k, 1])
-    scratch = pair_scratch(longest)
+    sides, scratch = new_sides(longest), new_scratch(longest)
     column_tops = np.empty((2, longest), dtype=values.dtype)
     offset = 0
     for k in range(first, stop):
@@ -59,7 +60,7 @@ def _score_gathered(
         columns = shapes[k, 1]
         similarity = values[offset : offset + rows * columns].reshape((rows, columns))
         offset += rows * columns
-        statuses[k] = score_pair(similarity, False, gas[k], params, scratch, column_tops, out[k])
+        statuses[k] = score_pair(similarity, False, gas[k], params, sides, scratch, column_tops, out[k])
 
 
 _SCORE_GATHERED: Final = by_element(

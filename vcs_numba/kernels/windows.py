@@ -1,9 +1,4 @@
-"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3).
-
-Arrays of the kernels have one row for each orientation, and L = max(n_ref, n_gen) columns or more: `starts`,
-`ends` (half-open windows) and `matches` are int64 (2, L), `tops` and `values` (similarities of the most
-similar chunks and of the matches) float64 (2, L).
-"""
+"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3)."""
 
 from __future__ import annotations
 

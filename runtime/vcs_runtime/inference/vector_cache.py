@@ -25,7 +25,6 @@ from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenV
 Vector = npt.NDArray[np.float32]
 
 _FILE = "vectors-2.sqlite"
-_OLD = "vectors-1.sqlite"  # without digests
 _DIGEST = 8  # bytes of a digest behind each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
@@ -189,9 +188,3 @@ def _keep_a_log(db: sqlite3.Connection) -> None:
 def _digest(key: bytes, vector: bytes) -> bytes:
     """Return a digest of a vector and of what it belongs to: a flipped bit must not change a score."""
     return hashlib.blake2b(vector, digest_size=_DIGEST, key=key).digest()
-
-
-def outdated_cache(folder: Path) -> Path | None:
-    """Return the cache file of an earlier version, if a folder has that one alone. It is never read."""
-    old = folder / _OLD
-    return old if old.is_file() and not (folder / _FILE).exists() else None

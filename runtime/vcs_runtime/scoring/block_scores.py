@@ -33,54 +33,47 @@ def score_in_groups(
     signature: str,
     words: WordComparison,
 ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-    """Score the pairs of a block; a group of them has similarities that fit into memory together.
+    """Score the pairs of a block, in groups whose similarities fit into memory together.
 
     `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all others.
     """
+    for group in _groups(block):
+        checked = [(item, _refused(pair, refused) or pair) for item, pair in group]
+        compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
+        every = [evidence for _, _, candidates in compared for evidence in candidates]
+        cosines = [evidence.gas for evidence in every]
+        rows = iter(
+            score_batch([evidence.similarity for evidence in every], cosines, options.params).tolist()
+        )
+        scored: list[tuple[T, Result, Evidence | None]] = []
+        for item, pair, candidates in compared:
+            if isinstance(pair, TextError):
+                scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
+                continue
+            scores = [Scores._make(next(rows)) for _ in candidates]
+            result = _result(pair, scores, options, signature)
+            if pair.sentences:
+                coarse = [evidence.gas for evidence in candidates]
+                further = _hm_cf(pair.sentences, coarse, vectors, options.aggregate)
+                result = replace(result, further=further)
+            evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
+            scored.append((item, result, evidence))
+        if SUBSTITUTION in options.also:
+            scored = _with_substitution(scored, [candidates for *_, candidates in compared], options, words)
+        yield scored
+
+
+def _groups(block: Block[T]) -> Iterator[Block[T]]:
     group: Block[T] = []
     total = 0
     for item, pair in block:
         size = 0 if isinstance(pair, TextError) else similarities_of(pair.chunks)
         if group and total + size > GROUP:
-            yield _score_group(group, vectors, refused, options, signature, words)
+            yield group
             group, total = [], 0
         group.append((item, pair))
         total += size
-    yield _score_group(group, vectors, refused, options, signature, words)
-
-
-def _score_group(
-    block: Block[T],
-    vectors: dict[str, Vector],
-    refused: dict[str, TextError],
-    options: Options,
-    signature: str,
-    words: WordComparison,
-) -> list[tuple[T, Result, Evidence | None]]:
-    checked = [(item, _refused(pair, refused) or pair) for item, pair in block]
-    compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
-    every = [evidence for _, _, candidates in compared for evidence in candidates]
-    rows = score_batch(
-        [evidence.similarity for evidence in every], [evidence.gas for evidence in every], options.params
-    )
-    scored: list[tuple[T, Result, Evidence | None]] = []
-    first = 0
-    for item, pair, candidates in compared:
-        if isinstance(pair, TextError):
-            scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
-            continue
-        scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
-        result = _result(pair, scores, options, signature)
-        if pair.sentences:
-            coarse = [evidence.gas for evidence in candidates]
-            further = _hm_cf(pair.sentences, coarse, vectors, options.aggregate)
-            result = replace(result, further=further)
-        evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
-        scored.append((item, result, evidence))
-        first += len(candidates)
-    if SUBSTITUTION in options.also:
-        return _with_substitution(scored, [candidates for _, _, candidates in compared], options, words)
-    return scored
+    yield group
 
 
 def _with_substitution(
