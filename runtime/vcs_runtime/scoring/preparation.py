@@ -195,22 +195,26 @@ class Preparation:
             else:
                 missing[text] = None
         segments |= self._split_learned(list(missing))
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair) and pair.pending:
-                found = _of_texts(pair, pair.pending, segments)
-                if isinstance(found, TextError):
-                    block[i] = item, found
-                else:
-                    pair.chunks = [join_chunks(pieces, options.chunk_size) for pieces in found]
-                    pair.pending = []
-        if HM_CF in options.also:
-            self._add_sentences(block)
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair):
-                block[i] = item, self._checked_size(pair)
 
-    def _checked_size(self, pair: PreparedPair) -> PreparedPair | TextError:
-        """Return a pair that may be embedded, or an error if its similarities take too much memory."""
+        def join(pair: PreparedPair) -> None:
+            if pair.pending:
+                pieces = _of_texts(pair, pair.pending, segments)
+                pair.chunks = [join_chunks(own, options.chunk_size) for own in pieces]
+                pair.pending = []
+
+        _apply(join, block)
+        if HM_CF in options.also:
+            pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
+            split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
+
+            def add_sentences(pair: PreparedPair) -> None:
+                pair.sentences = _of_texts(pair, pair.texts, split)
+
+            _apply(add_sentences, block)
+        _apply(self._check_size, block)
+
+    def _check_size(self, pair: PreparedPair) -> None:
+        """Refuse a pair whose similarities take too much memory."""
         for name, pieces, advice in (
             ("chunks", pair.chunks, "join more sentences to a chunk"),
             ("sentences", pair.sentences, "leave out hm-cf"),
@@ -218,23 +222,10 @@ class Preparation:
             size = similarities_of(pieces) * 8 / 1e9
             if size > self._pair_mem_gb:
                 counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
-                return TextError(
+                raise TextError(
                     f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
                     f"{self._pair_mem_gb:g}: {advice}, or raise pair_mem_gb (--pair-mem-gb)"
                 )
-        return pair
-
-    def _add_sentences(self, block: Block[T]) -> None:
-        """Split all texts of a block as they stand, for HM-CF."""
-        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
-        split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair):
-                found = _of_texts(pair, pair.texts, split)
-                if isinstance(found, TextError):
-                    block[i] = item, found
-                else:
-                    pair.sentences = found
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
         segments: dict[str, Pieces] = {}
@@ -294,10 +285,18 @@ def _split_learned(segmenter: ScoringSegmenter, texts: Sequence[str]) -> dict[st
         return {texts[0]: error}
 
 
-def _of_texts(
-    pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]
-) -> list[list[str]] | TextError:
-    """Return the pieces of all texts of a pair, or the error of one of them, which it names."""
+def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
+    """Take a step with each pair of a block; a pair for which it raises a TextError becomes that error."""
+    for i, (item, pair) in enumerate(block):
+        if isinstance(pair, PreparedPair):
+            try:
+                step(pair)
+            except TextError as error:
+                block[i] = item, error.with_traceback(None)  # whose frames hold the block
+
+
+def _of_texts(pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]) -> list[list[str]]:
+    """Return the pieces of all texts of a pair; TextError, which names the text, if one is refused."""
     names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
     if len(names) == 2:
         names[0] = "reference"
@@ -305,7 +304,7 @@ def _of_texts(
     for name, text in zip(names, texts, strict=True):
         pieces = split[text]
         if isinstance(pieces, TextError):
-            return TextError(f"{name}: {pieces}")
+            raise TextError(f"{name}: {pieces}")
         found.append(pieces)
     return found
 
