@@ -1,4 +1,4 @@
-"""What an ONNX file may refer to, checked before ONNX Runtime opens it.
+"""Checks of what an ONNX file refers to, before ONNX Runtime opens it.
 
 A graph may name further files (external data) in its initializers, in the attributes of any node, in
 sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as far as these

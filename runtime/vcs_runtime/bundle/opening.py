@@ -131,7 +131,7 @@ def check_graphs(bundle: Bundle) -> None:
             for model in models_of(spec):
                 folder = PurePosixPath(model).parent
                 named = check_onnx(bundle.path(model), bundle.sizes_beside(model))
-                # The hash of a model is that of these files: no other may hold numbers.
+                # The hash of a model covers these files: no other may hold numbers.
                 if other := {f"{folder / name}" for name in named} - set(spec.weights):
                     raise BundleError(
                         f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST} does not "

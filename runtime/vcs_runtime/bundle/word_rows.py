@@ -53,7 +53,7 @@ def find_word_rows(bundle: Bundle) -> StoredRows:
 
 @dataclass
 class _Tensor:
-    """What a graph says about a tensor."""
+    """Fields of a tensor in a graph."""
 
     dims: list[int] = field(default_factory=list)
     kind: int = 0

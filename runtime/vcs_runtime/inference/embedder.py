@@ -58,7 +58,7 @@ class Embedder:
         own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
         precision = (device.precision_of(self.spec.precision),) if device.precision else ()
         self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
-        """What a cached vector depends on besides its text."""
+        """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
         self._bundle = f"bundle {bundle.root}"

@@ -110,7 +110,7 @@ def nothing_to_show(bundle: str) -> BundleError:
 
 
 def shown_graph(model: Path, values: Sequence[str]) -> bytes:
-    """Return a graph of which inner values are outputs too, after its own; its weights stay where they are.
+    """Return a graph with inner values as further outputs; its weights stay where they are.
 
     Readers of protobuf merge a message that stands twice, and join its lists. A second graph that holds
     nothing but outputs therefore adds them to the first one.

@@ -25,7 +25,7 @@ from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenV
 Vector = npt.NDArray[np.float32]
 
 _FILE = "vectors-2.sqlite"
-_DIGEST = 8  # bytes of a digest behind each vector
+_DIGEST = 8  # bytes of a digest after each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
 # Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.

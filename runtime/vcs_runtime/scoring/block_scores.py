@@ -82,7 +82,7 @@ def _with_substitution(
     options: Options,
     words: WordComparison,
 ) -> list[tuple[T, Result, Evidence | None]]:
-    """Compare the words of each pair with those of its best reference, or for a mean with those of all."""
+    """Compare the words of each pair with its best reference, or with all references for a mean."""
     chosen: list[tuple[Sequence[Evidence], Sequence[Scores]]] = []
     for (_, result, evidence), own in zip(scored, candidates, strict=True):
         if evidence is not None:

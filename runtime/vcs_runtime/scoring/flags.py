@@ -28,7 +28,7 @@ ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
-    """Name what the scores of a pair cannot tell by themselves: keys of `FLAGS`, in their order.
+    """Return the flags of a pair, facts that its scores do not show: keys of `FLAGS`, in their order.
 
     `scores` has at least vcs, sas, nas and window_regularizer. A VCS of 0 has at least one of `ZEROS`.
     """

@@ -33,7 +33,7 @@ T = TypeVar("T")
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
-# The beginning of a text tells its script.
+# Characters at the beginning of a text that decide on its script.
 _SCRIPT_SEEN = 10_000
 _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
 
@@ -83,7 +83,7 @@ class ScriptCounts:
 
 @dataclass(frozen=True)
 class _RuleSplit:
-    """What the learned segmenter sees of a text, and the text's segments by rules if they split it."""
+    """A text for the learned segmenter, and its segments by rules if they split it."""
 
     rest: str
     segments: list[str] | None
@@ -252,7 +252,7 @@ class _Sentences:
         self._known: LRUCache[list[str]] = LRUCache(memory_bytes, lambda pieces: sum(map(len, pieces)))
 
     def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Split texts, each of which holds something."""
+        """Split texts that are not empty."""
         split: dict[str, Pieces] = {}
         left = []
         for text in dict.fromkeys(texts):

@@ -110,7 +110,7 @@ class Result(_ScoresByName):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What scores cannot tell by themselves, such as "below_gate" (docs/reference/vcs.md, section 13)."""
+        """Facts that scores do not show, such as "below_gate" (docs/reference/vcs.md, section 13)."""
         return () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
 
     def to_dict(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class WordComparison:
 
     @property
     def name(self) -> str:
-        """Name of the bundle's embedder, with the hash of all that tells and compares words."""
+        """Name of the bundle's embedder, with the hash of everything on which the comparison depends."""
         return self._opened.name
 
     def compare(

@@ -45,7 +45,7 @@ class TextSegmenter(Protocol):
 
 
 class ScoringSegmenter(Protocol):
-    """What a scorer needs of a segmenter: of a bundle's, or of a `CustomSegmenter`."""
+    """Members of a segmenter that a scorer uses: a bundle's, or a `CustomSegmenter`."""
 
     @property
     def device(self) -> Device | None:

@@ -95,7 +95,7 @@ borrow lend
 """
 
 
-#: The code of words of no list, and that of all words that begin with a digit.
+#: The codes of words in no list, and of words that begin with a digit.
 _NONE, _DIGITS = 0, 1
 
 

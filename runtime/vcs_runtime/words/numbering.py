@@ -48,7 +48,7 @@ class Numbering:
 
 
 def words_hash() -> str:
-    """Return the sha256 of what tells and compares words: rules, lists, table of classes and constants."""
+    """Return the sha256 of all that the comparison depends on: rules, lists, table of classes, constants."""
     rules = [
         _RULES,
         sorted(english.FUNCTION_WORDS),

@@ -117,7 +117,7 @@ def read_words(chunks: Sequence[str]) -> TextWords:
 
 @dataclass
 class _Found:
-    """What was found in the chunks so far."""
+    """Content words of the chunks so far."""
 
     lexemes: list[Lexeme] = field(default_factory=list)
     chunk: array[int] = field(default_factory=lambda: array("i"))
