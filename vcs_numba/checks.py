@@ -17,7 +17,7 @@ GAS_LIMIT: Final = 1.0 + 1e-3
 
 
 def readable(values: Any, name: str) -> npt.NDArray[Any]:
-    """Return `values` as an array of any type; ValueError that starts with `name` for what is none."""
+    """Return `values` as an array of any type; raises ValueError, which starts with `name`."""
     try:
         return np.asarray(values)
     except Exception as error:

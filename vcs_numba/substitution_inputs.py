@@ -1,4 +1,4 @@
-"""What `substitution` takes: the words of a text as numbers, what is known of them, and the constants."""
+"""Arguments of `substitution`: the words of a text as numbers, their vocabulary, and the constants."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What is known of words apart from any text.
+    """Vectors and exclusions of words, apart from any text.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Side(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What both texts are compared by, and working memory."""
+    """Vectors, exclusions and constants for both texts, and working memory."""
 
     vectors: Vectors
     excluding: Bools
