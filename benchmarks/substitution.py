@@ -34,7 +34,7 @@ from vcs_experiments.vatex import read_vatex
 from vcs_runtime import Options, Scorer
 from vcs_runtime.scoring.replaced import ReplacedWord, replaced_words
 from vcs_runtime.scoring.result import Evidence, Pair, Result
-from vcs_runtime.words.stems import stem
+from vcs_runtime.words.english import stem
 
 ALSO = Options(also=("substitution",))
 ACTIONS, THINGS, BOTH = "Action Corruption", "Object Corruption", "Object-Action Corruption"

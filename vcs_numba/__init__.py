@@ -18,7 +18,7 @@ from vcs_numba.substitution import (
     substitution,
     substitution_batch,
 )
-from vcs_numba.words import WORD_CLASSES, SubstitutionParams, Vocabulary, Words
+from vcs_numba.substitution_inputs import WORD_CLASSES, SubstitutionParams, Vocabulary, Words
 
 __all__ = [
     "REFERENCE_NAMES",

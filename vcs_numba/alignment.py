@@ -31,7 +31,7 @@ from vcs_numba.kernels.intermediate import (
     NAS_L,
     TOTAL_PENALTY,
 )
-from vcs_numba.kernels.large import Matched, match_matrix
+from vcs_numba.kernels.large import match_matrix
 from vcs_numba.kernels.line import (
     FLOOR_STEP,
     NOT_COUNTED,
@@ -248,15 +248,15 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     if matched is None:
         raise not_finite_error("similarity")
     rows = matrix.T if transposed else matrix
-    precision = _orientation(PRECISION, rows.T, matched, params)
-    recall = _orientation(RECALL, rows, matched, params)
+    precision = _orientation(PRECISION, rows.T, *matched, params)
+    recall = _orientation(RECALL, rows, *matched, params)
     out = np.zeros(SCORE_COUNT)
     for side, part in ((PRECISION, precision), (RECALL, recall)):
         out[LAS_PRECISION + side] = part.las
         out[NAS_D_PRECISION + side] = part.nas_d
         out[NAS_L_PRECISION + side] = part.nas_l
-    n_ref, n_gen = matched.n_ref, matched.n_gen
-    area = COMBINE.call(n_ref, n_gen, matched.starts, matched.ends, packed, out)
+    n_ref, n_gen = rows.shape
+    area = COMBINE.call(n_ref, n_gen, matched[0][0], matched[0][1], packed, out)
     if not np.isfinite(out).all():
         raise overflow_error("similarity")
     named = Scores._make(out.tolist())
@@ -279,31 +279,18 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     )
 
 
-def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: Params) -> Orientation:
+def _orientation(
+    side: int, lines: npt.NDArray[Any], side_ints: Ints, side_floats: Floats, params: Params
+) -> Orientation:
     """Collect the results of one orientation; `lines` (x, y) holds the similarities of each chunk."""
     x, y = lines.shape
-    shape = matched.starts.shape
-    distances, kinds, floor_path, ceiling_path = (np.zeros(shape, dtype=np.int64) for _ in range(4))
-    bands, penalties, lengths = (np.zeros(shape) for _ in range(3))
-    out = np.zeros(11)
-    EXPLAIN.call(
-        side,
-        x,
-        y,
-        *matched[2:],
-        params.packed,
-        bands,
-        distances,
-        penalties,
-        kinds,
-        lengths,
-        floor_path,
-        ceiling_path,
-        out,
-    )
-    starts, ends, matches = (a[side, :x] for a in (matched.starts, matched.ends, matched.matches))
-    tops, values = matched.tops[side, :x], matched.values[side, :x]
-    distance, penalty, context = distances[side, :x], penalties[side, :x], bands[side, :x]
+    longest = side_ints.shape[2]
+    ints, floats, out = np.zeros((4, 2, longest), dtype=np.int64), np.zeros((3, 2, longest)), np.zeros(11)
+    EXPLAIN.call(side, x, y, side_ints, side_floats, params.packed, ints, floats, out)
+    starts, ends, matches = side_ints[:, side, :x]
+    tops, values = side_floats[:, side, :x]
+    distance, kinds, floor_path, ceiling_path = ints[:, side, :x]
+    context, penalty, lengths = floats[:, side, :x]
     levels = tops - context
     candidates = _candidates(lines, levels, starts, ends)
     in_window = distance == 0
@@ -334,12 +321,12 @@ def _orientation(side: int, lines: npt.NDArray[Any], matched: Matched, params: P
         total_penalty=float(out[TOTAL_PENALTY]),
         max_penalty=float(out[MAX_PENALTY]),
         segment_dy=np.diff(matches),
-        segment_length=lengths[side, : x - 1],
-        segment_method=tuple(SEGMENT_METHODS[kind] for kind in kinds[side, : x - 1].tolist()),
+        segment_length=lengths[: x - 1],
+        segment_method=tuple(SEGMENT_METHODS[kind] for kind in kinds[: x - 1].tolist()),
         segment_limit=int(out[LIMIT]),
         segment_limit_lct=float(out[LIMIT_LCT]),
-        floor_path=floor_path[side, path],
-        ceiling_path=ceiling_path[side, path],
+        floor_path=floor_path[path],
+        ceiling_path=ceiling_path[path],
         floor_length=float(out[FLOOR]),
         ceiling_length=float(out[CEILING]),
         actual_length=float(out[ACTUAL]),

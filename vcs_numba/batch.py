@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite_error, overflow_error
-from vcs_numba.jit.kernel import array, by_element, types
+from vcs_numba.embeddings import _DOT_PRODUCTS
+from vcs_numba.jit.kernel import array, by_element, load_in_background, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import SCORE_COUNT
-from vcs_numba.kernels.matching import Floats, Similarities
+from vcs_numba.kernels.line import new_scratch
+from vcs_numba.kernels.matching import Floats, Similarities, new_sides
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, pair_scratch, score_into, score_pair
+from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, score_into, score_pair
 
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
@@ -50,7 +52,7 @@ def _score_gathered(
     longest = 1
     for k in range(first, stop):
         longest = max(longest, shapes[k, 0], shapes[k, 1])
-    scratch = pair_scratch(longest)
+    sides, scratch = new_sides(longest), new_scratch(longest)
     column_tops = np.empty((2, longest), dtype=values.dtype)
     offset = 0
     for k in range(first, stop):
@@ -58,7 +60,7 @@ def _score_gathered(
         columns = shapes[k, 1]
         similarity = values[offset : offset + rows * columns].reshape((rows, columns))
         offset += rows * columns
-        statuses[k] = score_pair(similarity, False, gas[k], params, scratch, column_tops, out[k])
+        statuses[k] = score_pair(similarity, False, gas[k], params, sides, scratch, column_tops, out[k])
 
 
 _SCORE_GATHERED: Final = by_element(
@@ -194,3 +196,11 @@ def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     regular = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right")
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+
+
+def load_ahead() -> None:
+    """Begin to import Numba and to read the kernels of usual pairs from the cache, in another thread.
+
+    A first score waits for that thread, if need be, and compiles what the cache does not hold.
+    """
+    load_in_background((_DOT_PRODUCTS, _SCORE_GATHERED["d"]))

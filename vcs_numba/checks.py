@@ -16,15 +16,20 @@ FLOAT32: Final = np.dtype(np.float32)
 GAS_LIMIT: Final = 1.0 + 1e-3
 
 
+def readable(values: Any, name: str) -> npt.NDArray[Any]:
+    """Return `values` as an array of any type; raises ValueError, which starts with `name`."""
+    try:
+        return np.asarray(values)
+    except Exception as error:
+        raise ValueError(f"{name}: not an array: {error}") from error
+
+
 def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
     """Return `values` as an array of native float32 or float64 with `ndim` axes; other types are copied.
 
     Raises ValueError that starts with `name`, also for an empty axis.
     """
-    try:
-        array = np.asarray(values)
-    except Exception as error:
-        raise ValueError(f"{name}: not an array: {error}") from error
+    array = readable(values, name)
     if array.dtype != FLOAT64 and array.dtype != FLOAT32:
         if array.dtype.kind == "f":
             # float16 fits float32 exactly; long double and foreign byte orders become float64.
@@ -54,6 +59,17 @@ def checked_gas(gas: Any, name: str = "gas") -> float:
     if not -GAS_LIMIT <= value <= GAS_LIMIT:
         raise ValueError(f"{name}: a cosine lies between -1 and 1, not {value!r}")
     return value
+
+
+def checked_finite(value: Any, name: str) -> float:
+    """Return a finite number as a float; bools and texts are refused."""
+    try:
+        finite = not isinstance(value, (str, bytes, bool, np.bool_)) and math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return float(value)
 
 
 def check_number(

@@ -75,7 +75,7 @@ def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
 def cosine_similarity(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Compute the cosines of unit vectors; each depends on its two vectors alone."""
+    """Return the cosines (n, m) of unit vectors. Each depends on its two vectors; rounding may exceed 1."""
     out = np.empty((len(left), len(right)))
     columns = np.ascontiguousarray(right.T, dtype=np.float64)
 

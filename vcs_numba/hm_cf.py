@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import checked_gas, not_finite_error, overflow_error
-from vcs_numba.jit.kernel import array, by_element, types
-from vcs_numba.kernels.best_matches import COUNT, best_matches
+from vcs_numba.jit.kernel import array, by_element, helper, types
 from vcs_numba.kernels.matching import Floats, Similarities
+from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.scores import as_matrix
 
 
@@ -38,9 +38,33 @@ class HmCf(NamedTuple):
     hm_cf: float
 
 
+@helper
+def positive_harmonic_mean(a: float, b: float) -> float:
+    """Return the harmonic mean of two positive numbers; 0 if one of them is not positive."""
+    return 2.0 * (a * b) / (a + b) if a > 0.0 and b > 0.0 else 0.0
+
+
 def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> bool:
-    tops = np.empty((2, max(similarity.shape)), dtype=np.float64)
-    return best_matches(similarity, coarse, tops, out)
+    """Write the numbers of one pair to `out` (5,); False if the matrix holds NaN or infinity."""
+    rows, columns = similarity.shape
+    tops = np.empty((2, max(rows, columns)), dtype=np.float64)
+    finite = True
+    for j in range(columns):
+        tops[1, j] = -np.inf
+    for i in range(rows):
+        top = -np.inf
+        for j in range(columns):
+            value = np.float64(similarity[i, j])
+            finite = finite and value - value == 0.0
+            top = max(top, value)
+            tops[1, j] = max(tops[1, j], value)
+        tops[0, i] = top
+    out[0] = coarse
+    out[1] = pairwise_sum(tops, 1, columns) / columns
+    out[2] = pairwise_sum(tops, 0, rows) / rows
+    out[3] = positive_harmonic_mean(out[1], out[2])
+    out[4] = positive_harmonic_mean(coarse, out[3])
+    return finite
 
 
 _HM_CF: Final = by_element(
@@ -76,7 +100,7 @@ def hm_cf(similarity: npt.ArrayLike, coarse: float) -> HmCf:
     matrix, transposed = as_matrix(similarity, "similarity")
     if transposed:
         matrix = np.ascontiguousarray(matrix.T)
-    out: npt.NDArray[Any] = np.empty(COUNT)
+    out: npt.NDArray[Any] = np.empty(len(HmCf._fields))
     if not _HM_CF[matrix.dtype.char].call(matrix, coarse, out):
         raise not_finite_error("similarity")
     if not np.isfinite(out).all():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
 
-from vcs_numba.checks import checked_gas
+from vcs_numba.checks import checked_finite, checked_gas
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.kernels.combine import combine_alignment, combine_global
 from vcs_numba.kernels.matching import Floats
@@ -51,12 +50,7 @@ def recombine(scores: Scores, **parts: float) -> Scores:
     for name, value in parts.items():
         if name not in PARTS:
             raise ValueError(f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}")
-        try:
-            finite = not isinstance(value, (str, bytes, bool, np.bool_)) and math.isfinite(value)
-        except (TypeError, OverflowError):
-            finite = False
-        if not finite:
-            raise ValueError(f"{name} must be a finite number, not {value!r}")
+        checked_finite(value, name)
     changed = scores._replace(**parts)
     out = np.array(changed, dtype=np.float64)
     _RECOMBINE.call(out, checked_gas(changed.gas), changed.window_regularizer)

@@ -16,12 +16,15 @@ from vcs_numba.jit.kernel import (
 )
 from vcs_numba.kernels.combine import SCORE_COUNT, score_matches
 from vcs_numba.kernels.large import score_large
+from vcs_numba.kernels.line import Scratch, new_scratch
 from vcs_numba.kernels.matching import (
     Floats,
+    Sides,
     Similarities,
     keep_column_tops,
     match_columns,
     match_rows,
+    new_sides,
 )
 from vcs_numba.kernels.windows import PRECISION, RECALL, fill_windows
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
@@ -109,47 +112,29 @@ REFERENCE_NAMES: Final = {
 
 
 @helper
-def pair_scratch(longest: int) -> Any:
-    """Allocate working memory for pairs of up to `longest` chunks a side (see `score_matches`)."""
-    return (
-        np.empty((2, longest), dtype=np.int64),  # starts
-        np.empty((2, longest), dtype=np.int64),  # ends
-        np.empty((2, longest), dtype=np.int64),  # matches
-        np.empty((2, longest), dtype=np.int64),  # floor_path
-        np.empty((1, 3 * longest), dtype=np.int64),  # came_from
-        np.empty((2, longest), dtype=np.float64),  # values
-        np.empty((2, longest), dtype=np.float64),  # tops
-        np.empty((2, longest), dtype=np.float64),  # parts
-        np.empty((4, longest), dtype=np.float64),  # costs
-    )
-
-
-@helper
 def score_pair(
     similarity: Similarities,
     transposed: bool,
     gas: float,
     params: Floats,
-    scratch: Any,
+    sides: Sides,
+    scratch: Scratch,
     column_tops: Similarities,
     out: Floats,
 ) -> int:
-    """Score one matrix."""
+    """Write the scores of a matrix from `as_matrix` to `out` (16,); `column_tops` (2, columns) is scratch."""
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns
     by_row = PRECISION if transposed else RECALL
-    starts, ends, matches, floor_path, came_from, values, tops, parts, costs = scratch
-    fill_windows(n_ref, n_gen, starts, ends)
+    fill_windows(n_ref, n_gen, sides.starts, sides.ends)
     for j in range(columns):
         column_tops[0, j] = -np.inf
-    match_rows(similarity, 0, rows, by_row, starts, ends, params, tops, matches, values, column_tops)
-    if not keep_column_tops(column_tops, columns, 1 - by_row, tops):
+    match_rows(similarity, 0, rows, by_row, sides, params, column_tops)
+    if not keep_column_tops(column_tops, columns, 1 - by_row, sides.tops):
         return NOT_FINITE
-    match_columns(similarity, 0, columns, 1 - by_row, starts, ends, params, tops, matches, values, parts)
-    score_matches(
-        n_ref, n_gen, starts, ends, matches, values, gas, params, parts, costs, floor_path, came_from, out
-    )
+    match_columns(similarity, 0, columns, 1 - by_row, sides, params, scratch.parts)
+    score_matches(n_ref, n_gen, sides, gas, params, scratch, out)
     return status_of(out)
 
 
@@ -164,9 +149,10 @@ def status_of(out: Floats) -> int:
 
 def _score(similarity: Similarities, transposed: bool, gas: float, params: Floats, out: Floats) -> int:
     rows, columns = similarity.shape
-    scratch = pair_scratch(max(rows, columns))
+    longest = max(rows, columns)
     column_tops = np.empty((2, columns), dtype=similarity.dtype)
-    return score_pair(similarity, transposed, gas, params, scratch, column_tops, out)
+    sides, scratch = new_sides(longest), new_scratch(longest)
+    return score_pair(similarity, transposed, gas, params, sides, scratch, column_tops, out)
 
 
 _SCORE: Final = by_element(

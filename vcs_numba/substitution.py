@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -10,13 +9,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vcs_numba.checks import checked_finite, readable
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.jit.threads import for_each
 from vcs_numba.kernels.counterparts import CLASS_COUNT, SIMILARITY, WEIGHT, Ids
 from vcs_numba.kernels.matching import Floats
 from vcs_numba.kernels.replaced import replace
 from vcs_numba.kernels.windows import Ints
-from vcs_numba.words import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
 
 _INTS = array(types.int64, 1, readonly=True)
 _IDS = array(types.int32, 2, readonly=True)
@@ -217,7 +217,7 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
         `substitution` is not a number in [0, 1].
     """
     _checked_params(params)
-    value = _number(substitution, "substitution")
+    value = checked_finite(substitution, "substitution")
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"substitution must be between 0 and 1, not {value!r}")
     return 1.0 - params.slope * max(0.0, value - params.allowance)
@@ -252,7 +252,7 @@ def strict(
         A score is not finite, or `substitution` is not a number in [0, 1]. The message names the argument.
     """
     cap = strict_cap(substitution, params)
-    return Strict(max(0.0, min(_number(vcs, "vcs"), cap)), min(_number(margin, "margin"), cap))
+    return Strict(max(0.0, min(checked_finite(vcs, "vcs"), cap)), min(checked_finite(margin, "margin"), cap))
 
 
 def _substitution(
@@ -313,10 +313,7 @@ def _check_words(words: Any, chunks: int, vocabulary: Vocabulary, name: str) -> 
 
 
 def _matches(values: Any, name: str) -> Ints:
-    try:
-        matches = np.asarray(values)
-    except Exception as error:
-        raise ValueError(f"{name}: not an array: {error}") from error
+    matches = readable(values, name)
     if matches.ndim != 1 or not matches.size or matches.dtype.kind not in "iu":
         raise ValueError(
             f"{name}: expected an integer for each chunk, not {matches.dtype} of shape {matches.shape}"
@@ -328,13 +325,3 @@ def _checked_params(params: Any) -> SubstitutionParams:
     if not isinstance(params, SubstitutionParams):
         raise ValueError(f"params must be a vcs_numba.SubstitutionParams, not {type(params).__name__}")
     return params
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        finite = not isinstance(value, (str, bytes, bool, np.bool_)) and math.isfinite(value)
-    except (TypeError, ValueError, OverflowError):
-        finite = False
-    if not finite:
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
-    return float(value)

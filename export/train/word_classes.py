@@ -28,8 +28,7 @@ import numpy.typing as npt
 
 from vcs_runtime.jobs.pairs import read_pairs
 from vcs_runtime.words.classes import CLASSES, ROWS
-from vcs_runtime.words.lexemes import lexeme
-from vcs_runtime.words.reading import read_words
+from vcs_runtime.words.reading import lexeme, read_words
 
 # Parts of the loss: words as they stand, words without themselves and their stem, words without neighbours.
 SEEN, HIDDEN, LISTED = 0.4, 0.4, 0.2

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.means import exact_means
+from vcs_runtime.util.numbers import exact_means
 
 #: How systems are ranked.
 RULE = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.util.means import exact_means
+from vcs_runtime.util.numbers import exact_means
 from vcs_visil.images import Part
 from vcs_visil.masking import MaskedCaption
 from vcs_visil.models.generated import KNOWN, Generates, check_generated, known_words

@@ -207,18 +207,26 @@ def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_na
 
 @given(cases)
 @settings(max_examples=200)
-def test_excess_penalty_charges_only_what_exceeds_the_tolerance(case: Any) -> None:
+def test_the_penalty_is_the_whole_offset_or_its_excess_over_the_tolerance(case: Any) -> None:
     similarity = matrix(case)
-    for side in (
-        align(similarity, params(case, lct_penalty="excess")).precision,
-        align(similarity, params(case, lct_penalty="full")).precision,
-    ):
-        tolerance = case.lct * side.tolerance_height
-        excess = np.maximum(side.distance - tolerance, 0.0)
-        assert np.array_equal(side.tolerated, (side.distance > 0) & (side.distance <= tolerance))
-        full = np.where(excess > 0, side.distance, 0)
-        expected = excess if side.total_penalty < full.sum() / side.y - 1e-12 else full
-        np.testing.assert_allclose(side.penalty, expected / side.y, rtol=0, atol=1e-15)
+    for lct_penalty in ("full", "excess"):
+        chosen = params(case, lct_penalty=lct_penalty)
+        alignment = align(similarity, chosen)
+        for side in (alignment.precision, alignment.recall):
+            tolerance = chosen.lct * side.tolerance_height
+            assert np.array_equal(side.tolerated, (side.distance > 0) & (side.distance <= tolerance))
+            for offset, penalty in zip(side.distance.tolist(), side.penalty.tolist(), strict=True):
+                charged = offset if lct_penalty == "full" else offset - tolerance
+                assert penalty == (charged / side.y if offset > tolerance else 0.0)
+
+
+def test_the_penalties_of_an_offset_beyond_the_tolerance() -> None:
+    # Five chunks against five: each window is one chunk, and so is the tolerance's height.
+    similarity = np.eye(5)[[1, 2, 3, 4, 0]]
+    for lct_penalty, charged in (("full", 4), ("excess", 2.5)):
+        side = align(similarity, Params(lct=1.5, lct_penalty=lct_penalty)).recall
+        assert side.distance.tolist() == [1, 1, 1, 1, 4]
+        assert side.penalty.tolist() == [0, 0, 0, 0, charged / 5]
 
 
 @pytest.mark.parametrize(("n_ref", "n_gen"), [(5, 9), (30, 7), (12, 12), (2, 2), (1, 3), (40, 2), (101, 99)])

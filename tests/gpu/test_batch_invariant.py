@@ -38,9 +38,9 @@ def runs(bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
     run = session.run
     label = ""
 
-    def marked(inputs: Any) -> Any:
+    def marked(inputs: Any, *shown: Any) -> Any:
         mark(name := f"{label}, run {len(sections)}")
-        output = run(inputs)
+        output = run(inputs, *shown)
         mark(f"after {name}")
         sections.append((name, tuple(sorted(watched.runs[-1].items()))))
         return output

@@ -75,7 +75,7 @@ def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener
     found = np.empty_like(alone)
     for batch in batches(sequences, 200, "packed", mixed=True):
         assert len({len(sequences[row]) for row in batch.rows}) > 1
-        found[batch.rows] = embedder._session.run(batch.inputs)
+        found[batch.rows] = embedder._session.run(batch.inputs)[0]
     np.testing.assert_allclose(found, alone, atol=2e-6)
 
 

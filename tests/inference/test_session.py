@@ -22,7 +22,7 @@ from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, choose_device
-from vcs_runtime.inference.session import Budget, run_batches
+from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.util.stages import ahead
 
 TEXTS = [" ".join(story(i).split()[: 1 + i % 9]) for i in range(40)]
@@ -375,22 +375,13 @@ def test_every_row_is_run_once_however_little_fits(capacity: int) -> None:
         for start in range(0, len(rows), size):
             yield rows[start : start + size], None
 
-    def run(rows: list[int], _: None) -> None:
+    batches = FittingBatches(lengths, _FixedBudget(1000), cut)
+    for rows, _ in batches:
         if len(rows) > capacity:
-            raise DeviceMemoryError("no memory")
-        finished.extend(rows)
-
-    run_batches(lengths, _FixedBudget(1000), cut, run)
+            batches.failed(rows, DeviceMemoryError("no memory"))
+        else:
+            finished.extend(rows)
     assert sorted(finished) == list(range(30))
-
-
-def test_another_failure_ends_it() -> None:
-    def run(rows: list[int], _: None) -> None:
-        if 3 in rows:
-            raise KeyError("the third")
-
-    with pytest.raises(KeyError, match="the third"):
-        run_batches([1] * 6, _FixedBudget(10), lambda rows, _: (([row], None) for row in rows), run)
 
 
 def test_ahead_keeps_order_works_ahead_by_one_and_passes_errors_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from support.core_cases import drawn_case, matrix
 from vcs_numba import HmCf, Scores, score_similarity
+from vcs_runtime.scoring import result
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.result import StrictScores
 from vcs_runtime.scoring.score_table import (
@@ -43,6 +46,16 @@ def test_it_declares_every_score_once() -> None:
     assert up_to(HEADLINE) == ("vcs", "margin", "gas", "las", "nas")
     assert set(up_to(HEADLINE)) < set(up_to(PART)) < set(SCORES)
     assert len(set(LABELS.values())) == len(LABELS)
+
+
+def test_editors_know_every_score_of_a_result() -> None:
+    [typed] = (
+        node for node in ast.walk(ast.parse(inspect.getsource(result))) if isinstance(node, ast.If)
+        if isinstance(node.test, ast.Name)
+    )  # fmt: skip
+    names = [name.id for line in typed.body if isinstance(line, ast.Assign) for name in line.targets]  # type: ignore[attr-defined]
+    assert sorted(names) == sorted(ALL)
+    assert all(vars(result._ScoresByName)[name].__doc__.startswith(ALL[name].meaning) for name in ALL)
 
 
 def test_scores_lie_in_their_ranges() -> None:

@@ -142,7 +142,7 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle
     sums, counts = np.zeros((2, tokens), np.float16)
     for start in starts:
         ids = np.array([[0, *encoding.ids[start : start + 510], 2]])
-        logits = session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        [logits] = session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
         sums[start : start + 510] += logits[0, 1:-1, 0]
         counts[start : start + 510] += np.float16(1)
     expected = np.zeros(len(text), np.float32)

@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Type(NamedTuple):
-    """The type of an argument in a signature: a number, or a C-contiguous array of numbers."""
+    """The type of an argument in a signature: a number (ndim 0), or a C-contiguous array of numbers."""
 
     name: str
     ndim: int = 0

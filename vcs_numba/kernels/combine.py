@@ -6,10 +6,10 @@ import math
 
 from vcs_numba.jit.kernel import helper, rare
 from vcs_numba.kernels.distance import distance_score
-from vcs_numba.kernels.line import line_score
-from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.line import Scratch, line_score
+from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
-from vcs_numba.kernels.windows import PRECISION, Ints, window_area
+from vcs_numba.kernels.windows import PRECISION, window_area
 from vcs_numba.params import (
     LENGTH_REGULARIZER,
     NAS_BLEND_FACTOR,
@@ -124,33 +124,16 @@ def combine_global(out: Floats, gas: float) -> None:
 
 @helper
 def score_matches(
-    n_ref: int,
-    n_gen: int,
-    starts: Ints,
-    ends: Ints,
-    matches: Ints,
-    values: Floats,
-    gas: float,
-    params: Floats,
-    parts: Floats,
-    costs: Floats,
-    floor_path: Ints,
-    came_from: Ints,
-    out: Floats,
+    n_ref: int, n_gen: int, sides: Sides, gas: float, params: Floats, scratch: Scratch, out: Floats
 ) -> None:
-    """Compute all scores of a pair from its windows and best matches.
-
-    Below, L is any number >= max(n_ref, n_gen).
-    """
+    """Write the fields of `Scores` to `out` (16,), from the windows and best matches of a pair."""
     for side in range(2):
         x = n_gen if side == PRECISION else n_ref
         y = n_ref if side == PRECISION else n_gen
-        out[LAS_PRECISION + side] = pairwise_sum(values, side, x) / x
-        distance, _, _ = distance_score(side, matches, starts, ends, x, y, params, parts)
+        out[LAS_PRECISION + side] = pairwise_sum(sides.values, side, x) / x
+        distance, _, _ = distance_score(side, sides, x, y, params, scratch.parts)
         out[NAS_D_PRECISION + side] = distance
-        out[NAS_L_PRECISION + side] = line_score(
-            side, matches, starts, ends, x, y, params, costs, came_from, floor_path, parts
-        )
-    area = window_area(n_ref, n_gen, starts, ends)
+        out[NAS_L_PRECISION + side] = line_score(side, sides, x, y, params, scratch)
+    area = window_area(n_ref, n_gen, sides.starts, sides.ends)
     combine_alignment(out, regularizer(n_ref, n_gen, area, params))
     combine_global(out, gas)

@@ -6,7 +6,7 @@ similarities are computed in blocks of `BLOCK` words of the reference, and once 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,26 @@ ROWS: Final = 2 * HALO + 1
 Ids = npt.NDArray[np.int32]
 Vectors = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
+
+
+class Side(NamedTuple):
+    """The n words of one text, and what is found out about them."""
+
+    words: Ids  # `Words.packed`
+    starts: Ints  # the first word of each chunk, and n
+    matches: Ints  # the match of each chunk
+    numbers: Floats  # (3, n): LACK, WEIGHT and SIMILARITY
+    partners: Ids  # (n,)
+
+
+class Shared(NamedTuple):
+    """Vectors, exclusions and constants for both texts, and working memory."""
+
+    vectors: Vectors
+    excluding: Bools
+    params: Floats
+    columns: Floats
+    lines: Floats
 
 
 @helper
@@ -67,8 +87,9 @@ def exclude_each_other(gen: Ids, i: int, ref: Ids, j: int, excluding: Bools) -> 
 
 
 @rare
-def gather_columns(ref: Ids, first: int, stop: int, vectors: Vectors, columns: Floats) -> None:
-    """Write the vectors of the reference's words first..stop to the columns of `columns`."""
+def gather_columns(ref: Ids, first: int, stop: int, shared: Shared) -> None:
+    """Write the vectors of the reference's words first..stop to the columns of `shared.columns`."""
+    vectors, columns = shared.vectors, shared.columns
     for j in range(first, stop):
         row = ref[VECTOR, j]
         for k in range(vectors.shape[1]):
@@ -76,23 +97,13 @@ def gather_columns(ref: Ids, first: int, stop: int, vectors: Vectors, columns: F
 
 
 @rare
-def compare(
-    gen: Ids,
-    i: int,
-    ref: Ids,
-    first: int,
-    stop: int,
-    vectors: Vectors,
-    excluding: Bools,
-    columns: Floats,
-    line: int,
-    out: Floats,
-) -> None:
-    """Write the similarities of the generated word i to the words first..stop to `out[line]`.
+def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, line: int) -> None:
+    """Write the similarities of the generated word i to the words first..stop to `shared.lines[line]`.
 
     A product of vectors is summed in float64 from the first component to the last, so a similarity depends on
     two words alone. Four components are added in one pass over the line, in the same order.
     """
+    vectors, columns, out = shared.vectors, shared.columns, shared.lines
     size = vectors.shape[1]
     row = gen[VECTOR, i]
     count = stop - first
@@ -115,7 +126,7 @@ def compare(
             out[line, j] += a * columns[k, j]
     for j in range(count):
         other = first + j
-        if gen[NEGATED, i] != ref[NEGATED, other] or exclude_each_other(gen, i, ref, other, excluding):
+        if gen[NEGATED, i] != ref[NEGATED, other] or exclude_each_other(gen, i, ref, other, shared.excluding):
             out[line, j] = -1.0
         elif gen[STEM, i] == ref[STEM, other]:
             out[line, j] = 1.0
@@ -129,52 +140,40 @@ def keep_lacks(numbers: Floats, params: Floats) -> None:
 
 
 @helper
-def find_counterparts(
-    gen: Ids,
-    ref: Ids,
-    gen_starts: Ints,
-    ref_starts: Ints,
-    gen_match: Ints,
-    ref_match: Ints,
-    vectors: Vectors,
-    excluding: Bools,
-    params: Floats,
-    columns: Floats,
-    lines: Floats,
-    gen_numbers: Floats,
-    ref_numbers: Floats,
-) -> None:
+def find_counterparts(gen: Side, ref: Side, shared: Shared) -> None:
     """Write how much each word lacks a counterpart on the other side."""
-    for i in range(gen_numbers.shape[1]):
-        gen_numbers[LACK, i] = -1.0
-    for j in range(ref_numbers.shape[1]):
-        ref_numbers[LACK, j] = -1.0
-    n_ref = len(ref_match)
-    for c in range(len(gen_match)):
-        begin = gen_starts[c]
-        end = gen_starts[c + 1]
+    for i in range(gen.numbers.shape[1]):
+        gen.numbers[LACK, i] = -1.0
+    for j in range(ref.numbers.shape[1]):
+        ref.numbers[LACK, j] = -1.0
+    params = shared.params
+    n_ref = len(ref.matches)
+    for c in range(len(gen.matches)):
+        begin = gen.starts[c]
+        end = gen.starts[c + 1]
         d = 0 if begin < end else n_ref
         while d < n_ref:
             # Neighbouring chunks in reach are one run of words.
             run = d
-            while d < n_ref and within_reach(c, d, gen_match, ref_match, params[FOUND_REACH]):
+            while d < n_ref and within_reach(c, d, gen.matches, ref.matches, params[FOUND_REACH]):
                 d += 1
-            for first in range(ref_starts[run], ref_starts[d], BLOCK):
-                stop = min(first + BLOCK, ref_starts[d])
-                gather_columns(ref, first, stop, vectors, columns)
+            for first in range(ref.starts[run], ref.starts[d], BLOCK):
+                stop = min(first + BLOCK, ref.starts[d])
+                gather_columns(ref.words, first, stop, shared)
                 for i in range(begin, end):
-                    compare(gen, i, ref, first, stop, vectors, excluding, columns, 0, lines)
+                    compare(gen.words, i, ref.words, first, stop, shared, 0)
                     for j in range(first, stop):
                         # A word of a list must find its counterpart in a matched chunk itself: the same
                         # number or colour of a neighbouring chunk is said of something else.
-                        listed = gen[EXCLUSION, i] != 0 or ref[EXCLUSION, j] != 0
+                        listed = gen.words[EXCLUSION, i] != 0 or ref.words[EXCLUSION, j] != 0
+                        chunk = ref.words[CHUNK, j]
                         if listed and not within_reach(
-                            c, ref[CHUNK, j], gen_match, ref_match, params[PAIR_REACH]
+                            c, chunk, gen.matches, ref.matches, params[PAIR_REACH]
                         ):
                             continue
-                        similarity = lines[0, j - first]
-                        gen_numbers[LACK, i] = max(gen_numbers[LACK, i], similarity)
-                        ref_numbers[LACK, j] = max(ref_numbers[LACK, j], similarity)
+                        similarity = shared.lines[0, j - first]
+                        gen.numbers[LACK, i] = max(gen.numbers[LACK, i], similarity)
+                        ref.numbers[LACK, j] = max(ref.numbers[LACK, j], similarity)
             d = max(d, run + 1)
-    keep_lacks(gen_numbers, params)
-    keep_lacks(ref_numbers, params)
+    keep_lacks(gen.numbers, params)
+    keep_lacks(ref.numbers, params)

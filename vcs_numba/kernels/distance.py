@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from vcs_numba.jit.kernel import helper
-from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
-from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import EXCESS_PENALTY, LCT, REFERENCE_SMALL_TEXT
 
 
@@ -42,15 +41,16 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 
 @helper
 def distance_score(
-    side: int, matches: Ints, starts: Ints, ends: Ints, x: int, y: int, params: Floats, penalties: Floats
+    side: int, sides: Sides, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """Compute (NAS-D, P_total, P_max) of one orientation (docs/reference/vcs.md, section 6)."""
+    """Return (NAS-D, P_total, P_max) of x matches on a timeline of length y; writes `penalties` (2, L)."""
     tolerance = params[LCT] * tolerance_height(y, x)
     farthest = 0
     for i in range(x):
-        offset = offset_from_window(matches[side, i], starts[side, i], ends[side, i])
+        start, end = sides.starts[side, i], sides.ends[side, i]
+        offset = offset_from_window(sides.matches[side, i], start, end)
         penalties[side, i] = penalty(offset, tolerance, y, params)
-        farthest += max(starts[side, i], y - ends[side, i])
+        farthest += max(start, y - end)
     total = pairwise_sum(penalties, side, x)
     largest = farthest / y
     if largest == 0.0:

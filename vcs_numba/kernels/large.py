@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,14 @@ from vcs_numba.jit.kernel import (
 )
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import score_matches
+from vcs_numba.kernels.line import new_scratch
 from vcs_numba.kernels.matching import (
     Floats,
     Similarities,
     larger,
     match_columns,
     match_rows,
+    sides_of,
 )
 from vcs_numba.kernels.windows import (
     PRECISION,
@@ -36,74 +38,28 @@ _PIECE: Final = 1 << 16
 _INTS = array(types.int64, 2)
 _FLOATS = array(types.float64, 2)
 _PACKED = array(types.float64, 1)
+_STACK = array(types.int64, 3), array(types.float64, 3)  # see `sides_of`
 
-
-class Matched(NamedTuple):
-    """Windows and best matches of a pair: arrays (2, max(n_ref, n_gen)), one row for each orientation."""
-
-    n_ref: int
-    n_gen: int
-    starts: Ints
-    ends: Ints
-    tops: Floats
-    matches: Ints
-    values: Floats
-
-
-def _fill(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    fill_windows(n_ref, n_gen, starts, ends)
-
-
-_FILL: Final = Kernel(_fill, types.int64, types.int64, _INTS, _INTS)
+_FILL: Final = Kernel(fill_windows, types.int64, types.int64, _INTS, _INTS)
 
 
 def _rows(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
+    similarity: Similarities, first: int, stop: int, side: int, ints: Ints, floats: Floats, params: Floats,
     column_tops: Similarities,
-) -> None:
-    for j in range(similarity.shape[1]):
-        column_tops[0, j] = -np.inf
-    match_rows(similarity, first, stop, side, starts, ends, params, tops, matches, values, column_tops)
+) -> None:  # fmt: skip
+    match_rows(similarity, first, stop, side, sides_of(ints, floats), params, column_tops)
 
 
 def _columns(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
+    similarity: Similarities, first: int, stop: int, side: int, ints: Ints, floats: Floats, params: Floats,
     levels: Floats,
-) -> None:
-    match_columns(similarity, first, stop, side, starts, ends, params, tops, matches, values, levels)
+) -> None:  # fmt: skip
+    match_columns(similarity, first, stop, side, sides_of(ints, floats), params, levels)
 
 
 def _lines_signature(element: Any) -> tuple[Any, ...]:
-    return (
-        array(element, 2, readonly=True),
-        types.int64,
-        types.int64,
-        types.int64,
-        _INTS,
-        _INTS,
-        _PACKED,
-        _FLOATS,
-        _INTS,
-        _FLOATS,
-    )
+    count = types.int64
+    return array(element, 2, readonly=True), count, count, count, *_STACK, _PACKED
 
 
 _ROWS: Final = by_element(_rows, lambda element: (*_lines_signature(element), array(element, 2)))
@@ -126,39 +82,27 @@ def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
 _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int64, _FLOATS))
 
 
-def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> Matched | None:
+def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> tuple[Ints, Floats] | None:
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
+    Returns the arrays of `sides_of`, or None if the matrix holds NaN or infinity.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
     by_row = PRECISION if transposed else RECALL
     longest = max(rows, columns)
-    starts, ends, matches = (np.empty((2, longest), dtype=np.int64) for _ in range(3))
-    tops, values = np.empty((2, longest)), np.empty((2, longest))
-    _FILL.call(n_ref, n_gen, starts, ends)
+    ints, floats = np.empty((3, 2, longest), dtype=np.int64), np.empty((2, 2, longest))
+    _FILL.call(n_ref, n_gen, ints[0], ints[1])
     code = matrix.dtype.char
     row_cuts = _cuts(rows, matrix.size)
-    column_tops = np.empty((len(row_cuts) - 1, 2, columns), dtype=matrix.dtype)
+    column_tops = np.full((len(row_cuts) - 1, 2, columns), -np.inf, dtype=matrix.dtype)
 
     def rows_piece(k: int) -> None:
-        _ROWS[code].call(
-            matrix,
-            row_cuts[k],
-            row_cuts[k + 1],
-            by_row,
-            starts,
-            ends,
-            packed,
-            tops,
-            matches,
-            values,
-            column_tops[k],
-        )
+        _ROWS[code].call(matrix, row_cuts[k], row_cuts[k + 1], by_row, ints, floats, packed, column_tops[k])
 
     for_each(len(row_cuts) - 1, rows_piece)
-    if not _MERGE[code].call(column_tops, 1 - by_row, tops):
+    if not _MERGE[code].call(column_tops, 1 - by_row, floats[0]):
         return None
 
     levels = np.empty((2, longest))
@@ -166,21 +110,11 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
 
     def columns_piece(k: int) -> None:
         _COLUMNS[code].call(
-            matrix,
-            column_cuts[k],
-            column_cuts[k + 1],
-            1 - by_row,
-            starts,
-            ends,
-            packed,
-            tops,
-            matches,
-            values,
-            levels,
+            matrix, column_cuts[k], column_cuts[k + 1], 1 - by_row, ints, floats, packed, levels
         )
 
     for_each(len(column_cuts) - 1, columns_piece)
-    return Matched(n_ref, n_gen, starts, ends, tops, matches, values)
+    return ints, floats
 
 
 def _cuts(lines: int, size: int) -> list[int]:
@@ -191,38 +125,13 @@ def _cuts(lines: int, size: int) -> list[int]:
 
 
 def _finish(
-    n_ref: int,
-    n_gen: int,
-    starts: Ints,
-    ends: Ints,
-    matches: Ints,
-    values: Floats,
-    gas: float,
-    params: Floats,
-    out: Floats,
+    n_ref: int, n_gen: int, ints: Ints, floats: Floats, gas: float, params: Floats, out: Floats
 ) -> None:
-    longest = max(n_ref, n_gen)
-    parts = np.empty((2, longest), dtype=np.float64)
-    costs = np.empty((4, longest), dtype=np.float64)
-    floor_path = np.empty((2, longest), dtype=np.int64)
-    came_from = np.empty((1, 3 * longest), dtype=np.int64)
-    score_matches(
-        n_ref, n_gen, starts, ends, matches, values, gas, params, parts, costs, floor_path, came_from, out
-    )
+    scratch = new_scratch(max(n_ref, n_gen))
+    score_matches(n_ref, n_gen, sides_of(ints, floats), gas, params, scratch, out)
 
 
-_FINISH: Final = Kernel(
-    _finish,
-    types.int64,
-    types.int64,
-    _INTS,
-    _INTS,
-    _INTS,
-    _FLOATS,
-    types.float64,
-    _PACKED,
-    _PACKED,
-)
+_FINISH: Final = Kernel(_finish, types.int64, types.int64, *_STACK, types.float64, _PACKED, _PACKED)
 
 
 def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> bool:
@@ -230,6 +139,6 @@ def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: 
     matched = match_matrix(matrix, transposed, packed)
     if matched is None:
         return False
-    n_ref, n_gen, starts, ends, _, matches, values = matched
-    _FINISH.call(n_ref, n_gen, starts, ends, matches, values, gas, packed, out)
+    n_ref, n_gen = matrix.shape[::-1] if transposed else matrix.shape
+    _FINISH.call(n_ref, n_gen, *matched, gas, packed, out)
     return True

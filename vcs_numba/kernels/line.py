@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from vcs_numba.jit.kernel import helper, rare
 from vcs_numba.kernels.distance import is_slightly_above_integer, tolerance_height
-from vcs_numba.kernels.matching import Floats
+from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import LCT
@@ -19,6 +20,26 @@ STANDARD = 1
 FLOOR_STEP = 2
 
 
+class Scratch(NamedTuple):
+    """Working memory for the scores of a pair of up to L chunks a side."""
+
+    parts: Floats  # (2, L)
+    costs: Floats  # (4, L)
+    floor_path: Ints  # (2, L)
+    came_from: Ints  # (1, 3 L)
+
+
+@helper
+def new_scratch(longest: int) -> Scratch:
+    """Allocate working memory for pairs of up to `longest` chunks a side."""
+    return Scratch(
+        np.empty((2, longest), dtype=np.float64),
+        np.empty((4, longest), dtype=np.float64),
+        np.empty((2, longest), dtype=np.int64),
+        np.empty((1, 3 * longest), dtype=np.int64),
+    )
+
+
 @helper
 def step_length(dy: int) -> float:
     """Return the length of a step of one chunk to the right and dy chunks up or down."""
@@ -27,15 +48,7 @@ def step_length(dy: int) -> float:
 
 @rare
 def trace_path(
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    count: int,
-    came_from: Ints,
-    line: int,
-    last: int,
-    written: int,
-    path: Ints,
+    side: int, sides: Sides, count: int, came_from: Ints, line: int, last: int, written: int, path: Ints
 ) -> None:
     """Follow the predecessors in `came_from[line]` back from row `last` of the last window.
 
@@ -44,28 +57,25 @@ def trace_path(
     k = last
     for back in range(count):
         i = count - 1 - back
-        path[side, i] = starts[side, i] + k
-        written -= ends[side, i] - starts[side, i]
+        path[side, i] = sides.starts[side, i] + k
+        written -= sides.ends[side, i] - sides.starts[side, i]
         if i > 0:
             k = came_from[line, written + k]
 
 
 @helper
 def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    count: int,
-    costs: Floats,
-    came_from: Ints,
-    keep_floor: bool,
-    keep_ceiling: bool,
-    floor_path: Ints,
-    ceiling_path: Ints,
-) -> tuple[float, float]:
-    """Compute the shortest and longest line through the windows (docs/reference/vcs.md, section 7)."""
+    side: int, sides: Sides, count: int, costs: Floats, came_from: Ints, keep_floor: bool, keep_ceiling: bool,
+    floor_path: Ints, ceiling_path: Ints,
+) -> tuple[float, float]:  # fmt: skip
+    """Return (L_min, L_max): the lengths of the shortest and longest line through the windows (section 7).
+
+    Both are 0 for fewer than two windows. The paths are the rows that the lines pick in each window. Scratch:
+    `costs` (4, tallest window), and for paths that are kept `came_from` (2, sum of heights).
+    """
     if count < 2:
         return 0.0, 0.0
+    starts, ends = sides.starts, sides.ends
     height = ends[side, 0] - starts[side, 0]
     for k in range(height):
         costs[0, k] = 0.0
@@ -107,9 +117,9 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
         if costs[old + 1, k] > costs[old + 1, ceiling_end]:
             ceiling_end = k
     if keep_floor:
-        trace_path(side, starts, ends, count, came_from, 0, floor_end, written, floor_path)
+        trace_path(side, sides, count, came_from, 0, floor_end, written, floor_path)
     if keep_ceiling:
-        trace_path(side, starts, ends, count, came_from, 1, ceiling_end, written, ceiling_path)
+        trace_path(side, sides, count, came_from, 1, ceiling_end, written, ceiling_path)
     return costs[old, floor_end], costs[old + 1, ceiling_end]
 
 
@@ -139,17 +149,10 @@ def segment_kind(dy: int, lct: float, limit: int, limit_lct: float) -> int:
 
 @helper
 def actual_length(
-    side: int,
-    matches: Ints,
-    x: int,
-    y: int,
-    lct: float,
-    floor_path: Ints,
-    lengths: Floats,
-    kinds: Ints,
+    side: int, matches: Ints, x: int, y: int, lct: float, floor_path: Ints, lengths: Floats, kinds: Ints,
     keep_kinds: bool,
-) -> float:
-    """Compute L_act, the length of the line through the matches (docs/reference/vcs.md, section 7)."""
+) -> float:  # fmt: skip
+    """Return L_act, the length of the line through the matches; writes `lengths` and `kinds` (2, L)."""
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
         dy = matches[side, i + 1] - matches[side, i]
@@ -174,26 +177,11 @@ def line_ratio(floor: float, ceiling: float, actual: float) -> float:
 
 
 @helper
-def line_score(
-    side: int,
-    matches: Ints,
-    starts: Ints,
-    ends: Ints,
-    x: int,
-    y: int,
-    params: Floats,
-    costs: Floats,
-    came_from: Ints,
-    floor_path: Ints,
-    lengths: Floats,
-) -> float:
-    """Compute NAS-L of one orientation without what only reports need.
-
-    The arrays are those of `ideal_band` and `actual_length`; `lengths` is scratch.
-    """
-    lct = params[LCT]
+def line_score(side: int, sides: Sides, x: int, y: int, params: Floats, scratch: Scratch) -> float:
+    """Compute NAS-L of one orientation without what only reports need."""
+    lct, path = params[LCT], scratch.floor_path
     floor, ceiling = ideal_band(
-        side, starts, ends, x, costs, came_from, lct > 0.0, False, floor_path, floor_path
+        side, sides, x, scratch.costs, scratch.came_from, lct > 0.0, False, path, path
     )
-    actual = actual_length(side, matches, x, y, lct, floor_path, lengths, matches, False)
+    actual = actual_length(side, sides.matches, x, y, lct, path, scratch.parts, sides.matches, False)
     return line_ratio(floor, ceiling, actual)

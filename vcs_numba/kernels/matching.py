@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,29 @@ _NEAR = 48
 _CACHED = 1 << 16
 #: Columns that are tested for candidates at once.
 _STRETCH = 64
+
+
+class Sides(NamedTuple):
+    """Arrays of both orientations: rows PRECISION and RECALL, of at least max(n_ref, n_gen) columns."""
+
+    starts: Ints  # half-open windows
+    ends: Ints
+    matches: Ints  # positions of the best matches
+    tops: Floats  # similarities of the most similar chunks
+    values: Floats  # similarities of the matches
+
+
+@helper
+def sides_of(ints: Ints, floats: Floats) -> Sides:
+    """Return the arrays that lie in one of int64 (3, 2, L), and in one of float64 (2, 2, L)."""
+    return Sides(ints[0], ints[1], ints[2], floats[0], floats[1])
+
+
+@helper
+def new_sides(longest: int) -> Sides:
+    """Allocate the arrays for texts of up to `longest` chunks."""
+    ints = np.empty((3, 2, longest), dtype=np.int64)
+    return sides_of(ints, np.empty((2, 2, longest), dtype=np.float64))
 
 
 @helper
@@ -58,7 +81,7 @@ def nearest_candidate(
     """Choose the best match of a row or column by the rule of section 4.
 
     A candidate inside the window beats all outside. So the search goes outwards from the window and stops at
-    the first distance with a candidate.
+    the first distance with a candidate. Returns -1 if there is none up to the distance `reach`.
     """
     chosen = -1
     largest = level
@@ -138,17 +161,14 @@ def match_rows(
     first: int,
     stop: int,
     side: int,
-    starts: Ints,
-    ends: Ints,
+    sides: Sides,
     params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
     column_tops: Similarities,
 ) -> None:
     """Match the rows first..stop of a matrix and update the running column maxima.
 
-    Each row is read from memory once; the search that follows finds it in the core's cache.
+    Each row is read from memory once; the search that follows finds it in the core's cache. Row 0 of
+    `column_tops` starts as -inf, and ends as NaN where a column holds NaN or infinity; row 1 is scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -161,13 +181,15 @@ def match_rows(
                 # The difference is 0, or NaN for NaN and infinity, and a NaN stays NaN. It also keeps the
                 # compiler from a conditional store, which is several times slower than the selection.
                 column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
-            tops[side, i] = row_top(similarity, i, column_tops)
+            sides.tops[side, i] = row_top(similarity, i, column_tops)
         for i in range(done, until):
-            level = tops[side, i] - context_band(tops[side, i], params)
-            chosen = nearest_candidate(similarity, True, i, starts[side, i], ends[side, i], level, columns)
+            level = sides.tops[side, i] - context_band(sides.tops[side, i], params)
+            chosen = nearest_candidate(
+                similarity, True, i, sides.starts[side, i], sides.ends[side, i], level, columns
+            )
             # A row with NaN may have no candidate; the caller refuses the matrix later.
-            matches[side, i] = max(chosen, 0)
-            values[side, i] = similarity[i, matches[side, i]]
+            sides.matches[side, i] = max(chosen, 0)
+            sides.values[side, i] = similarity[i, sides.matches[side, i]]
         done = until
 
 
@@ -184,20 +206,12 @@ def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: F
 
 @rare
 def match_open_columns(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    matches: Ints,
-    values: Floats,
-    levels: Floats,
+    similarity: Similarities, first: int, stop: int, side: int, sides: Sides, levels: Floats
 ) -> None:
     """Match the columns whose level is finite, row by row.
 
     Candidates are rare, so a stretch of a row is tested at once. A column's best match so far is in
-    `matches`, at first -1. Rows come in ascending order, so among equal candidates the first stays.
+    `sides.matches`, at first -1. Rows come in ascending order, so among equal candidates the first stays.
     """
     for i in range(similarity.shape[0]):
         stretch = first
@@ -213,60 +227,53 @@ def match_open_columns(
                 for j in range(stretch, until):
                     value = np.float64(similarity[i, j])
                     if value >= levels[side, j]:
-                        old = matches[side, j]
-                        start = starts[side, j]
-                        last = ends[side, j] - 1
+                        old = sides.matches[side, j]
+                        start = sides.starts[side, j]
+                        last = sides.ends[side, j] - 1
                         distance = max(start - i, i - last)
                         old_distance = max(start - old, old - last)
                         if (
                             old < 0
                             or distance < old_distance
-                            or (distance == old_distance and value > values[side, j])
+                            or (distance == old_distance and value > sides.values[side, j])
                         ):
-                            matches[side, j] = i
-                            values[side, j] = value
+                            sides.matches[side, j] = i
+                            sides.values[side, j] = value
             stretch = until
 
 
 @helper
 def match_columns(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    starts: Ints,
-    ends: Ints,
-    params: Floats,
-    tops: Floats,
-    matches: Ints,
-    values: Floats,
-    levels: Floats,
+    similarity: Similarities, first: int, stop: int, side: int, sides: Sides, params: Floats, levels: Floats
 ) -> None:
     """Match the columns first..stop of a finite matrix.
 
     Most columns have a candidate near their window. The others are searched column by column if they are few,
-    else in one more pass over the rows: walking far down a column costs a cache line for each value.
+    else in one more pass over the rows: walking far down a column costs a cache line for each value. `levels`
+    is scratch of the form of `sides.tops`.
     """
     rows = similarity.shape[0]
     near = _NEAR if similarity.size > _CACHED else rows
     open_columns = 0
     for j in range(first, stop):
-        level = tops[side, j] - context_band(tops[side, j], params)
-        chosen = nearest_candidate(similarity, False, j, starts[side, j], ends[side, j], level, near)
-        matches[side, j] = chosen
+        level = sides.tops[side, j] - context_band(sides.tops[side, j], params)
+        chosen = nearest_candidate(
+            similarity, False, j, sides.starts[side, j], sides.ends[side, j], level, near
+        )
+        sides.matches[side, j] = chosen
         if chosen >= 0:
-            values[side, j] = similarity[chosen, j]
+            sides.values[side, j] = similarity[chosen, j]
             levels[side, j] = np.inf
         else:
             levels[side, j] = level
             open_columns += 1
     if 4 * open_columns > stop - first:
-        match_open_columns(similarity, first, stop, side, starts, ends, matches, values, levels)
+        match_open_columns(similarity, first, stop, side, sides, levels)
     elif open_columns > 0:
         for j in range(first, stop):
-            if matches[side, j] < 0:
+            if sides.matches[side, j] < 0:
                 chosen = nearest_candidate(
-                    similarity, False, j, starts[side, j], ends[side, j], levels[side, j], rows
+                    similarity, False, j, sides.starts[side, j], sides.ends[side, j], levels[side, j], rows
                 )
-                matches[side, j] = chosen
-                values[side, j] = similarity[chosen, j]
+                sides.matches[side, j] = chosen
+                sides.values[side, j] = similarity[chosen, j]

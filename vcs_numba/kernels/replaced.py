@@ -22,6 +22,8 @@ from vcs_numba.kernels.counterparts import (
     WEIGHTS,
     Bools,
     Ids,
+    Shared,
+    Side,
     Vectors,
     compare,
     exclude_each_other,
@@ -73,14 +75,12 @@ def agreement(
 
 
 @helper
-def keep_pair(
-    numbers: Floats, partners: Ids, word: int, other: int, weight: float, similarity: float
-) -> None:
+def keep_pair(side: Side, word: int, other: int, weight: float, similarity: float) -> None:
     """Keep the pair of largest weight of a word; the first one among equals."""
-    if weight > numbers[WEIGHT, word]:
-        numbers[WEIGHT, word] = weight
-        numbers[SIMILARITY, word] = similarity
-        partners[word] = other
+    if weight > side.numbers[WEIGHT, word]:
+        side.numbers[WEIGHT, word] = weight
+        side.numbers[SIMILARITY, word] = similarity
+        side.partners[word] = other
 
 
 @helper
@@ -94,48 +94,36 @@ def any_lack(numbers: Floats, first: int, stop: int) -> bool:
 
 @helper
 def pair_block(
-    gen: Ids,
-    ref: Ids,
-    begin: int,
-    end: int,
-    start: int,
-    final: int,
-    first: int,
-    vectors: Vectors,
-    excluding: Bools,
-    params: Floats,
-    columns: Floats,
-    lines: Floats,
-    rows: Ints,
-    gen_numbers: Floats,
-    ref_numbers: Floats,
-    gen_partners: Ids,
-    ref_partners: Ids,
+    gen: Side, ref: Side, begin: int, end: int, start: int, final: int, first: int, shared: Shared, rows: Ints
 ) -> None:
     """Pair the generated words begin..end, a chunk, with a block of the words start..final, a chunk.
 
-    The block begins at the word `first`. `rows` is scratch: the word of each row of `lines`.
+    The block begins at the word `first`. `rows` is scratch: the word of each row of `shared.lines`.
     """
+    lines, params = shared.lines, shared.params
     stop = min(first + BLOCK, final)
     left = max(first - HALO, start)
     right = min(stop + HALO, final)
-    gather_columns(ref, left, right, vectors, columns)
+    gather_columns(ref.words, left, right, shared)
     for k in range(ROWS):
         rows[k] = -1
     for i in range(begin, end):
-        if gen_numbers[LACK, i] == 0.0:
+        if gen.numbers[LACK, i] == 0.0:
             continue
         for near in range(max(i - HALO, begin), min(i + HALO + 1, end)):
             row = near % ROWS
             if rows[row] != near:
                 rows[row] = near
-                compare(gen, near, ref, left, right, vectors, excluding, columns, row, lines)
+                compare(gen.words, near, ref.words, left, right, shared, row)
         for j in range(first, stop):
-            lack = min(gen_numbers[LACK, i], ref_numbers[LACK, j])
+            lack = min(gen.numbers[LACK, i], ref.numbers[LACK, j])
             if lack == 0.0:
                 continue
-            alike = gen[CLASS, i] == ref[CLASS, j] or exclude_each_other(gen, i, ref, j, excluding)
-            if not alike and (gen[CLASS, i] == NAME or ref[CLASS, j] == NAME):
+            classes = gen.words[CLASS, i], ref.words[CLASS, j]
+            alike = classes[0] == classes[1] or exclude_each_other(
+                gen.words, i, ref.words, j, shared.excluding
+            )
+            if not alike and (classes[0] == NAME or classes[1] == NAME):
                 continue
             column = j - left
             # A word of another class must stand in the very same place: a neighbour may be replaced, too.
@@ -146,46 +134,27 @@ def pair_block(
                 part = params[CONTEXT_WEIGHT]
                 weight = lack * ((1.0 - part) + part * context)
                 similarity = lines[i % ROWS, column]
-                keep_pair(gen_numbers, gen_partners, i, j, weight, similarity)
-                keep_pair(ref_numbers, ref_partners, j, i, weight, similarity)
+                keep_pair(gen, i, j, weight, similarity)
+                keep_pair(ref, j, i, weight, similarity)
 
 
 @helper
-def pair_words(
-    gen: Ids,
-    ref: Ids,
-    gen_starts: Ints,
-    ref_starts: Ints,
-    gen_match: Ints,
-    ref_match: Ints,
-    vectors: Vectors,
-    excluding: Bools,
-    params: Floats,
-    columns: Floats,
-    lines: Floats,
-    gen_numbers: Floats,
-    ref_numbers: Floats,
-    gen_partners: Ids,
-    ref_partners: Ids,
-) -> None:
+def pair_words(gen: Side, ref: Side, shared: Shared) -> None:
     """Write the word that replaced each word, with the weight and the similarity of the pair."""
     rows = np.empty(ROWS, dtype=np.int64)
-    for c in range(len(gen_match)):
-        begin = gen_starts[c]
-        end = gen_starts[c + 1]
-        if not any_lack(gen_numbers, begin, end):
+    for c in range(len(gen.matches)):
+        begin = gen.starts[c]
+        end = gen.starts[c + 1]
+        if not any_lack(gen.numbers, begin, end):
             continue
-        for d in range(len(ref_match)):
-            if not within_reach(c, d, gen_match, ref_match, params[PAIR_REACH]):
+        for d in range(len(ref.matches)):
+            if not within_reach(c, d, gen.matches, ref.matches, shared.params[PAIR_REACH]):
                 continue
-            start = ref_starts[d]
-            final = ref_starts[d + 1]
+            start = ref.starts[d]
+            final = ref.starts[d + 1]
             for first in range(start, final, BLOCK):
-                if any_lack(ref_numbers, first, min(first + BLOCK, final)):
-                    pair_block(
-                        gen, ref, begin, end, start, final, first, vectors, excluding, params, columns,
-                        lines, rows, gen_numbers, ref_numbers, gen_partners, ref_partners,
-                    )  # fmt: skip
+                if any_lack(ref.numbers, first, min(first + BLOCK, final)):
+                    pair_block(gen, ref, begin, end, start, final, first, shared, rows)
 
 
 @helper
@@ -255,7 +224,11 @@ def replace(
     ref_ids: Ids,
     out: Floats,
 ) -> None:
-    """Compare the words of one pair of texts."""
+    """Write the shares of replaced words to `out` (5,), and what became of each of n words.
+
+    `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32 (2, n): each
+    word's partner, at first -1, and its class.
+    """
     gen_starts = np.empty(len(gen_match) + 1, dtype=np.int64)
     ref_starts = np.empty(len(ref_match) + 1, dtype=np.int64)
     fill_chunk_starts(gen, gen_starts)
@@ -263,15 +236,12 @@ def replace(
     width = BLOCK + 2 * HALO
     columns = np.empty((vectors.shape[1], width), dtype=np.float64)
     lines = np.empty((ROWS, width), dtype=np.float64)
+    gen_side = Side(gen, gen_starts, gen_match, gen_numbers, gen_ids[0])
+    ref_side = Side(ref, ref_starts, ref_match, ref_numbers, ref_ids[0])
+    shared = Shared(vectors, excluding, params, columns, lines)
+    find_counterparts(gen_side, ref_side, shared)
+    pair_words(gen_side, ref_side, shared)
     sums = np.zeros((4, CLASS_COUNT), dtype=np.float64)
-    find_counterparts(
-        gen, ref, gen_starts, ref_starts, gen_match, ref_match, vectors, excluding, params, columns, lines,
-        gen_numbers, ref_numbers,
-    )  # fmt: skip
-    pair_words(
-        gen, ref, gen_starts, ref_starts, gen_match, ref_match, vectors, excluding, params, columns, lines,
-        gen_numbers, ref_numbers, gen_ids[0], ref_ids[0],
-    )  # fmt: skip
     add_by_class(gen, gen_logs, ref, ref_logs, gen_ids[0], gen_numbers, gen_ids[1], sums[0], sums[1])
     add_by_class(ref, ref_logs, gen, gen_logs, ref_ids[0], ref_numbers, ref_ids[1], sums[2], sums[3])
     combine_shares(sums[0], sums[2], sums[1], sums[3], params, out)

@@ -56,7 +56,7 @@ def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: In
 
 @helper
 def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
-    """Write the windows of both orientations (docs/reference/vcs.md, section 3)."""
+    """Write the windows of both orientations: n_gen in row PRECISION, n_ref in row RECALL."""
     direct = PRECISION if n_ref >= n_gen else RECALL
     longer = max(n_ref, n_gen)
     shorter = min(n_ref, n_gen)

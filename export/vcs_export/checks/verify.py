@@ -95,7 +95,7 @@ def _padded(bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int
         }
         for which, inputs in enumerate((batch.inputs, wide)):
             # Without the vectors of fillers.
-            vectors[which, batch.rows] = session.run(inputs)[: len(batch.rows)]
+            vectors[which, batch.rows] = session.run(inputs)[0][: len(batch.rows)]
     return vectors[0], vectors[1]
 
 

@@ -26,7 +26,10 @@ _END = bytes(2 * _BLOCK)
 
 
 def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance) -> None:
-    """Write a bundle into one file, and check every byte on the way."""
+    """Write a bundle into one file, whole or not at all, and check every byte: BundleError, InputError.
+
+    With `force` a packed bundle or an empty file is replaced. `advance` takes the bytes since its last call.
+    """
     root = bundle_folder(bundle)
     refuse_input_as_output(output, root)
     if os.path.lexists(output):
@@ -62,7 +65,8 @@ def _is_packed(path: Path) -> bool:
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:
     """Unpack a packed bundle into a new folder, which is there whole, or not at all.
 
-    Only files that the manifest lists are written, and the folder stays only if all of them are right.
+    Only files that the manifest lists are written, and the folder stays only if all of them are right. Raises
+    BundleError for what `pack` would not write; InputError if `target` exists or the disk is too small.
     """
     name = os.fspath(source)
     refuse_input_as_output(target, source)

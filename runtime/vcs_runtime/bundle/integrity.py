@@ -50,7 +50,10 @@ def ends_of(path: Path) -> str | None:
 
 
 def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> None:
-    """Check that a folder holds exactly the listed files, byte for byte."""
+    """Check that a folder holds exactly the listed files, byte for byte; raises BundleError.
+
+    `memory` is the folder with the records of large files. None: all files are hashed.
+    """
     check_listing(root, manifest)
 
     def is_whole(entry: FileEntry) -> bool:

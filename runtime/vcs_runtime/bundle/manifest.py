@@ -277,7 +277,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Parse and validate a `bundle.json`."""
+    """Parse and validate a `bundle.json`; raises BundleError, which names the field, or SchemaError."""
     try:
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise BundleError(f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest")

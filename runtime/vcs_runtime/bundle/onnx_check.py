@@ -1,4 +1,4 @@
-"""What an ONNX file may refer to, checked before ONNX Runtime opens it.
+"""Checks of what an ONNX file refers to, before ONNX Runtime opens it.
 
 A graph may name further files (external data) in its initializers, in the attributes of any node, in
 sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as far as these
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from vcs_runtime.bundle.protobuf import BYTES, VARINT, Reader, Refusal
@@ -67,20 +68,17 @@ _Strings = dict[int, bytes]
 def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
     """Check an ONNX file before it is opened.
 
-    Every external tensor must name one of the allowed files, without a folder, and lie inside it. Every
-    operator must be from a known domain, or a function of the file itself.
+    Every external tensor must name one of the files in `sizes`, without a folder, and lie inside it. Every
+    operator must be from a known domain, or a function of the file itself. Returns the bytes of its tensors
+    in each file; raises BundleError.
     """
-    try:
+    with _naming(path):
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
             raise Refusal("its name does not end in .onnx")
         if not 0 < path.stat().st_size <= _MAX_BYTES:
             raise Refusal("an ONNX graph is between 1 byte and 2 GB")
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with _mapped(path) as data:
             return _Check(data, sizes).model()
-    except Refusal as error:
-        raise BundleError(f"{path}: {error}") from None
-    except OSError as error:
-        raise BundleError(f"{path}: cannot be read: {error}") from None
 
 
 def check_engine_graph(path: Path, engine: str) -> None:
@@ -88,26 +86,34 @@ def check_engine_graph(path: Path, engine: str) -> None:
 
     Raises BundleError if the graph holds anything else.
     """
-    try:
+    with _naming(path):
         if path.suffix != ".onnx" or not 0 < path.stat().st_size <= _MAX_ENGINE_GRAPH:
             raise Refusal(f"a graph of an engine ends in .onnx and has at most {_MAX_ENGINE_GRAPH} bytes")
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with _mapped(path) as data:
             _Check(data, {}).engine_model(engine.encode())
-    except Refusal as error:
-        raise BundleError(f"{path}: {error}") from None
-    except OSError as error:
-        raise BundleError(f"{path}: cannot be read: {error}") from None
 
 
 def graph_versions(path: Path) -> tuple[int, int]:
-    """Read which versions of ONNX a graph is written in."""
+    """Return the version of a graph's file format, and of its standard operators; raises BundleError."""
+    with _naming(path), _mapped(path) as data:
+        return _Check(data, {}).versions()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Raise BundleError, which names the file, for what its check or reading raises."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Check(data, {}).versions()
+        yield
     except Refusal as error:
         raise BundleError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
         raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
 
 
 class _Check(Reader):

@@ -71,7 +71,7 @@ class Bundle:
     def device_hash(
         self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[EngineSpec]
     ) -> str | None:
-        """Hash what only one device runs of a model."""
+        """Hash what only this provider or these engines run; None if they run the model's own graph."""
         own = [path for engine in engines for path in (engine.model, engine.engine)]
         if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
             own.append(spec.cuda.model)
@@ -113,8 +113,8 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
     """Read and verify a bundle; nothing is downloaded.
 
     Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1 GiB or more
-    are hashed once per machine (`bundle.integrity`). Graphs are checked for what they refer to
-    (`bundle.onnx_check`).
+    are hashed once per machine (`bundle.integrity`), with `full` each time. Graphs are checked for what they
+    refer to (`bundle.onnx_check`). Raises BundleError.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
@@ -131,7 +131,7 @@ def check_graphs(bundle: Bundle) -> None:
             for model in models_of(spec):
                 folder = PurePosixPath(model).parent
                 named = check_onnx(bundle.path(model), bundle.sizes_beside(model))
-                # The hash of a model is that of these files: no other may hold numbers.
+                # The hash of a model covers these files: no other may hold numbers.
                 if other := {f"{folder / name}" for name in named} - set(spec.weights):
                     raise BundleError(
                         f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST} does not "

@@ -51,7 +51,7 @@ def fast_bundle_path() -> Path:
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """Return the folder of a bundle."""
+    """Return the folder of a bundle, "default" or "fast", which has a `bundle.json`; raises BundleError."""
     name = os.fspath(bundle)
     root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(name, lambda: Path(bundle))()
     try:

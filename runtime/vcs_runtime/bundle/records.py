@@ -1,8 +1,8 @@
 """Records of large files that this machine has hashed, and links to such files that keep their records.
 
-A record is the name of an empty file, about which two processes cannot disagree. It holds what the file
-system says about a file (device, inode, size, times of change of content and inode) and the sha256 of its
-bytes. Whatever changes a file changes one of these facts, so that its records do not count any more.
+A record is an empty marker file, so that writing is atomic. Its name holds a hash of what the file system
+says about a file (device, inode, size, times of change of content and inode) and the sha256 of its bytes.
+Whatever changes a file changes one of these facts, so that its records do not count any more.
 
 A new hard link changes the time of the inode as well. `link` and `unlink` therefore look at the file directly
 before and after it. If nothing but that time and the number of links differs, the records hold on.

@@ -29,14 +29,14 @@ class StoredRows:
     """A table of token vectors in a file of a bundle."""
 
     file: Path
-    offset: int
-    rows: int
+    offset: int  # bytes
+    rows: int  # tokens
     width: int
-    number: str
+    number: str  # "float32", "float16" or "bfloat16", little-endian
 
 
 def find_word_rows(bundle: Bundle) -> StoredRows:
-    """Find the table that a bundle's embedder looks token vectors up in."""
+    """Find the table in which a bundle's embedder looks token vectors up; BundleError if it shows none."""
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"{bundle.root}: word vectors need an embedder, and the bundle has none")
@@ -53,7 +53,7 @@ def find_word_rows(bundle: Bundle) -> StoredRows:
 
 @dataclass
 class _Tensor:
-    """What a graph says about a tensor."""
+    """Fields of a tensor in a graph."""
 
     dims: list[int] = field(default_factory=list)
     kind: int = 0

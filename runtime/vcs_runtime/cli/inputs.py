@@ -17,7 +17,6 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors, verbose
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
-from vcs_runtime.inference.vector_cache import outdated_cache
 from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_in
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
@@ -42,11 +41,8 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if texts are
     not in the script of the model's language.
     """
-    old = outdated_cache(Path(config.cache)) if config.cache else None
     with usage_errors():
         scorer = Scorer.from_config(config)
-    if old:
-        warn(f"{old}: the vectors of an earlier version are not read, and may be deleted")
     report_device(describe(scorer.embedder.device))
     where = scorer.segmenter.device
     if where and where.is_gpu != scorer.embedder.device.is_gpu:

@@ -16,9 +16,9 @@ from vcs_numba import Params
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
+from vcs_runtime.util.printable import formulas_as_text
 from vcs_runtime.util.process import MOST_THREADS
 from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
-from vcs_runtime.util.spreadsheets import formulas_as_text
 
 
 class NamedPath(click.Path):

@@ -39,7 +39,7 @@ from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
 from vcs_runtime.report.pdf_overview import write_overview
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
-from vcs_runtime.report.words import date_of
+from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.score_table import HEADLINE, up_to
 from vcs_runtime.scoring.verdicts import Thresholds

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.util.atomic import write_whole
-from vcs_runtime.util.spreadsheets import cell
+from vcs_runtime.util.printable import cell
 
 Cell = str | int | float | bool | None
 

@@ -45,7 +45,7 @@ def _no_limit(length: int) -> float:
 
 
 def width_step(provider_name: str, max_tokens: int) -> int:
-    """Return the number of which padded lengths are multiples, for a provider and the window of a model.
+    """Return the padding multiple for a provider and the window of a model.
 
     Kernels of fused attention take widths that are multiples of 4, and TensorRT's of 8. OpenVINO compiles its
     kernels for each new shape, and multiplies in tiles of 16: fewer widths make it a quarter faster, although
@@ -68,18 +68,18 @@ def fixed_shapes(layout: str, max_tokens: int, most_rows: RowLimit, step: int = 
 class Batch:
     """One run of the model."""
 
-    rows: list[int]
+    rows: list[int]  # numbers of the sequences
     inputs: Inputs
-    fillers: int = 0
+    fillers: int = 0  # rows of the inputs after those sequences, whose output is not used
 
 
 def groups(
     lengths: Sequence[int], token_budget: int, step: int = PADDING_STEP, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
-    """Group sequences of one padded length into batches.
+    """Group sequences of one padded length, a multiple of `step`, into batches: rows and padded length.
 
-    Longest sequences come first, and equal lengths keep their order. A sequence longer than the budget has a
-    batch of its own. Every sequence is in exactly one batch.
+    Longest sequences come first, and equal lengths keep their order. A sequence longer than the budget, which
+    counts padding, has a batch of its own. Every sequence is in exactly one batch.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
@@ -108,7 +108,7 @@ def mixed_groups(
     """Group sequences of any lengths into batches, padded to the longest sequence of each.
 
     A batch has at most 1.25 times as many places as tokens, or 2,048. If it is packed, it has at most twice
-    as many, or 4,096; if it is varlen, 16 times as many, or 65,536.
+    as many, or 4,096; if it is varlen, 16 times as many, or 65,536. For both the budget counts no padding.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     a_token, small = _MOST_PLACES.get(layout, _MOST_PADDED_PLACES)
@@ -141,7 +141,11 @@ def batches(
     step: int = PADDING_STEP,
     shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:
-    """Cut sequences of token ids into batches with the inputs of a graph."""
+    """Cut sequences of token ids into batches with the inputs of a graph.
+
+    The first `skip` tokens are not pooled. `mixed` batches hold several lengths. `shape_of` returns the fixed
+    shape of a sequence's batch, and takes the place of the budget, `mixed`, `most_rows` and `step`.
+    """
     lengths = [len(sequence) for sequence in sequences]
     if layout == "varlen" or (layout == "packed" and not mixed):
         step = 1

@@ -48,7 +48,7 @@ class TextEmbedder(Protocol):
 
 
 class PreparedTexts(Protocol):
-    """Texts that an embedder has prepared: what the device does is apart from what the processor does."""
+    """Texts prepared by the processor, on which the device still has to work."""
 
     def run(self) -> None:
         """Do the work of the device, once."""
@@ -61,7 +61,7 @@ class PreparedTexts(Protocol):
 
 
 class ScoringEmbedder(Protocol):
-    """What a scorer needs of an embedder: of a bundle's, or of a `CustomEmbedder`."""
+    """Members of an embedder that a scorer uses: a bundle's, or a `CustomEmbedder`."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class ScoringEmbedder(Protocol):
 
     @property
     def parallel(self) -> int:
-        """On how many GPUs texts are embedded at a time."""
+        """Number of GPUs that embed at a time."""
 
     @property
     def dimension(self) -> int | None:
@@ -81,7 +81,7 @@ class ScoringEmbedder(Protocol):
 
     @property
     def cache_identity(self) -> str:
-        """What a cached vector depends on besides its text."""
+        """Everything besides its text on which a cached vector depends."""
 
     @property
     def signature_fields(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class CustomEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Embed texts with the caller's object."""
+        """Return unit vectors (len(texts), d) from the caller's object, checked: TextError, ModelError."""
         with self._lock, naming_errors(f"embedder {self.name}"):
             returned = self._embedder.embed(list(texts))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
-from vcs_runtime.errors import BundleError, DeviceError
+from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
+from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
 from vcs_runtime.inference.device import Device, each_device
-from vcs_runtime.inference.session import Budget, SessionPool
-from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part
+from vcs_runtime.inference.session import Budget, FittingBatches, SessionPool
+from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, row_limit
 from vcs_runtime.inference.token_vectors import (
     CollectedStates,
     TokenLayer,
@@ -30,9 +31,9 @@ from vcs_runtime.inference.token_vectors import (
     find_layer,
     nothing_to_show,
 )
-from vcs_runtime.inference.tokenised import EmbedderModel, TokenisedTexts
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
+from vcs_runtime.util.progress import report_part
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
@@ -57,7 +58,7 @@ class Embedder:
         own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
         precision = (device.precision_of(self.spec.precision),) if device.precision else ()
         self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
-        """What a cached vector depends on besides its text."""
+        """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
         self._bundle = f"bundle {bundle.root}"
@@ -79,8 +80,6 @@ class Embedder:
             )
         weights = bundle.weights_size(self.spec) if device.is_gpu else 0
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
-        special = self._tokenizer.special_count
-        self._runs = EmbedderModel(self.spec, device, self._layout, self._session, self._budget, special)
 
     @classmethod
     def open(
@@ -188,13 +187,38 @@ class Embedder:
         return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
-        """Return distinct texts as token ids, with the bundle's instruction, on the CPU."""
+        """Return distinct texts as token ids, with the bundle's instruction; nothing runs on the device.
+
+        `tokens` asks for half-precision vectors of tokens. None: no token vectors. Raises TextError.
+        """
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
         states = CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
-        return TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states)
+        return TokenisedTexts(self, sequences, len(texts), states=states)
+
+    def _batches(self, sequences: Sequences, rows: Sequence[int], tokens: int) -> Iterator[Batch]:
+        """Cut the sequences of these `rows` into batches of at most `tokens` tokens."""
+        most_rows = row_limit(self.device)
+        step = width_step(self.device.provider_name, self.spec.max_tokens)
+        shape_of = None
+        if self.device.batch_invariant:
+            shape_of = fixed_shapes(self._layout, self.spec.max_tokens, most_rows, step)
+        return batches(
+            [sequences.ids[row] for row in rows],
+            tokens,
+            self._layout,
+            sequences.skip,
+            mixed=self.device.is_gpu,
+            most_rows=most_rows,
+            step=step,
+            shape_of=shape_of,
+        )
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
-        """Let the model show the states of a layer, for which it is opened again."""
+        """Let the model show the states of a layer; None: those that the pooling takes; 0: the embeddings.
+
+        The model is opened again. BundleError if it shows none; DeviceError where the device cannot, or with
+        `keep_vectors` where vectors of texts would change.
+        """
         if self._layout != "padded":
             raise nothing_to_show(self._bundle)
         found = find_layer(self._model, layer, self._bundle)
@@ -215,11 +239,11 @@ class Embedder:
     def token_vectors(
         self, texts: Sequence[str], layer: TokenLayer, instruction: str = ""
     ) -> dict[str, TokenVectors]:
-        """Return the tokens' vectors by text in single precision, special tokens included."""
+        """Return the tokens' vectors of distinct texts in single precision, special tokens included."""
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
         states = CollectedStates(request, texts, sequences, np.float32, self.name)
-        TokenisedTexts(self._runs, sequences, len(texts), (0.0, 1.0), states).run()
+        TokenisedTexts(self, sequences, len(texts), states=states).run()
         return states.by_text()
 
     @property
@@ -251,7 +275,7 @@ class Embedder:
 
     @property
     def _ways(self) -> tuple[str, ...]:
-        """The fields of the signature for what rounds in its own way: instructions, and shapes of batches."""
+        """Fields for settings that change rounding: instructions, and shapes of batches."""
         instructions = self.device.instructions
         return (
             *((f"isa:{instructions}",) if instructions else ()),
@@ -263,14 +287,10 @@ class Embedder:
         while start < len(texts):
             sizes = accumulate(map(len, texts[start : start + _PORTION_TEXTS]))
             count = max(1, sum(size <= _PORTION_CHARACTERS for size in sizes))
-            part = texts[start : start + count]
-            yield self._tokenised(part, instruction, limit, (start / len(texts), len(part) / len(texts)))
-            start += len(part)
-
-    def _tokenised(
-        self, texts: list[str], instruction: str, limit: int, part: tuple[float, float] = (0.0, 1.0)
-    ) -> TokenisedTexts:
-        return TokenisedTexts(self._runs, self._sequences(texts, instruction, limit), len(texts), part)
+            portion = texts[start : start + count]
+            part = start / len(texts), len(portion) / len(texts)
+            yield TokenisedTexts(self, self._sequences(portion, instruction, limit), len(portion), part)
+            start += len(portion)
 
     def _sequences(
         self, texts: Sequence[str], instruction: str, limit: int, tokens: TokenRequest | None = None
@@ -291,6 +311,93 @@ class Embedder:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class TokenisedTexts:
+    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        sequences: Sequences,
+        texts: int,
+        part: tuple[float, float] = (0.0, 1.0),  # of the work in hand: what comes before, and its share
+        states: CollectedStates | None = None,
+    ) -> None:
+        self.texts = texts
+        self._embedder = embedder
+        self._sequences = sequences
+        self._part = part
+        self._states = states
+        self._lengths = [len(ids) for ids in sequences.ids]
+        self._outputs: list[tuple[list[int], FloatArray]] = []
+        self._laid_out: tuple[int, list[tuple[list[int], Batch]]] | None = None
+        if embedder.device.is_gpu:
+            tokens = embedder._budget.tokens
+            self._laid_out = tokens, list(self._cut(range(len(self._lengths)), tokens))
+
+    def run(self) -> None:
+        """Run the model on all batches; raises DeviceError, and BundleError for an array of another shape."""
+        session, spec, states = self._embedder._session, self._embedder.spec, self._states
+        done = 0
+        batches = FittingBatches(self._lengths, self._embedder._budget, self._cut)
+        for rows, batch in batches:
+            shown = [states.layer.value] if states and states.wanted(rows) else []
+            try:
+                output, *of_tokens = session.run(batch.inputs, shown)
+            except DeviceMemoryError as error:
+                batches.failed(rows, error)
+                continue
+            count = len(rows) + batch.fillers
+            if output.shape != (count, spec.dimension):
+                raise BundleError(
+                    f"{spec.name}: the model returned an array {output.shape} for "
+                    f"{count} texts of dimension {spec.dimension}"
+                )
+            if states and of_tokens:
+                states.keep(rows, of_tokens[0])
+            self._outputs.append((rows, output[: len(rows)]))
+            done += sum(self._lengths[row] for row in rows)
+            report_part(self._part[0] + self._part[1] * done / sum(self._lengths))
+
+    def vectors(self) -> FloatArray:
+        """Return float32 `(texts, dimension)` after `run`; raises BundleError for NaN or infinity.
+
+        The vectors of a text's windows are averaged by token count.
+        """
+        spec, owners = self._embedder.spec, self._sequences.owners
+        vectors = np.empty((len(self._lengths), spec.dimension), np.float32)
+        while self._outputs:  # each is freed as soon as it is copied
+            rows, output = self._outputs.pop()
+            vectors[rows] = output
+        if not np.isfinite(vectors).all():
+            raise BundleError(f"{spec.name}: the model returned NaN or infinity")
+        if len(owners) == self.texts:
+            return vectors
+        # Texts of one window keep the vector as the model gave it, to the bit.
+        counts = np.array(self._lengths, np.float64) - self._embedder._tokenizer.special_count
+        sums = np.zeros((self.texts, spec.dimension), np.float64)
+        np.add.at(sums, owners, vectors * counts[:, None])
+        several = np.bincount(owners) > 1
+        result = np.empty((self.texts, spec.dimension), np.float32)
+        norms = np.linalg.norm(sums[several], axis=1, keepdims=True)
+        if not norms.all():
+            raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")
+        result[several] = sums[several] / norms
+        result[~several] = vectors[~several[owners]]
+        return result
+
+    def tokens(self) -> dict[str, TokenVectors]:
+        """Return the text's own tokens by text after `run`, once, of those texts that were asked for."""
+        return {text: own.of_text() for text, own in self._states.by_text().items()} if self._states else {}
+
+    def _cut(self, rows: Sequence[int], tokens: int) -> Iterable[tuple[list[int], Batch]]:
+        # The first call is for all rows, which may be laid out. Later ones are for what memory did not hold.
+        laid_out, self._laid_out = self._laid_out, None
+        if laid_out and laid_out[0] == tokens:
+            return laid_out[1]
+        cut = self._embedder._batches(self._sequences, rows, tokens)
+        return (([rows[row] for row in batch.rows], batch) for batch in cut)
 
 
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:

@@ -20,7 +20,7 @@ from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
 from vcs_runtime.inference.releases import old_release
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
-from vcs_runtime.util.forks import OPENING
+from vcs_runtime.util.process import OPENING
 
 if TYPE_CHECKING:
     import onnxruntime as ort

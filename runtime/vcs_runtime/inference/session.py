@@ -1,8 +1,8 @@
 """A model on a device, as the embedder and the learned segmenter use it: batches in, arrays out.
 
 A `Session` can be released, which frees its memory; its next run opens it again. Programs that train on a GPU
-and score now and then need the memory in between. If memory does not suffice for a batch, `run_batches` cuts
-the remaining sequences into batches of half the tokens.
+and score now and then need the memory in between. If memory does not suffice for a batch, `FittingBatches`
+cuts the remaining sequences into batches of half the tokens.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy.typing as npt
 
@@ -44,7 +44,7 @@ _RUNS_TO_RECOVER = 64
 
 
 class Session:
-    """An ONNX model on a device; several threads may use it."""
+    """An ONNX model on a device, which errors call `what`; several threads may use it."""
 
     def __init__(
         self, model: Path, device: Device, threads: int | None = None, *, half: bool = False, what: str
@@ -63,12 +63,8 @@ class Session:
         """Types of the inputs by name, as ONNX Runtime writes them: "tensor(int64)"."""
         self._outputs = [session.get_outputs()[0].name]
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the first output of one batch; raises DeviceError, DeviceMemoryError."""
-        return self.run_with(inputs, ())[0]
-
     def show(self, value: str, check: Callable[[Any], None]) -> None:
-        """Make an inner value of the graph an output too: the model is opened again."""
+        """Expose an intermediate tensor as an output, which `check` sees: the model is opened again."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -84,8 +80,8 @@ class Session:
                 raise
             self._session = session
 
-    def run_with(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
-        """Return the first output of one batch, then values that are shown; errors as for `run`."""
+    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
+        """Return the first output of one batch, then values that are shown; raises DeviceError."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -129,20 +125,16 @@ class SessionPool:
         for session in sessions:
             self._free.put(session)
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the first output of one batch, as `Session.run`, on a free GPU, which errors name."""
-        return self.run_with(inputs, ())[0]
-
     def show(self, value: str, check: Callable[[Any], None]) -> None:
-        """Make an inner value of the graph an output on all GPUs, as `Session.show`."""
+        """Expose an intermediate tensor on all GPUs, as `Session.show`."""
         for session in self._sessions:
             session.show(value, check)
 
-    def run_with(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
-        """Return the outputs of one batch, as `Session.run_with`, on a free GPU, which errors name."""
+    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
+        """Return the outputs of one batch, as `Session.run`, on a free GPU, which errors name."""
         session = self._free.get()
         try:
-            return session.run_with(inputs, shown)
+            return session.run(inputs, shown)
         except DeviceError as error:
             raise type(error)(f"cuda:{session.device.index}: {error}") from None
         finally:
@@ -164,7 +156,8 @@ class Budget:
 
     It is halved when memory does not suffice. After some runs without a failure it is doubled again, up to
     what it was at the beginning, since others on the GPU may have given memory back. If that fails, twice as
-    many runs go by before the next attempt.
+    many runs go by before the next attempt. `width` is the length of the model's vectors, `weights` bytes on
+    a GPU. Of several GPUs the one with the least memory decides.
     """
 
     def __init__(
@@ -255,33 +248,47 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
     )
 
 
-def run_batches(
-    lengths: Sequence[int],
-    budget: Budget,
-    cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
-    run: Callable[[list[int], T], None],
-) -> None:
-    """Run sequences in batches, smaller ones if memory does not suffice.
+class FittingBatches(Generic[T]):
+    """Batches of all sequences, made smaller where memory does not suffice for one.
 
-    After a DeviceMemoryError the sequences that were not run yet are cut again, into batches of half the
-    tokens of the failed one, and so on down to one row. Other errors of `run` are passed on. Between two
-    batches it ends if nobody waits for them any more (`util.stages.check_stopped`).
+    `cut(rows, tokens)` cuts sequences into batches of at most so many tokens. Iterating ends early if nobody
+    waits for the results any more (`util.stages.check_stopped`).
     """
-    remaining = set(range(len(lengths)))
-    while remaining:
-        for rows, batch in cut(sorted(remaining), budget.tokens):
-            check_stopped()
-            try:
-                run(rows, batch)
-            except DeviceMemoryError as error:
-                if budget.is_fixed:
-                    raise DeviceMemoryError(
-                        f"{error}; batches of fixed shapes are not made smaller: allow more memory, or do "
-                        "without --batch-invariant"
-                    ) from None
-                if len(rows) == 1:
-                    raise _too_long(error, lengths[rows[0]], budget.is_gpu) from None
-                budget.shorten(sum(lengths[row] for row in rows))
-                break
-            budget.succeed()
-            remaining.difference_update(rows)
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        budget: Budget,
+        cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
+    ) -> None:
+        self._lengths = lengths
+        self._budget = budget
+        self._cut = cut
+        self._failed = False
+
+    def __iter__(self) -> Iterator[tuple[list[int], T]]:
+        remaining = set(range(len(self._lengths)))
+        while remaining:
+            for rows, batch in self._cut(sorted(remaining), self._budget.tokens):
+                check_stopped()
+                self._failed = False
+                yield rows, batch
+                if self._failed:
+                    break
+                self._budget.succeed()
+                remaining.difference_update(rows)
+
+    def failed(self, rows: list[int], error: DeviceMemoryError) -> None:
+        """Cut all that is left, the failed batch included, into batches of half its tokens.
+
+        Raises DeviceMemoryError if the batch is a single sequence, or has a fixed shape.
+        """
+        if self._budget.is_fixed:
+            raise DeviceMemoryError(
+                f"{error}; batches of fixed shapes are not made smaller: allow more memory, or do "
+                "without --batch-invariant"
+            ) from None
+        if len(rows) == 1:
+            raise _too_long(error, self._lengths[rows[0]], self._budget.is_gpu) from None
+        self._budget.shorten(sum(self._lengths[row] for row in rows))
+        self._failed = True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,7 +210,7 @@ class EngineSession:
         self._warned = False
         self.inputs = self._session(device.engines[-1]).inputs
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
         """Return the first output of one batch, as `Session.run`."""
         rows, tokens = inputs["input_ids"].shape
         for engine in self.device.engines:

@@ -33,8 +33,8 @@ _READ, _WRITES, _OPERATOR = 1, 2, 4  # of a node
 class TokenLayer(NamedTuple):
     """A layer of an encoder whose states are shown."""
 
-    value: str
-    number: int | None
+    value: str  # name of the states in the graph
+    number: int | None  # 0 for the embeddings; None if the graph does not say it
 
 
 class TokenRequest(NamedTuple):
@@ -47,9 +47,9 @@ class TokenRequest(NamedTuple):
 class TokenVectors(NamedTuple):
     """The tokens of a text, of all its windows one after the other."""
 
-    vectors: FloatArray
-    ids: npt.NDArray[np.int32]
-    spans: npt.NDArray[np.int32]
+    vectors: FloatArray  # (tokens, width), not of unit length
+    ids: npt.NDArray[np.int32]  # (tokens,)
+    spans: npt.NDArray[np.int32]  # (tokens, 2): characters of the text; -1 for special and instruction tokens
 
     @property
     def nbytes(self) -> int:
@@ -81,7 +81,10 @@ class TokenVectors(NamedTuple):
 
 
 def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
-    """Find the states of a layer in the graph of an encoder."""
+    """Find the states of a layer in the graph of an encoder; BundleError if there are none.
+
+    Layer 0 is the embeddings. None: the states that the pooling takes, those of the last normalisation.
+    """
     last, layers = None, {}
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for scale, value in _normalisations(Reader(data)):
@@ -107,7 +110,7 @@ def nothing_to_show(bundle: str) -> BundleError:
 
 
 def shown_graph(model: Path, values: Sequence[str]) -> bytes:
-    """Return a graph of which inner values are outputs too, after its own; its weights stay where they are.
+    """Return a graph with inner values as further outputs; its weights stay where they are.
 
     Readers of protobuf merge a message that stands twice, and join its lists. A second graph that holds
     nothing but outputs therefore adds them to the first one.

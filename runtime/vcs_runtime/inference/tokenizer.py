@@ -31,10 +31,10 @@ _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
 class Sequences:
     """Texts as token ids: one sequence per text, or one per window of a long text."""
 
-    ids: list[list[int]]
-    owners: list[int]
-    skip: int
-    spans: list[list[Span]] | None = None
+    ids: list[list[int]]  # special tokens included
+    owners: list[int]  # the number of each sequence's text
+    skip: int  # first tokens of every sequence that are not pooled
+    spans: list[list[Span]] | None = None  # where each token stands in its text, if asked for
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -75,7 +75,7 @@ class TextTokenizer:
     def sequences(
         self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False
     ) -> Sequences:
-        """Return the token sequences of texts."""
+        """Return the token sequences of texts; TextError if one is too long, or nothing is left to pool."""
         if self._spec.long_text == "truncate_text" and instruction:
             room = max_tokens - self.special_count
             if (count := self._instruction_tokens(instruction)) >= room:

@@ -25,8 +25,7 @@ from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenV
 Vector = npt.NDArray[np.float32]
 
 _FILE = "vectors-2.sqlite"
-_OLD = "vectors-1.sqlite"  # without digests
-_DIGEST = 8  # bytes of a digest behind each vector
+_DIGEST = 8  # bytes of a digest after each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
 # Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.
@@ -36,7 +35,8 @@ _TOKEN_BYTES = 1 << 20
 class VectorCache:
     """An SQLite file of vectors in a folder, to which several processes may write.
 
-    All methods raise CacheError, with the name of the file, if SQLite or the disk fails.
+    All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity` separates
+    vectors that must not be mixed. A `dimension` of None allows vectors of any length.
     """
 
     def __init__(self, folder: Path, identity: str, dimension: int | None) -> None:
@@ -188,9 +188,3 @@ def _keep_a_log(db: sqlite3.Connection) -> None:
 def _digest(key: bytes, vector: bytes) -> bytes:
     """Return a digest of a vector and of what it belongs to: a flipped bit must not change a score."""
     return hashlib.blake2b(vector, digest_size=_DIGEST, key=key).digest()
-
-
-def outdated_cache(folder: Path) -> Path | None:
-    """Return the cache file of an earlier version, if a folder has that one alone. It is never read."""
-    old = folder / _OLD
-    return old if old.is_file() and not (folder / _FILE).exists() else None

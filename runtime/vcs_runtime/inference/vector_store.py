@@ -18,13 +18,13 @@ class VectorRequest:
 
     def __init__(self, store: VectorStore, wanted: TokenRequest | None = None) -> None:
         self._store = store
-        self.wanted = wanted
+        self.wanted = wanted  # None: no token vectors
         self.tokens: dict[str, TokenVectors] = {}
         self.known: dict[str, Vector] = {}
-        self.awaited: dict[str, VectorRequest] = {}
-        self.missing: set[str] = set()
-        self.parts: list[tuple[list[str], PreparedTexts]] = []
-        self.errors: dict[str, TextError] = {}
+        self.awaited: dict[str, VectorRequest] = {}  # texts that an earlier request computes
+        self.missing: set[str] = set()  # texts that this one computes
+        self.parts: list[tuple[list[str], PreparedTexts]] = []  # those, prepared for the embedder
+        self.errors: dict[str, TextError] = {}  # texts that the embedder refuses
         self.finished = False
 
     def computes(self, text: str, tokens: TokenRequest | None) -> bool:
@@ -96,7 +96,10 @@ class VectorStore:
         earlier: Iterable[VectorRequest] = (),
         tokens: TokenRequest | None = None,
     ) -> VectorRequest:
-        """Look texts up, and prepare those that are missing for the embedder: each is embedded once."""
+        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
+
+        What `earlier` requests compute, which are finished before this one, is not computed again.
+        """
         request = VectorRequest(self, tokens)
         missing: list[str] = []
         earlier = [other for other in earlier if other.missing]

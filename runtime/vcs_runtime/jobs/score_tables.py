@@ -22,7 +22,7 @@ from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.scoring import score_table
 from vcs_runtime.util.atomic import refuse_input_as_output, replaced, unwritable
 from vcs_runtime.util.extras import require
-from vcs_runtime.util.spreadsheets import cell
+from vcs_runtime.util.printable import cell
 
 # How half a surrogate pair is written.
 _HALF: Final = "backslashreplace"

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from vcs_numba import Orientation, strict_cap
-from vcs_numba.words import DEFAULT_SUBSTITUTION
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import MARKS, Systems, kept_texts

@@ -34,9 +34,9 @@ def settle(future: Future[R], result: R) -> None:
 class Request(Generic[R]):
     """Pairs, and the future of what is made of their results."""
 
-    pairs: Sequence[Any]
+    pairs: Sequence[Any]  # at least one
     options: Options
-    convert: Callable[[Result, Evidence | None], R]
+    convert: Callable[[Result, Evidence | None], R]  # called in the scoring thread
     future: Future[list[R]] = field(default_factory=Future)
 
     def fail(self, error: Exception) -> None:
@@ -46,7 +46,11 @@ class Request(Generic[R]):
 
 
 class BackgroundScorer:
-    """A scorer and its thread. Only this thread uses the scorer, which the first request opens."""
+    """A scorer and its thread. Only this thread uses the scorer, which the first request opens.
+
+    `report` receives failures of the machine and the bundle. Unscorable texts are not reported; they become
+    errors of results.
+    """
 
     def __init__(self, config: ScorerConfig, report: Callable[[Exception], None]) -> None:
         self._config = config

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vcs_numba import Scores, score_batch
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba import HmCf, Scores, hm_cf, score_batch
+from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.vector_cache import Vector
-from vcs_runtime.scoring.cosines import cosines
-from vcs_runtime.scoring.hm_cf import hm_cf_of
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
 from vcs_runtime.scoring.substitution import WordComparison
-from vcs_runtime.util.means import exact_means
+from vcs_runtime.util.numbers import exact_means
 
 T = TypeVar("T")
 
@@ -31,51 +33,47 @@ def score_in_groups(
     signature: str,
     words: WordComparison,
 ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-    """Score the pairs of a block, in groups whose similarities fit into memory together."""
+    """Score the pairs of a block, in groups whose similarities fit into memory together.
+
+    `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all others.
+    """
+    for group in _groups(block):
+        checked = [(item, _refused(pair, refused) or pair) for item, pair in group]
+        compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
+        every = [evidence for _, _, candidates in compared for evidence in candidates]
+        cosines = [evidence.gas for evidence in every]
+        rows = iter(
+            score_batch([evidence.similarity for evidence in every], cosines, options.params).tolist()
+        )
+        scored: list[tuple[T, Result, Evidence | None]] = []
+        for item, pair, candidates in compared:
+            if isinstance(pair, TextError):
+                scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
+                continue
+            scores = [Scores._make(next(rows)) for _ in candidates]
+            result = _result(pair, scores, options, signature)
+            if pair.sentences:
+                coarse = [evidence.gas for evidence in candidates]
+                further = _hm_cf(pair.sentences, coarse, vectors, options.aggregate)
+                result = replace(result, further=further)
+            evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
+            scored.append((item, result, evidence))
+        if SUBSTITUTION in options.also:
+            scored = _with_substitution(scored, [candidates for *_, candidates in compared], options, words)
+        yield scored
+
+
+def _groups(block: Block[T]) -> Iterator[Block[T]]:
     group: Block[T] = []
     total = 0
     for item, pair in block:
         size = 0 if isinstance(pair, TextError) else similarities_of(pair.chunks)
         if group and total + size > GROUP:
-            yield _score_group(group, vectors, refused, options, signature, words)
+            yield group
             group, total = [], 0
         group.append((item, pair))
         total += size
-    yield _score_group(group, vectors, refused, options, signature, words)
-
-
-def _score_group(
-    block: Block[T],
-    vectors: dict[str, Vector],
-    refused: dict[str, TextError],
-    options: Options,
-    signature: str,
-    words: WordComparison,
-) -> list[tuple[T, Result, Evidence | None]]:
-    checked = [(item, _refused(pair, refused) or pair) for item, pair in block]
-    compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
-    every = [evidence for _, _, candidates in compared for evidence in candidates]
-    rows = score_batch(
-        [evidence.similarity for evidence in every], [evidence.gas for evidence in every], options.params
-    )
-    scored: list[tuple[T, Result, Evidence | None]] = []
-    first = 0
-    for item, pair, candidates in compared:
-        if isinstance(pair, TextError):
-            scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
-            continue
-        scores = [Scores._make(row) for row in rows[first : first + len(candidates)].tolist()]
-        result = _result(pair, scores, options, signature)
-        if pair.sentences:
-            coarse = [evidence.gas for evidence in candidates]
-            further = hm_cf_of(pair.sentences, coarse, vectors, options.aggregate)
-            result = replace(result, further=further)
-        evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
-        scored.append((item, result, evidence))
-        first += len(candidates)
-    if SUBSTITUTION in options.also:
-        return _with_substitution(scored, [candidates for _, _, candidates in compared], options, words)
-    return scored
+    yield group
 
 
 def _with_substitution(
@@ -84,7 +82,7 @@ def _with_substitution(
     options: Options,
     words: WordComparison,
 ) -> list[tuple[T, Result, Evidence | None]]:
-    """Compare the words of each pair with those of its best reference, or for a mean with those of all."""
+    """Compare the words of each pair with its best reference, or with all references for a mean."""
     chosen: list[tuple[Sequence[Evidence], Sequence[Scores]]] = []
     for (_, result, evidence), own in zip(scored, candidates, strict=True):
         if evidence is not None:
@@ -120,8 +118,8 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
     return [
         Evidence(
             (chunks, generated_chunks),
-            cosines(chunks, generated_chunks, vectors),
-            float(cosines([reference], [generated], vectors)[0, 0]),
+            _cosines(chunks, generated_chunks, vectors),
+            float(_cosines([reference], [generated], vectors)[0, 0]),
             vectors=([vectors[text] for text in chunks], generated_vectors),
         )
         for reference, chunks in zip(references, reference_chunks, strict=True)
@@ -143,3 +141,33 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
         len(pair.texts) - 1,
         segmenter=pair.segmenter,
     )
+
+
+def _cosines(
+    reference: Sequence[str], generated: Sequence[str], vectors: Mapping[str, Vector]
+) -> npt.NDArray[np.float64]:
+    """Compute the similarity matrix (len(reference), len(generated)) (docs/reference/vcs.md, section 1).
+
+    It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
+    """
+    left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
+    similarity = cosine_similarity(left, right)
+    return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
+
+
+def _hm_cf(
+    sentences: Sequence[Sequence[str]], coarse: Sequence[float], vectors: Mapping[str, Vector], aggregate: str
+) -> HmCf:
+    """Compute HM-CF of a pair: with its best reference, or the mean over all references.
+
+    `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of the
+    generated text with each whole reference.
+    """
+    *references, generated = sentences
+    every = [
+        hm_cf(_cosines(reference, generated, vectors), whole)
+        for reference, whole in zip(references, coarse, strict=True)
+    ]
+    if aggregate == "mean":
+        return HmCf._make(exact_means(every))
+    return max(every, key=lambda own: (own.hm_cf, *own))

@@ -39,7 +39,11 @@ def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pai
 
 
 def to_columns(results: Sequence[Result], options: Options = Options()) -> Columns:
-    """Turn results into one column for each of their names (`names_of`)."""
+    """Turn results into one column for each of their names (`names_of`): float64, int64, or texts.
+
+    Scores are NaN in a row with an `error`. A missing text is "": a column of nulls alone would have no type,
+    and its file would not fit the others.
+    """
     columns: Columns = {
         name: np.array([getattr(result, name) for result in results], np.float64)
         for name in scores_of(options)

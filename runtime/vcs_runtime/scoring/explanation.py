@@ -106,7 +106,7 @@ class Explanation:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What the scores cannot tell by themselves (docs/reference/vcs.md, section 13)."""
+        """Facts that the scores do not show (docs/reference/vcs.md, section 13)."""
         return flags_of(self.scores._asdict(), self.alignment.n_ref, self.alignment.n_gen)
 
     def count(self, verdict: str) -> int:

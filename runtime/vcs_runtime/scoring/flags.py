@@ -28,7 +28,10 @@ ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
-    """Name what the scores of a pair cannot tell by themselves."""
+    """Return the flags of a pair, facts that its scores do not show: keys of `FLAGS`, in their order.
+
+    `scores` has at least vcs, sas, nas and window_regularizer. A VCS of 0 has at least one of `ZEROS`.
+    """
     undefined = scores["window_regularizer"] >= 1.0
     zero = scores["vcs"] <= 0.0
     content, order = scores["sas"] > 0.0, scores["nas"] > 0.0
@@ -77,7 +80,7 @@ class FlagCounts:
 
     scored: int = 0
     zeros: int = 0
-    not_judged: int = 0
+    not_judged: int = 0  # pairs with a flag of `NOT_JUDGED`
     flags: Counter[str] = field(default_factory=Counter)
 
     def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 
-from vcs_numba.loading import load_ahead
+from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
-from vcs_runtime.segmentation.custom import CustomSegmenter, ScoringSegmenter
-from vcs_runtime.segmentation.punkt import PUNKT, Punkt
+from vcs_runtime.segmentation.custom import PUNKT, CustomSegmenter, Punkt, ScoringSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 
@@ -21,7 +20,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     load_ahead()
     use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
     shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
-    # Of "cuda:all" the embedder takes every GPU, and the segmenter the first one.
+    # With "cuda:all", the embedder uses every GPU, and the segmenter the first one.
     where = config.device, config.threads
     embedder: ScoringEmbedder
     segmenter: ScoringSegmenter

@@ -14,8 +14,7 @@ from vcs_runtime.bundle.paths import FAST
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
-from vcs_runtime.segmentation.custom import TextSegmenter
-from vcs_runtime.segmentation.punkt import PUNKT
+from vcs_runtime.segmentation.custom import PUNKT, TextSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number
@@ -36,7 +35,8 @@ class Options:
     Parameters
     ----------
     chunk_size
-        Number of segments joined to one chunk, at least 1 (docs/reference/vcs.md, section 1).
+        Number of segments joined to one chunk, at least 1 (docs/reference/vcs.md, section 1); the papers use
+        3.
     params
         Parameters of the metric.
     aggregate
@@ -83,7 +83,7 @@ class Options:
 
 @dataclass(frozen=True)
 class ScorerConfig:
-    """How a scorer is opened: plain values that can be compared, hashed and pickled, as far as models can.
+    """How a scorer is opened. Frozen and hashable; picklable unless it holds a model object.
 
     Parameters
     ----------
@@ -105,11 +105,9 @@ class ScorerConfig:
     segmenter
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
         pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
-        the bundle has only one of the two, it splits every pair. "consistent": the pairs of each call of
-        `Scorer.score_many` are a job, and the learned segmenter splits all of them if any text needs it,
-        otherwise rules do. What scores pairs as they come, without a job, refuses it. "punkt" is NLTK's
-        Punkt for English, which needs the extra `experiments` and NLTK's data. Or an object of the caller
-        (see `TextSegmenter`), which splits every pair.
+        the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
+        needs the extra `experiments` and NLTK's data. Or an object of the caller (see `TextSegmenter`), which
+        splits every pair.
     gpu_mem_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.

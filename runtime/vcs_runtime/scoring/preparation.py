@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -9,7 +11,6 @@ from typing import TypeVar
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Pair
-from vcs_runtime.scoring.sentences import Pieces, Sentences, split_learned
 from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.text.cleaning import (
     check_text,
@@ -21,7 +22,6 @@ from vcs_runtime.text.cleaning import (
 )
 from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.text.markup import remove_markup
-from vcs_runtime.text.scripts import ScriptCounts
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped
 
@@ -33,6 +33,8 @@ T = TypeVar("T")
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
+# Characters at the beginning of a text that decide on its script.
+_SCRIPT_SEEN = 10_000
 _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
 
 
@@ -40,11 +42,11 @@ _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not open
 class PreparedPair:
     """A pair on its way to the vectors."""
 
-    texts: list[str]
-    segmenter: str | None
+    texts: list[str]  # the references, then the generated text
+    segmenter: str | None  # None for short texts
     chunks: list[list[str]] = field(default_factory=list)
-    pending: list[str] = field(default_factory=list)
-    sentences: list[list[str]] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)  # texts that the learned segmenter still has to split
+    sentences: list[list[str]] = field(default_factory=list)  # as they stand, for HM-CF
 
     def all_texts(self) -> Iterator[str]:
         """Yield every text that needs a vector: each whole text and its chunks, then all sentences."""
@@ -56,6 +58,8 @@ class PreparedPair:
 
 
 Block = list[tuple[T, PreparedPair | TextError]]
+Pieces = list[str] | TextError
+"""The pieces of a text, or why a segmenter refuses it."""
 
 
 def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
@@ -64,9 +68,22 @@ def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
     return sum(map(len, references)) * len(generated)
 
 
+@dataclass
+class ScriptCounts:
+    """How many texts are not in Latin script."""
+
+    texts: int = 0
+    not_latin: int = 0
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        self.texts += 1
+        self.not_latin += not text.isascii() and _mostly_not_latin(text[:_SCRIPT_SEEN])
+
+
 @dataclass(frozen=True)
 class _RuleSplit:
-    """What the learned segmenter sees of a text, and the text's segments by rules if they split it."""
+    """A text for the learned segmenter, and its segments by rules if they split it."""
 
     rest: str
     segments: list[str] | None
@@ -76,7 +93,11 @@ class _RuleSplit:
 
 
 class Preparation:
-    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing."""
+    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing.
+
+    `memory_bytes` bounds the sentences that rules found, those of the learned segmenter, and those of HM-CF,
+    each by itself.
+    """
 
     def __init__(
         self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, pair_mem_gb: float = 1.0
@@ -89,10 +110,10 @@ class Preparation:
         self._learned_splits: LRUCache[list[str]] = LRUCache(
             memory_bytes, lambda segments: sum(map(len, segments))
         )
-        self._as_they_stand = Sentences(segmenter, memory_bytes)
+        self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
     def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
-        """Put items into blocks, with their texts split into chunks."""
+        """Put items into blocks, with their texts split into chunks; `key` may raise an item's TextError."""
         block: Block[T] = []
         characters = 0
         for item in items:
@@ -174,22 +195,26 @@ class Preparation:
             else:
                 missing[text] = None
         segments |= self._split_learned(list(missing))
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair) and pair.pending:
-                found = _of_texts(pair, pair.pending, segments)
-                if isinstance(found, TextError):
-                    block[i] = item, found
-                else:
-                    pair.chunks = [join_chunks(pieces, options.chunk_size) for pieces in found]
-                    pair.pending = []
-        if HM_CF in options.also:
-            self._add_sentences(block)
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair):
-                block[i] = item, self._checked_size(pair)
 
-    def _checked_size(self, pair: PreparedPair) -> PreparedPair | TextError:
-        """Return a pair that may be embedded, or an error if its similarities take too much memory."""
+        def join(pair: PreparedPair) -> None:
+            if pair.pending:
+                pieces = _of_texts(pair, pair.pending, segments)
+                pair.chunks = [join_chunks(own, options.chunk_size) for own in pieces]
+                pair.pending = []
+
+        _apply(join, block)
+        if HM_CF in options.also:
+            pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
+            split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
+
+            def add_sentences(pair: PreparedPair) -> None:
+                pair.sentences = _of_texts(pair, pair.texts, split)
+
+            _apply(add_sentences, block)
+        _apply(self._check_size, block)
+
+    def _check_size(self, pair: PreparedPair) -> None:
+        """Refuse a pair whose similarities take too much memory."""
         for name, pieces, advice in (
             ("chunks", pair.chunks, "join more sentences to a chunk"),
             ("sentences", pair.sentences, "leave out hm-cf"),
@@ -197,27 +222,14 @@ class Preparation:
             size = similarities_of(pieces) * 8 / 1e9
             if size > self._pair_mem_gb:
                 counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
-                return TextError(
+                raise TextError(
                     f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
                     f"{self._pair_mem_gb:g}: {advice}, or raise pair_mem_gb (--pair-mem-gb)"
                 )
-        return pair
-
-    def _add_sentences(self, block: Block[T]) -> None:
-        """Split all texts of a block as they stand, for HM-CF."""
-        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
-        split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
-        for i, (item, pair) in enumerate(block):
-            if isinstance(pair, PreparedPair):
-                found = _of_texts(pair, pair.texts, split)
-                if isinstance(found, TextError):
-                    block[i] = item, found
-                else:
-                    pair.sentences = found
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
         segments: dict[str, Pieces] = {}
-        for text, pieces in (split_learned(self._segmenter, texts) if texts else {}).items():
+        for text, pieces in (_split_learned(self._segmenter, texts) if texts else {}).items():
             if isinstance(pieces, TextError):
                 segments[text] = pieces
                 continue
@@ -227,10 +239,64 @@ class Preparation:
         return segments
 
 
-def _of_texts(
-    pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]
-) -> list[list[str]] | TextError:
-    """Return the pieces of all texts of a pair, or the error of one of them, which it names."""
+class _Sentences:
+    """Splits texts into sentences as they stand, and remembers them.
+
+    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by rules if
+    it has sentence punctuation, otherwise by the learned segmenter. A text that none of them can split is one
+    sentence.
+    """
+
+    def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
+        self._segmenter = segmenter
+        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, lambda pieces: sum(map(len, pieces)))
+
+    def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
+        """Split texts that are not empty."""
+        split: dict[str, Pieces] = {}
+        left = []
+        for text in dict.fromkeys(texts):
+            pieces = self._known.get(text) or self._by_rules(text)
+            if pieces is None:
+                left.append(text)
+            else:
+                split[text] = pieces
+        split |= _split_learned(self._segmenter, left) if left else {}
+        for text, own in split.items():
+            if not isinstance(own, TextError):
+                split[text] = sentences = [piece.strip() for piece in own if piece.strip()] or [text.strip()]
+                self._known.put(text, sentences)
+        return split
+
+    def _by_rules(self, text: str) -> list[str] | None:
+        try:
+            return self._segmenter.sentences(text, "text")
+        except TextError:  # no punctuation, and no learned segmenter
+            return [text]
+
+
+def _split_learned(segmenter: ScoringSegmenter, texts: Sequence[str]) -> dict[str, Pieces]:
+    """Split texts that rules leave, in one call; a text that is refused does not take the others with it."""
+    try:
+        return dict(zip(texts, segmenter.split_learned(texts), strict=True))
+    except TextError as error:
+        if len(texts) > 1:
+            return {name: own for text in texts for name, own in _split_learned(segmenter, [text]).items()}
+        return {texts[0]: error}
+
+
+def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
+    """Take a step with each pair of a block; a pair for which it raises a TextError becomes that error."""
+    for i, (item, pair) in enumerate(block):
+        if isinstance(pair, PreparedPair):
+            try:
+                step(pair)
+            except TextError as error:
+                block[i] = item, error.with_traceback(None)  # whose frames hold the block
+
+
+def _of_texts(pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]) -> list[list[str]]:
+    """Return the pieces of all texts of a pair; TextError, which names the text, if one is refused."""
     names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
     if len(names) == 2:
         names[0] = "reference"
@@ -238,7 +304,7 @@ def _of_texts(
     for name, text in zip(names, texts, strict=True):
         pieces = split[text]
         if isinstance(pieces, TextError):
-            return TextError(f"{name}: {pieces}")
+            raise TextError(f"{name}: {pieces}")
         found.append(pieces)
     return found
 
@@ -260,6 +326,12 @@ def _words(texts: dict[str, str]) -> PreparedPair:
         if not words:
             raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
     return PreparedPair(list(texts.values()), None, list(chunks.values()))
+
+
+def _mostly_not_latin(text: str) -> bool:
+    letters = {c: count for c, count in Counter(text).items() if c.isalpha()}
+    latin = sum(count for c, count in letters.items() if "LATIN" in unicodedata.name(c, ""))
+    return 2 * latin < sum(letters.values())
 
 
 def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:

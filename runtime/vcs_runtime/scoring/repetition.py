@@ -24,7 +24,9 @@ def repetitions(
     """Find the generated chunks that repeat an earlier one.
 
     A chunk repeats the first chunk whose words are the same, or whose vector is similar enough. It does not
-    repeat that chunk if the reference repeats itself as well, and the chunk has a counterpart of its own.
+    repeat that chunk if the reference repeats itself as well, and the chunk has a counterpart of its own. For
+    each generated chunk the result is the position of the chunk that it repeats, or None. Without `vectors`,
+    only chunks of the same words are alike.
     """
     reference, generated = ([_words(text) for text in texts] for texts in chunks)
     rows = None if vectors is None else vectors[1]

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from vcs_numba import WORD_CLASSES, Scores, strict_cap
-from vcs_numba.words import DEFAULT_SUBSTITUTION
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
-from vcs_runtime.util.phrases import enumerated
+from vcs_runtime.util.printable import enumerated
 from vcs_runtime.words.reading import TextWords
 
 #: Smallest weight of a pair of words that is shown: below it, the word hardly counts as replaced.
@@ -71,7 +71,7 @@ class ReplacedWord:
 def replaced_words(
     words: ReplacedWords, reference: Sequence[str], generated: Sequence[str]
 ) -> tuple[ReplacedWord, ...]:
-    """List the words that were replaced, each word of the reference once."""
+    """List the replaced words in the order of the generated text, each reference word once."""
     found = words.pairs.gen
     surest: dict[int, int] = {}
     for own in np.flatnonzero(found.weight >= LEAST_WEIGHT).tolist():

@@ -5,64 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import HmCf, Scores, Substitution
 from vcs_runtime.scoring.flags import flags_of
-from vcs_runtime.scoring.score_table import ALL, FURTHER, HM_CF, SUBSTITUTION
+from vcs_runtime.scoring.score_table import ALL, FURTHER, HM_CF, SCORES, SUBSTITUTION
 from vcs_runtime.words.reading import TextWords
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
 
 
-def _score(name: str) -> float:
-    """Make the property of a score: its value, or NaN where a pair could not be scored."""
-
-    def value(self: Result) -> float:
-        scores = self.further if name in HM_CF else self.strict if name in SUBSTITUTION else self.scores
-        return math.nan if scores is None else float(getattr(scores, name))
-
-    when = "without `also`, or " if name in HM_CF or name in SUBSTITUTION else ""
-    return property(value, doc=f"{ALL[name].meaning}; NaN {when}if the pair could not be scored.")  # type: ignore[return-value]
-
-
 class _ScoresByName:
-    """Every score as an attribute: `result.las` is that of `result.scores`."""
+    """Every score of `score_table` as a property: `result.las` is that of `result.scores`."""
 
     __slots__ = ()
 
-    vcs = _score("vcs")
-    gas = _score("gas")
-    las = _score("las")
-    las_precision = _score("las_precision")
-    las_recall = _score("las_recall")
-    sas = _score("sas")
-    nas = _score("nas")
-    nas_f1 = _score("nas_f1")
-    nas_d = _score("nas_d")
-    nas_d_precision = _score("nas_d_precision")
-    nas_d_recall = _score("nas_d_recall")
-    nas_l = _score("nas_l")
-    nas_l_precision = _score("nas_l_precision")
-    nas_l_recall = _score("nas_l_recall")
-    window_regularizer = _score("window_regularizer")
-    margin = _score("margin")
-    coarse = _score("coarse")
-    fine_precision = _score("fine_precision")
-    fine_recall = _score("fine_recall")
-    fine_f1 = _score("fine_f1")
-    hm_cf = _score("hm_cf")
-    substitution = _score("substitution")
-    replaced_things = _score("replaced_things")
-    replaced_actions = _score("replaced_actions")
-    replaced_qualities = _score("replaced_qualities")
-    replaced_names = _score("replaced_names")
-    vcs_strict = _score("vcs_strict")
-    margin_strict = _score("margin_strict")
+    if TYPE_CHECKING:  # what editors complete
+        vcs = margin = gas = las = las_precision = las_recall = sas = nas = nas_f1 = window_regularizer = 0.0
+        nas_d = nas_d_precision = nas_d_recall = nas_l = nas_l_precision = nas_l_recall = 0.0
+        coarse = fine_precision = fine_recall = fine_f1 = hm_cf = 0.0
+        substitution = replaced_things = replaced_actions = replaced_qualities = replaced_names = 0.0
+        vcs_strict = margin_strict = 0.0
+
+
+def _property(name: str, part: str) -> property:
+    """Return the property of a score, which is NaN where a result lacks the `part` with its scores."""
+    when = "" if part == "scores" else "without `also`, or "
+    return property(
+        lambda result: float(getattr(getattr(result, part), name, math.nan)),
+        doc=f"{ALL[name].meaning}; NaN {when}if the pair could not be scored.",
+    )
+
+
+for _part, _names in (("scores", SCORES), ("further", HM_CF), ("strict", SUBSTITUTION)):
+    for _name in _names:
+        setattr(_ScoresByName, _name, _property(_name, _part))
 
 
 class StrictScores(NamedTuple):
@@ -129,7 +110,7 @@ class Result(_ScoresByName):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What scores cannot tell by themselves, such as "below_gate" (docs/reference/vcs.md, section 13)."""
+        """Facts that scores do not show, such as "below_gate" (docs/reference/vcs.md, section 13)."""
         return () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
 
     def to_dict(self) -> dict[str, Any]:

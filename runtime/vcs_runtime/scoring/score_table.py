@@ -18,7 +18,7 @@ DETAIL: Final = 3
 
 
 class ScoreInfo(NamedTuple):
-    """What is known of a score before anything is scored."""
+    """Label, range, level and meaning of a score."""
 
     label: str
     low: float
@@ -83,7 +83,7 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
 
 #: What can be computed beside VCS: the scores of each metric.
 FURTHER: Final = {"hm-cf": HM_CF, "substitution": SUBSTITUTION}
-#: The scores of which the smaller is the better.
+#: Scores for which smaller is better.
 SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"}
 
 #: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
@@ -114,7 +114,7 @@ def names_with(also: Iterable[str]) -> tuple[str, ...]:
 
 
 def metrics_in(record: Container[str]) -> tuple[str, ...]:
-    """Return the metrics beside VCS of which a line of a score file has all scores."""
+    """Return the metrics beside VCS whose scores are all in a line of a score file."""
     return tuple(metric for metric, scores in FURTHER.items() if all(name in record for name in scores))
 
 

@@ -17,16 +17,17 @@ from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.preparation import GPU_BLOCKS, Preparation, PreparedPair
-from vcs_runtime.scoring.requested import Requested, embed
+from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
 from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
-from vcs_runtime.util.progress import finished_units, progress_bar
+from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
+# A block of pairs, the request for the vectors of its texts, and the units of a progress bar before it.
+_Requested = tuple[Block[T], VectorRequest, float]
 
 
 class Scorer:
@@ -73,47 +74,11 @@ class Scorer:
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
-        `embedder` and `segmenter` may be objects of the caller (`TextEmbedder`, `TextSegmenter`), which
-        `close` leaves open. With both, no bundle is opened. `ScorerConfig`, with the same fields, says more.
+        The arguments are the fields of `ScorerConfig`, which explains them. `close` leaves objects of the
+        caller (`TextEmbedder`, `TextSegmenter`) open; with both of them no bundle is opened.
 
-        Parameters
-        ----------
-        bundle
-            Folder of the bundle, or "default".
-        device
-            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" or "tensorrt:N".
-        cache
-            Folder of a vector cache, which runs and processes share. None: no folder.
-        threads
-            CPU threads of the model. None: all cores that this process may use.
-        memory_mb
-            MiB for vectors in memory.
-        segmenter
-            "auto", "rules", "learned", "consistent", "punkt", another bundle, or an object of the caller.
-        gpu_mem_gb
-            GB (10^9 bytes) of GPU memory for all models together. None: no limit.
-        embedder
-            Embedder of the caller. None: the bundle's.
-        batch_invariant
-            Whether a pair has the same score on a GPU whatever else is scored with it.
-        pair_mem_gb
-            GB (10^9 bytes) for the similarities of one pair. A pair that needs more is refused.
-        words
-            Bundle whose token vectors compare words, for substitution.
-
-        Returns
-        -------
-        Scorer
-            The scorer. Close it, or use it in `with`.
-
-        Raises
-        ------
-        BundleError, DeviceError, CacheError
-            The bundle, the device or the cache folder cannot be used.
-        ValueError
-            `device` is not the name of a device, an `identity` is not a name, or a number is out of range.
-        TypeError
-            An object of the caller lacks a member.
+        Raises BundleError, DeviceError or CacheError if the bundle, the device or the cache folder cannot be
+        used, and what `ScorerConfig` raises.
         """
         return cls.from_config(
             ScorerConfig(
@@ -154,33 +119,12 @@ class Scorer:
         aggregate: str = "max",
         also: Sequence[str] = (),
     ) -> Result:
-        """Score one pair.
+        """Score one pair: a reference, or a list of several, and the generated text.
 
-        Parameters
-        ----------
-        reference
-            A text, or several references (see `aggregate`).
-        generated
-            The text to be scored.
-        chunk_size
-            Number of segments joined to one chunk (docs/reference/vcs.md, section 1); the papers use 3.
-        params
-            Parameters of the metric.
-        aggregate
-            With several references: "max" for the scores with the best one, "mean" for the mean of all.
-        also
-            Metrics beside VCS: "hm-cf" for `result.hm_cf` and its parts, "substitution" for
-            `result.substitution`, its parts, and `result.vcs_strict`.
+        The keywords are fields of `Options`. With "hm-cf" in `also`, the result has `hm_cf` and its parts,
+        with "substitution" `substitution`, its parts and `vcs_strict`.
 
-        Returns
-        -------
-        Result
-            The scores, the numbers of chunks and the signature.
-
-        Raises
-        ------
-        TextError
-            A text cannot be scored; the message names it. TextError is a ValueError.
+        Raises TextError, a ValueError that names the text, if a text cannot be scored.
         """
         options = Options(chunk_size, params, aggregate, also=also)
         return self._score_one(reference, generated, options)[0]
@@ -207,41 +151,13 @@ class Scorer:
         also: Sequence[str] = (),
         progress: bool = False,
     ) -> list[Result]:
-        """Score many pairs. A pair that cannot be scored does not stop the others.
+        """Score many pairs `(reference, generated)`, or as many `references` and `predictions`, in order.
 
-        Parameters
-        ----------
-        pairs
-            Pairs `(reference, generated)`.
-        references
-            In place of `pairs`: n references, each a text or several.
-        predictions
-            The n generated texts, in the order of `references`.
-        chunk_size
-            Number of segments joined to one chunk, as for `score`.
-        params
-            Parameters of the metric.
-        aggregate
-            "max" or "mean" over several references, as for `score`.
-        short
-            Whether words are the chunks, as for `score_short`.
-        also
-            Metrics beside VCS, as for `score`.
-        progress
-            Whether a progress bar is shown if standard error is a terminal.
+        The keywords are fields of `Options`; `progress` shows a bar if standard error is a terminal. A pair
+        that cannot be scored does not stop the others: its result has an `error`, and no scores.
 
-        Returns
-        -------
-        list of Result
-            One result for each pair, in order. It has an `error` and no scores if its pair cannot be scored.
-
-        Raises
-        ------
-        TypeError
-            There are texts where pairs belong, or not either `pairs` or both of `references` and
-            `predictions`.
-        ValueError
-            `references` and `predictions` differ in length.
+        Raises TypeError for texts in place of pairs, or unless there are either `pairs` or both of
+        `references` and `predictions`; ValueError if those two differ in length.
         """
         pairs = as_pairs(pairs, references, predictions)
         results: list[Result] = []
@@ -290,22 +206,17 @@ class Scorer:
         list of (item, Result, Evidence or None)
             A block of items in order, each with its result. The evidence is None if the result has an
             `error`.
-
-        Raises
-        ------
-        ValueError
-            The segmenter is "consistent": `score_many` has all texts of a job, a stream has not.
         """
         self.signature_for(options)  # before anything is read
         requested = self._requested(items, key, options)
         if self.embedder.device.is_gpu:
             # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
             # GPU embeds each, and the caller's thread aligns and writes the one before.
-            with closing(in_order(embed, requested, self.embedder.parallel)) as embedded:
+            with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
                     yield from self._scored(one, options)
         else:
-            for one in map(embed, requested):
+            for one in map(_embed, requested):
                 yield from self._scored(one, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
@@ -342,14 +253,14 @@ class Scorer:
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
         pair = (reference, generated)
         [requested] = self._requested([pair], _itself, options)
-        [[(_, result, evidence)]] = self._scored(embed(requested), options)
+        [[(_, result, evidence)]] = self._scored(_embed(requested), options)
         if evidence is None:
             raise TextError(result.error)
         return result, evidence
 
     def _requested(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options
-    ) -> Iterator[Requested[T]]:
+    ) -> Iterator[_Requested[T]]:
         """Yield the blocks of a stream, each with a request for the vectors of its texts."""
         first = finished_units()
         earlier: list[VectorRequest] = []
@@ -358,15 +269,23 @@ class Scorer:
             earlier = [request for request in earlier if not request.finished]
             request = self._store.request((text for pair in pairs for text in pair.all_texts()), earlier)
             earlier.append(request)
-            yield Requested(block, request, first)
+            yield block, request, first
             first += len(block)
 
     def _scored(
-        self, embedded: Requested[T], options: Options
+        self, embedded: _Requested[T], options: Options
     ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
-        vectors, errors = embedded.request.vectors(), embedded.request.errors
+        block, request, _ = embedded
         line = self.signature_for(options)
-        return score_in_groups(embedded.block, vectors, errors, options, line, self._words)
+        return score_in_groups(block, request.vectors(), request.errors, options, line, self._words)
+
+
+def _embed(requested: _Requested[T]) -> _Requested[T]:
+    """Compute the vectors of a block, on the device."""
+    block, request, first = requested
+    with units_in_work(len(block), first):
+        request.run()
+    return requested
 
 
 def _itself(pair: Pair) -> Pair:

@@ -39,7 +39,7 @@ def signature(
 
 
 def long_form(line: str) -> str:
-    """Add to a signature what may round otherwise, although it changes no score by more than rounding.
+    """Add to a signature the versions of libraries and the processor, which may change how scores round.
 
     Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by rounding.
     """

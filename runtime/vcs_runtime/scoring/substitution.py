@@ -14,7 +14,7 @@ from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError
 from vcs_runtime.scoring.result import Evidence, ReplacedWords, StrictScores
 from vcs_runtime.util.lru import LRUCache
-from vcs_runtime.util.means import exact_means
+from vcs_runtime.util.numbers import exact_means
 from vcs_runtime.words.numbering import Numbering, words_hash
 from vcs_runtime.words.reading import TextWords, read_words
 from vcs_runtime.words.vectors import WordVectors
@@ -61,13 +61,16 @@ class WordComparison:
 
     @property
     def name(self) -> str:
-        """Name of the bundle's embedder, with the hash of all that tells and compares words."""
+        """Name of the bundle's embedder, with the hash of everything on which the comparison depends."""
         return self._opened.name
 
     def compare(
         self, pairs: Sequence[tuple[Sequence[Evidence], Sequence[Scores]]], params: Params
     ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
-        """Compare the words of pairs."""
+        """Compare the words of pairs: each has evidence against its references, and scores with each.
+
+        Returns for each pair the mean of the numbers over its references, and the words of each.
+        """
         numbering = Numbering()
         every = [evidence for candidates, _ in pairs for evidence in candidates]
         read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]

@@ -150,7 +150,7 @@ def _chunks(
 
 
 def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Count for each chunk the supported chunks whose matches are in the other order."""
+    """Count for each chunk the supported chunks whose matches are in the other order: int64 (x,)."""
     counts = np.zeros(len(match), dtype=np.int64)
     for i, place in enumerate(match):
         earlier = supported[:i] & (match[:i] > place)

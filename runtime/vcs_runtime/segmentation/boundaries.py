@@ -19,7 +19,8 @@ IntArray = npt.NDArray[np.int64]
 def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
     """Return where the windows over a text start.
 
-    Windows start `stride` tokens apart. The last one is moved back to end with the text.
+    Windows start `stride` tokens apart. The last one is moved back to end with the text. A text of at most
+    `size` tokens is one window, a text without tokens none.
     """
     if tokens <= size:
         return range(min(tokens, 1))
@@ -55,7 +56,10 @@ def sigmoid(logits: npt.NDArray[Any]) -> FloatArray:
 
 
 def character_probabilities(length: int, places: IntArray, probabilities: FloatArray) -> FloatArray:
-    """Assign the probabilities of tokens to the characters of a text."""
+    """Assign the probabilities of tokens to the characters of a text; a character without token has 0.
+
+    `places` has the character of each token, or -1. Of several tokens of one character the last one counts.
+    """
     result = np.zeros(length, np.float32)
     placed = places >= 0
     result[places[placed]] = probabilities[placed]

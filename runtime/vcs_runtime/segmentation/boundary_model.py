@@ -17,7 +17,7 @@ from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference.batching import RowLimit, groups
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.invariant import ShapeOf, fixed_groups, padded_shape
-from vcs_runtime.inference.session import Budget, run_batches
+from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
 from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.segmentation.boundaries import (
@@ -50,8 +50,8 @@ _TYPES = {
 class Tokens:
     """A text as a learned segmenter sees it."""
 
-    inputs: dict[str, IntArray]
-    places: IntArray
+    inputs: dict[str, IntArray]  # (tokens,) each
+    places: IntArray  # (tokens,): the character to which each token's probability belongs
 
 
 def _sat_tokens(text: str, encoding: Encoding) -> Tokens:
@@ -140,13 +140,16 @@ class BoundaryModel:
             for group, padded in groups(lengths, tokens, self._step, self._most_rows):
                 yield [rows[i] for i in group], (len(group), padded)
 
-        def run(rows: list[int], shape: tuple[int, int]) -> None:
+        batches = FittingBatches(sizes, self._budget, cut)
+        for rows, shape in batches:
             parts = [(texts[owner], start, sizes[row] - 2) for row in rows for owner, start in [windows[row]]]
-            logits = self._run(parts, *shape)
+            try:
+                logits = self._run(parts, *shape)
+            except DeviceMemoryError as error:
+                batches.failed(rows, error)
+                continue
             for row, (_, start, length), values in zip(rows, parts, logits, strict=True):
                 overlaps[windows[row][0]].add(start, values[1 : 1 + length])
-
-        run_batches(sizes, self._budget, cut, run)
         for overlap in overlaps:
             yield overlap.mean()
 
@@ -161,7 +164,7 @@ class BoundaryModel:
                 inputs[name][i, 1 : 1 + length] = values[start : start + length]
             ids[i, 0], ids[i, 1 + length] = self.spec.special_tokens
             inputs["attention_mask"][i, : length + 2] = 1
-        logits = self._session.run(inputs)
+        [logits] = self._session.run(inputs)
         first: npt.NDArray[Any] = logits[: len(parts), :, 0]
         if not np.isfinite(first).all():
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")

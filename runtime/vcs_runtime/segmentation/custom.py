@@ -1,14 +1,19 @@
-"""Segmenters of the caller: what such an object has to offer, and how a scorer uses it."""
+"""Segmenters of the caller: what such an object has to offer, how a scorer uses it. NLTK's Punkt is one."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from importlib.metadata import version
+from typing import Any, Final, Protocol
 
-from vcs_runtime.errors import ModelError
+from vcs_runtime.errors import BundleError, ModelError
 from vcs_runtime.inference.custom import checked_identity, naming_errors
 from vcs_runtime.inference.device import Device
+from vcs_runtime.util.extras import require
+
+#: The name by which users choose NLTK's Punkt.
+PUNKT: Final = "punkt"
 
 
 class TextSegmenter(Protocol):
@@ -40,7 +45,7 @@ class TextSegmenter(Protocol):
 
 
 class ScoringSegmenter(Protocol):
-    """What a scorer needs of a segmenter: of a bundle's, or of a `CustomSegmenter`."""
+    """Members of a segmenter that a scorer uses: a bundle's, or a `CustomSegmenter`."""
 
     @property
     def device(self) -> Device | None:
@@ -94,7 +99,7 @@ class CustomSegmenter:
         """Leave every text to `split_learned`."""
 
     def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
-        """Split texts with the caller's object."""
+        """Split texts with the caller's object; ModelError if it returns anything but lists of strings."""
         if not texts:
             return []
         with self._lock, naming_errors(f"segmenter {self.model_name}"):
@@ -118,3 +123,22 @@ class CustomSegmenter:
 
 def _listed(pieces: Any) -> Any:
     return list(pieces) if isinstance(pieces, Iterable) and not isinstance(pieces, str) else pieces
+
+
+class Punkt:
+    """NLTK's Punkt for English, with which CLIP-CC-Bench splits texts (extra `experiments`)."""
+
+    def __init__(self) -> None:
+        punkt = require("nltk.tokenize.punkt", "experiments", "the segmenter punkt")
+        try:
+            self._tokenizer = punkt.PunktTokenizer("english")
+        except (LookupError, OSError):
+            raise BundleError(
+                "segmenter punkt: NLTK does not find its data: run `python -m nltk.downloader punkt_tab`, or "
+                "copy the folder tokenizers/punkt_tab to a folder that NLTK_DATA names"
+            ) from None
+        self.identity = f"{PUNKT}@nltk-{version('nltk')}"
+
+    def split(self, texts: list[str]) -> list[list[str]]:
+        """Split texts into sentences; a text that holds something has at least one."""
+        return [self._tokenizer.tokenize(text) for text in texts]

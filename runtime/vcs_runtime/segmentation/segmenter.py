@@ -22,8 +22,6 @@ from vcs_runtime.text.cleaning import check_texts
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
 CHOICES = ("auto", "rules", "learned")
-#: What a scorer may be told beside these: a whole job is split by rules alone, or by the learned segmenter
-#: alone if any text needs it. A `Segmenter` sees no job, so it has no such choice.
 
 
 class Segmenter:
@@ -187,7 +185,10 @@ class Segmenter:
         ]
 
     def sentences(self, text: str, name: str) -> list[str] | None:
-        """Find the sentences of a text to be scored by rules."""
+        """Split a text by rules; None if the learned segmenter must split it.
+
+        Raises TextError, which starts with `name`, if rules cannot, and there is no learned segmenter.
+        """
         try:
             pieces = self._by_rules(text)
         except TextError as error:

@@ -17,7 +17,7 @@ _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def check_text(text: object, name: str) -> str:
-    """Check that a text can be scored."""
+    """Return a text that can be scored; raises TextError, which starts with `name`."""
     if not isinstance(text, str):
         raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:

@@ -55,7 +55,7 @@ _MARKS = {
 
 
 def remove_markup(text: str, cleanings: Collection[str]) -> str:
-    """Remove from a text what is not told, but laid out."""
+    """Remove reasoning, Markdown formatting and numbers of lists, as `cleanings` name them; "" may remain."""
     for _ in range(_ROUNDS):
         cleaned = text
         if "think" in cleanings:

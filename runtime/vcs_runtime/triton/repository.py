@@ -16,7 +16,7 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.segmentation.punkt import PUNKT
+from vcs_runtime.segmentation.custom import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, write_whole

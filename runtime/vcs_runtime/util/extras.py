@@ -9,7 +9,10 @@ from vcs_runtime.errors import MissingExtraError
 
 
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
-    """Import a package of an extra, or one that no extra brings."""
+    """Import a module; MissingExtraError, which begins with `purpose`, names the extra if it is missing.
+
+    Of several extras one is enough; () is for a package that users bring themselves.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -29,7 +32,11 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def base_class(module: str, name: str, purpose: str) -> Any:
-    """Import a base class from a package that users bring themselves."""
+    """Import a base class from a package that users bring themselves.
+
+    Without the package, the class that is returned raises MissingExtraError when it is called: modules with
+    derived classes can be imported all the same.
+    """
     try:
         return getattr(require(module, (), purpose), name)
     except MissingExtraError as error:

@@ -13,7 +13,7 @@ _OVERHEAD = 300
 
 
 class LRUCache(Generic[V]):
-    """A thread-safe cache of values by text: entries that were used longest ago are dropped first."""
+    """A cache of values by text, of at most `limit` bytes; `size` returns the bytes of a value."""
 
     def __init__(self, limit: int, size: Callable[[V], int]) -> None:
         self._free = limit

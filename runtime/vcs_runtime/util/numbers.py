@@ -1,9 +1,9 @@
-"""Checks of numbers that a caller gives. NaN and infinity are refused, with the name of the argument."""
+"""Checks of a caller's numbers, which refuse NaN and infinity, and order-independent means."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any
@@ -32,3 +32,8 @@ def checked_count(name: str, value: Any, least: int, most: int | None = None) ->
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} must be a whole number {span}, not {value!r}")
     return int(value)
+
+
+def exact_means(rows: Collection[Sequence[float]]) -> tuple[float, ...]:
+    """Return the mean of each column. A sum is rounded once, so the order of the rows changes nothing."""
+    return tuple(math.fsum(values) / len(rows) for values in zip(*rows, strict=True))

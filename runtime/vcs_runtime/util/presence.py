@@ -1,4 +1,4 @@
-"""What lies at a path, without a guess.
+"""Path checks that raise if access is denied.
 
 `Path.is_dir`, `is_file` and `exists` of Python 3.14 say False where they may not look, so that a folder which
 its user may not enter would be "no such folder". These raise OSError there, as those of Python 3.11 do.

@@ -1,12 +1,22 @@
-"""Foreign texts in messages and tables: ids, names of files, answers of servers, words of a bundle."""
+"""Texts in messages, tables and CSV files: without control characters or formulas, and lists of names.
+
+They come from outside: ids, names of files, answers of servers, words of a bundle.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
 
 # Control characters and surrogates; marks of direction, which show a text in another order; ends of lines.
 _ESCAPED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them
+# A spreadsheet runs what begins so, or drops the first two and runs the rest.
+_FORMULAS: Final = ("\t", "\r", "=", "+", "-", "@")
+_SAFE: Final[ContextVar[bool]] = ContextVar("safe", default=False)
 
 
 def printable(text: object, keep: str = "") -> str:
@@ -23,3 +33,26 @@ def _is_escaped(character: str) -> bool:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as a part of a sentence: "a, b and c"."""
+    first = [", ".join(names[:-1])] if names[1:] else []
+    return " and ".join([*first, *names[-1:]])
+
+
+@contextmanager
+def formulas_as_text() -> Iterator[None]:
+    """Write CSV files in the block whose texts no spreadsheet runs."""
+    token = _SAFE.set(True)
+    try:
+        yield
+    finally:
+        _SAFE.reset(token)
+
+
+def cell(value: Any) -> Any:
+    """Return a value for a CSV file: within `formulas_as_text`, a text like a formula begins with `'`."""
+    if _SAFE.get() and isinstance(value, str) and value.startswith(_FORMULAS):
+        return f"'{value}"
+    return value

@@ -1,4 +1,4 @@
-"""The process: whose it is, how many cores it may use, and how it ends while it imports."""
+"""The process: whose it is, how many cores it may use, how it ends while it imports, and when it forks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def available_cores() -> int:
 
 
 def threads_or_cores(threads: int | None) -> int:
-    """Return a number of threads, or that of cores for None. Raises ValueError for one out of range."""
+    """Return `threads`, or the number of cores if None; raises ValueError if it is out of range."""
     if threads is None or threads == 0:
         return available_cores()
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 < threads <= MOST_THREADS:
@@ -53,3 +53,36 @@ def ends_when_interrupted() -> Iterator[None]:
 def _end(*_: object) -> NoReturn:
     os.write(2, b"vcs-runtime: interrupted\n")
     os._exit(130)
+
+
+class Unforkable:
+    """Work in which a library holds locks of its own. A fork waits until no thread does it.
+
+    A forked child has none of its parent's other threads, but all of their locks, and would wait for ever.
+    Any number of threads may do the work at once, each in a `with` block.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._number = 0
+        if hasattr(os, "register_at_fork"):
+            release = self._changed.release
+            os.register_at_fork(before=self._begin, after_in_parent=release, after_in_child=release)
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._number += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._number -= 1
+            self._changed.notify_all()
+
+    def _begin(self) -> None:
+        """Keep others from beginning, and wait until the last one has ended."""
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._number)
+
+
+#: Opening a model in ONNX Runtime.
+OPENING = Unforkable()

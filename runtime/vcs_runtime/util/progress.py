@@ -13,24 +13,21 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 
 class _Bar:
     """The bar that is open: several threads may move it."""
 
-    def __init__(
-        self, done: int, show: Callable[[float], None], restart: Callable[[float], None],
-        rename: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, done: int, bars: Progress, task: TaskID) -> None:
         self.finished = self._shown = float(done)
-        self._show, self._restart, self.rename = show, restart, rename
+        self._bars, self._task = bars, task
         self._lock = threading.Lock()
 
     def move(self, position: float) -> None:
         with self._lock:
             self._shown = max(self._shown, position)  # never backwards, if the same units are worked on twice
-            self._show(self._shown)
+            self._bars.update(self._task, completed=self._shown)
 
     def advance(self, count: int) -> None:
         self.finished += count
@@ -41,7 +38,10 @@ class _Bar:
         with self._lock:
             self.finished += count
             self._shown = max(self._shown, self.finished)
-            self._restart(self._shown)
+            self._bars.reset(self._task, completed=int(self._shown))
+
+    def rename(self, what: str) -> None:
+        self._bars.update(self._task, description=what)
 
 
 _BAR: Final[ContextVar[_Bar | None]] = ContextVar("bar", default=None)
@@ -56,7 +56,7 @@ def finished_units() -> float:
 
 @contextmanager
 def units_in_work(count: int, first: float) -> Iterator[None]:
-    """Say that the block works on `count` units of the open bar after its first `first` ones."""
+    """Say that the block processes units `first` to `first + count` of the open bar."""
     token = _UNITS.set((first, count))
     try:
         yield
@@ -81,7 +81,10 @@ def name_step(what: str) -> None:
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs. Within the block of another bar, that one moves instead."""
+    """Show a progress bar while the block runs, and yield what advances it by a number of units.
+
+    Within the block of another bar, that one moves instead. `done` units were finished before.
+    """
     if not enabled:
         yield lambda count: None
         return
@@ -110,13 +113,7 @@ def progress_bar(
     name = TextColumn("{task.description}", markup=False)
     columns = (name, BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as progress:
-        task = progress.add_task(what, total=total, completed=done)
-        bar = _Bar(
-            done,
-            lambda position: progress.update(task, completed=position),
-            lambda position: progress.reset(task, completed=int(position)),
-            lambda name: progress.update(task, description=name),
-        )
+        bar = _Bar(done, progress, progress.add_task(what, total=total, completed=done))
         token = _BAR.set(bar)
         try:
             yield bar.advance

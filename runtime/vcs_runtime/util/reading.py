@@ -63,7 +63,7 @@ def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
 
 
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
-    """Read a file."""
+    """Read a regular file, or with `pipe` a pipe; InputError, which names it, if that is impossible."""
     name = path if name is None else name
     limit = int((_GIVEN.get() or FILE_MB) * 1e6)
     try:

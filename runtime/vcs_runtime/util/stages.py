@@ -33,7 +33,7 @@ def check_stopped() -> None:
 
 
 def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
-    """Yield the same items, of which a thread prepares the next ones while the caller works on this one."""
+    """Prefetch up to `count` items in a thread: they must not depend on what the caller does."""
     iterator = iter(items)
     with _threads(1) as submit:
         upcoming = deque(submit(next, iterator, _END) for _ in range(count))
@@ -45,8 +45,8 @@ def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Generator[R, None, None]:
     """Yield `function(item)` for each item, in order.
 
-    One thread prepares the items, `threads` others call the function, and the caller works on the results. An
-    item waits for each call and another for all of them, so that no thread waits if its stage is slow once.
+    One thread prepares the items, `threads` others call the function, and the caller works on the results.
+    Buffers `threads + 1` results, so that no thread waits if its stage is slow once.
     """
     with (
         _threads(threads) as submit,

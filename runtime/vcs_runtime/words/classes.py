@@ -25,7 +25,7 @@ FEATURES: Final = 10
 OWN_FEATURES: Final = 6
 #: Names of the classes, in the order of the table's columns.
 CLASSES: Final = WORD_CLASSES[:3]
-#: How a neighbour looks that is not there.
+#: Placeholder for a missing neighbour.
 NO_NEIGHBOUR: Final = "<"
 
 _TABLE: Final = "data/word-classes.npy"
@@ -79,7 +79,7 @@ def _exact_table() -> FloatArray:
 
 
 def class_scores(rows: npt.NDArray[np.uint16]) -> FloatArray:
-    """Add up the features of words.
+    """Add up features (words, FEATURES): logarithms of probabilities (words, 3), up to a constant.
 
     Numbers of half precision are added without any rounding, so that all processors give the same bits.
     """

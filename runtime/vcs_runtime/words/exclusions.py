@@ -13,8 +13,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.words.lists import FUNCTION_WORDS
-from vcs_runtime.words.stems import stem
+from vcs_runtime.words.english import FUNCTION_WORDS, stem
 
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -96,7 +95,7 @@ borrow lend
 """
 
 
-#: The code of words of no list, and that of all words that begin with a digit.
+#: The codes of words in no list, and of words that begin with a digit.
 _NONE, _DIGITS = 0, 1
 
 

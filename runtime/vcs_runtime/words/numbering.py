@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Vocabulary, Words
-from vcs_numba.words import DEFAULT_SUBSTITUTION
-from vcs_runtime.words import lists
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
+from vcs_runtime.words import english
 from vcs_runtime.words.classes import class_table
 from vcs_runtime.words.exclusions import excluding_table, exclusion_codes
 from vcs_runtime.words.reading import TextWords
@@ -48,12 +48,12 @@ class Numbering:
 
 
 def words_hash() -> str:
-    """Return the sha256 of what tells and compares words: rules, lists, table of classes and constants."""
+    """Return the sha256 of all that the comparison depends on: rules, lists, table of classes, constants."""
     rules = [
         _RULES,
-        sorted(lists.FUNCTION_WORDS),
-        sorted(lists.NEGATORS),
-        sorted(lists.IRREGULAR.items()),
+        sorted(english.FUNCTION_WORDS),
+        sorted(english.NEGATORS),
+        sorted(english.IRREGULAR.items()),
         sorted(exclusion_codes().items()),
         np.argwhere(excluding_table()).tolist(),
         astuple(DEFAULT_SUBSTITUTION),

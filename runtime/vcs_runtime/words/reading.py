@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,16 +18,56 @@ from vcs_runtime.words.classes import (
     class_scores,
     ending_feature,
     neighbour_features,
+    word_features,
 )
-from vcs_runtime.words.lexemes import Lexeme, lexeme
+from vcs_runtime.words.english import FUNCTION_WORDS, NEGATORS, stem
+from vcs_runtime.words.exclusions import exclusion_code
 
 # Latin letters and digits, with a part after an apostrophe ("Sam's", "don't", "o’clock").
 _WORD: Final = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’][A-Za-z]+)?")
 # A negator reaches the first content word among so many words after it.
 _REACH: Final = 3
+#: Number of words whose properties are remembered.
+_REMEMBERED: Final = 1 << 15
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """Properties that follow from a word's spelling."""
+
+    form: str  # in small letters, without a possessive ending
+    stem: str
+    exclusion: int  # row of `excluding_table`
+    is_content: bool
+    negates: bool  # the next content word
+    is_capital: bool
+    ending: str
+    seen_as: str  # form used as a neighbour feature: a function word as it is, any other by its ending
+    features: tuple[int, ...]
+
+
+@functools.lru_cache(_REMEMBERED)
+def lexeme(word: str) -> Lexeme:
+    """Return the properties of a word: a run of Latin letters and digits, as it stands in a text."""
+    small = word.lower().replace("’", "'")
+    form = small.removesuffix("'s")
+    negated_verb = small.endswith("n't")
+    is_content = not (small in FUNCTION_WORDS or form in FUNCTION_WORDS or negated_verb)
+    word_stem = stem(form)
+    return Lexeme(
+        form=form,
+        stem=word_stem,
+        exclusion=exclusion_code(word_stem),
+        is_content=is_content,
+        negates=negated_verb or small in NEGATORS,
+        is_capital=word[0].isupper(),
+        ending=form[-2:],
+        seen_as="s" + form[-2:] if is_content else "p" + form,
+        features=word_features(form, word_stem) if is_content else (),
+    )
 
 
 @dataclass(frozen=True)
@@ -35,14 +75,14 @@ class TextWords:
     """The n content words of a text, in order."""
 
     lexemes: list[Lexeme]
-    chunk: IntArray
-    start: IntArray
+    chunk: IntArray  # number of the chunk, ascending
+    start: IntArray  # `chunks[chunk][start:stop]` is the word
     stop: IntArray
-    features: npt.NDArray[np.uint16]
+    features: npt.NDArray[np.uint16]  # (n, FEATURES), rows of the table of classes
     is_name: BoolArray
     is_negated: BoolArray
 
-    @cached_property
+    @functools.cached_property
     def class_scores(self) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
 
@@ -77,7 +117,7 @@ def read_words(chunks: Sequence[str]) -> TextWords:
 
 @dataclass
 class _Found:
-    """What was found in the chunks so far."""
+    """Content words of the chunks so far."""
 
     lexemes: list[Lexeme] = field(default_factory=list)
     chunk: array[int] = field(default_factory=lambda: array("i"))

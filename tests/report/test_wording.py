@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vcs_runtime.report.words import NAMED, date_of, settings_of, title_of
+from vcs_runtime.report.wording import NAMED, date_of, settings_of, title_of
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.signature import signature_of
 

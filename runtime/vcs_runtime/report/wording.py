@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from vcs_runtime.util.phrases import enumerated
+from vcs_runtime.util.printable import enumerated
 
 #: Maximum number of systems that a title names; of more, it says how many there are.
 NAMED: Final = 6

@@ -1,4 +1,4 @@
-"""What `substitution` takes: the words of a text as numbers, what is known of them, and the constants."""
+"""Arguments of `substitution`: the words of a text as numbers, their vocabulary, and the constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import FLOAT32, as_float_array, check_number
+from vcs_numba.checks import FLOAT32, as_float_array, check_number, readable
 from vcs_numba.kernels.counterparts import NAME, Bools, Ids, Vectors
 from vcs_numba.kernels.matching import Floats
 
@@ -168,7 +168,7 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What is known of words apart from any text.
+    """Vectors and exclusions of words, apart from any text.
 
     Parameters
     ----------
@@ -226,10 +226,7 @@ def _flags(values: Any, name: str, ndim: int) -> Bools:
 
 
 def _array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except Exception as error:
-        raise ValueError(f"{name}: not an array: {error}") from error
+    array = readable(values, name)
     if array.ndim != ndim:
         raise ValueError(f"{name}: expected {ndim} axes, not {array.ndim} (shape {array.shape})")
     return array
