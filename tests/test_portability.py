@@ -62,7 +62,7 @@ USES = {
     "runtime/vcs_runtime/util/forks.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/kernel.py": {"os.register_at_fork": BARE},
     "vcs_numba/jit/threads.py": {"os.register_at_fork": BARE},
-    "export/vcs_export/checks/tensorrt_needs.py": {
+    "export/vcs_export/checks/tensorrt_engines.py": {
         "/proc": "tests/export/test_tensorrt_engines.py::",
         "/sys/": "tests/export/test_tensorrt_engines.py::",
     },
