@@ -28,8 +28,7 @@ import numpy as np
 import onnx_ir as ir
 from records import ANY, keep
 
-from vcs_export.checks.calibration import calibration_texts
-from vcs_export.checks.quantization_error import demo_texts
+from vcs_export.checks.quantization_error import calibration_texts, demo_texts
 from vcs_export.checks.rewrites import rewritten_pairs
 from vcs_export.quantization.fp8 import TYPE, scale
 from vcs_export.quantization.nbits import BITS, quantise

@@ -1,11 +1,11 @@
 """Pairs per second and milliseconds per pair through Triton, compared with as many threads in one process.
 
-    .venv-triton/bin/python benchmarks/triton_server.py pairs.jsonl [--pairs 64] [--clients 1 8 32] [--rounds 3]
+    .nox/triton/bin/python benchmarks/triton_server.py pairs.jsonl [--pairs 64] [--clients 1 8 32] [--rounds 3]
 
 The embedded default scores real pairs on the CPU. A request holds one pair, and every client sends the next request as
 soon as it has an answer. The sides run in turns on each workload:
 
-    grpc, http     a real server each (`make triton` installs one), with one client per thread
+    grpc, http     a real server each (the session `triton` of `make nox` installs one), with one client per thread
     in process     `TrainingScorer.submit(...).result()` in as many threads, which share a session and its batches
     one by one     `Scorer.score` in as many threads
 

@@ -54,6 +54,7 @@ def reseal(kit: Path, **changes: object) -> None:
     (kit / "SHA256SUMS").write_text("".join(lines))
 
 
+@pytest.mark.slow
 def test_an_installation_ends_with_doctor_and_a_score(kit: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder"
     # Neither a package index nor another installation of this user is looked at.
@@ -163,6 +164,7 @@ def test_a_package_that_is_missing_leaves_nothing_behind(copy: Path, tmp_path: P
     assert "No matching distribution found for tiny-words==1.0" in message
 
 
+@pytest.mark.slow
 def test_a_wheel_that_was_exchanged_is_not_installed(copy: Path, tmp_path: Path) -> None:
     """The checksums may have been written again: the hashes of the requirements hold all the same."""
     write_wheel(copy / "wheels", "tiny-words", licence="another")

@@ -20,8 +20,7 @@ from vcs_export.checkpoint.xlm_roberta import (
     open_sat,
     sat_config,
 )
-from vcs_export.checks.boundary_agreement import boundary_agreement
-from vcs_export.checks.quantization_error import demo_texts
+from vcs_export.checks.quantization_error import boundary_agreement, demo_texts
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
