@@ -1,8 +1,8 @@
 """Sessions of `make nox`: tests in environments of their own, each in a folder of .nox.
 
 Those that run without a name are about versions: every Python, the lowest versions of dependencies, the
-source archive. A Python that this machine lacks is skipped. The others each need a library that holds back what the
-oracles use, or that is large: `make nox ARGS="-s optimum deepeval triton spark llama"`.
+source archive. A Python that this machine lacks is skipped. The others each need a library that is large, or
+holds back what the oracles use: `make nox ARGS="-s optimum deepeval triton spark llama"`.
 """
 
 from __future__ import annotations
