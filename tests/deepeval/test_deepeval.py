@@ -119,9 +119,7 @@ def test_deepeval_evaluates_and_asserts(config: ScorerConfig, run_async: bool) -
     from deepeval import assert_test, evaluate
     from deepeval.evaluate import AsyncConfig, DisplayConfig
 
-    assert (
-        os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] == "1"
-    )  # `make deepeval` sets it: evaluate reports otherwise
+    assert os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] == "1"  # noxfile.py sets it: evaluate reports otherwise
     metric = _metric(config, threshold=0.9, score_name="las")
     cases = [_case(story(i), story(i)) for i in range(3)] + [_case("", story(3))]
     found = evaluate(

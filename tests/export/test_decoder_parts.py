@@ -21,8 +21,8 @@ from support.random_decoder import (
     random_rows,
     write_random_decoder,
 )
+from support.tensorrt_operators import parser_problems
 from vcs_export.checkpoint.decoder import LocalAttention, Rotation
-from vcs_export.checks.tensorrt_parser import parser_problems
 from vcs_export.graph.attention_layouts import rotation_tables
 from vcs_export.graph.decoder_model import LAYOUTS, write_decoder_model
 from vcs_runtime.inference.batching import batches

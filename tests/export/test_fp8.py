@@ -18,8 +18,7 @@ from support.safetensors_files import write_safetensors
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.safetensors_reader import open_shards
-from vcs_export.checks.calibration import calibrate, calibration_texts
-from vcs_export.checks.quantization_error import outputs, tokens
+from vcs_export.checks.quantization_error import calibrate, calibration_texts, outputs, tokens
 from vcs_export.errors import ExportError
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.graph.decoder_model import write_decoder_model

@@ -16,6 +16,7 @@ from support import stand_in, tensorrt_stand_in
 from support.engines import TEXTS, built, run
 from support.tensorrt_stand_in import BuilderFlag, Built
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.checks import tensorrt_checks
 from vcs_export.errors import ExportError
 from vcs_runtime import DeviceError, Embedder
@@ -126,7 +127,7 @@ def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Bu
     assert "building engines is experimental" in done.stderr
     assert "NVIDIA H200 (sm90), TensorRT 10.16.1.11, ONNX Runtime 1.31.1" in done.stderr
     [line] = [line for line in done.stderr.splitlines() if "calculated needs" in line]
-    assert "2.0 GB of memory (" in line
+    assert "2.0 GB of memory, " in line
     assert line.endswith("about 1 min")
 
 
@@ -141,13 +142,11 @@ def test_files_that_a_container_has_read_do_not_count_as_its_memory(
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("vcs_export.checks.tensorrt_needs._MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr("vcs_export.checks.tensorrt_needs._GROUP", tmp_path)
-    done = run("engine", "build", bundle)
-    assert done.exit_code == 0, done.output
-    assert "of memory (7.0 GB here)" in done.stderr
-    (tmp_path / "memory.current").write_text("15000000000\n")
-    assert "too little memory" in str(run("engine", "build", bundle).exception)
+    monkeypatch.setattr("vcs_export.checks.tensorrt_engines._MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr("vcs_export.checks.tensorrt_engines._GROUP", tmp_path)
+    assert run("engine", "build", bundle).exit_code == 0
+    (tmp_path / "memory.current").write_text("13500000000\n")
+    assert "too little memory (1.5 GB here)" in str(run("engine", "build", bundle).exception)
 
 
 @pytest.mark.parametrize("short", ["memory", "disk beside", "memory of NVIDIA H200"])
@@ -157,7 +156,7 @@ def test_too_little_memory_or_disk_is_refused_before_anything_is_built(
     shapes: list[Any] = []
     if short == "memory":
         (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    1000000 kB\n")
-        monkeypatch.setattr("vcs_export.checks.tensorrt_needs._MEMORY", tmp_path / "meminfo")
+        monkeypatch.setattr("vcs_export.checks.tensorrt_engines._MEMORY", tmp_path / "meminfo")
     elif short == "disk beside":
         usage = shutil.disk_usage(tmp_path)._replace(free=1000)
         monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
@@ -263,14 +262,19 @@ def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
 
 
 @pytest.mark.usefixtures("few_texts")
-def test_engine_check_goes_through_parse_build_parity_and_speed(
+def test_engine_check_goes_through_fit_parity_and_speed(
     bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensorrt_checks, "_times_cuda", lambda ours, cuda: 1.3)
     done = run("engine", "check", bundle)
+    assert done.exit_code == 1
+    assert (
+        f"FAILED embedder: engine: bundle {bundle} has no TensorRT engine of its embedder: run" in done.output
+    )
+    built(bundle)
+    done = run("engine", "check", bundle)
     assert done.exit_code == 0, done.output
-    lines = [line for line in done.output.splitlines() if line.startswith("ok")]
-    assert [line.split(": ")[0].split()[1] for line in lines] == ["embedder", "built", "embedder", "embedder"]
+    assert [line.split(": ")[1] for line in done.output.splitlines()] == ["engine", "parity", "speed"]
     assert "differs from CUDA by" in done.output
     assert "1.30 times that of CUDA" in done.output
     with Embedder.open(bundle, "auto") as embedder:
@@ -310,15 +314,19 @@ def test_a_measured_speed_is_a_ratio_of_times(
 def test_the_static_check_needs_no_gpu(tiny_bundle: Path, tmp_path: Path) -> None:
     done = run("engine", "check", "--static", tiny_bundle)
     assert done.exit_code == 0
-    operators, needs = done.output.splitlines()
-    assert operators == "ok     embedder: operators: all known to TensorRT 10"
+    graph, needs = done.output.splitlines()
+    assert graph == "ok     embedder: graph: its precision and layout go into an engine"
     assert (
         needs
         == "ok     calculated needs: 2.0 GB of memory, 0.0 GB of disk, 0.0 GB of the GPU's memory, about 1 min"
     )
     done = run("engine", "check", "--static", build_tiny_nv_embed_bundle(tmp_path / "packed"))
     assert done.exit_code == 1
-    assert "nonpad_kv_seqlen" in done.output
+    assert done.output == (
+        "FAILED embedder: graph: its texts are packed; export it with `--target tensorrt`\n"
+    )
+    done = run("engine", "check", "--static", build_tiny_sat_bundle(tmp_path / "int8", precision="int8"))
+    assert "FAILED segmenter: graph: TensorRT does not multiply its int8 matrices" in done.output
 
 
 def test_without_a_gpu_nothing_is_built(bundle: Path) -> None:
@@ -330,3 +338,10 @@ def test_a_wrong_shape_is_refused(bundle: Path) -> None:
     done = run("engine", "build", bundle, "--shape", "8 by 64")
     assert done.exit_code == 2
     assert "is not ROWSxTOKENS" in done.output
+
+
+@pytest.mark.parametrize("command", ["build", "check", "list"])
+def test_another_device_is_refused(bundle: Path, command: str) -> None:
+    done = run("engine", command, bundle, "--device", "cuda:0")
+    assert done.exit_code == 2
+    assert "'cuda:0' is not tensorrt:N" in done.output

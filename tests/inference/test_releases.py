@@ -1,6 +1,6 @@
 """Releases of ONNX Runtime: one that is too old for a graph is refused, and every other computes what it should.
 
-`make versions` runs this file under releases on both sides of each bound.
+`make nox` runs this file under releases on both sides of each bound.
 """
 
 from __future__ import annotations

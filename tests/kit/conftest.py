@@ -33,10 +33,13 @@ def make_kit(index: Path, own: Path, tiny_bundle: Path) -> Callable[..., Finishe
 
 
 @pytest.fixture(scope="session")
-def kit(make_kit: Callable[..., Finished], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(make_kit: Callable[..., Finished], tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The command that made `kit`."""
+    return make_kit(tmp_path_factory.mktemp("made") / "kit")
+
+
+@pytest.fixture(scope="session")
+def kit(made: Finished) -> Path:
     """A kit for this machine, which no test changes."""
-    folder = tmp_path_factory.mktemp("made") / "kit"
-    done = make_kit(folder)
-    assert done.code == 0, done.stderr
-    assert done.stdout == f"{folder}\n"
-    return folder
+    assert made.code == 0, made.stderr
+    return Path(made.stdout.removesuffix("\n"))

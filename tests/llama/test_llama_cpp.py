@@ -1,4 +1,4 @@
-"""llama-cpp-python's real server on a tiny random model: `make llama` (it builds llama.cpp, a quarter of an hour)."""
+"""llama-cpp-python's real server on a tiny random model: the session `llama` of `make nox` (it builds llama.cpp, a quarter of an hour)."""
 
 from __future__ import annotations
 

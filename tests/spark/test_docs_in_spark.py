@@ -1,4 +1,4 @@
-"""The examples of docs/guide/spark.md: `make spark`, which needs Java."""
+"""The examples of docs/guide/spark.md: the session `spark` of `make nox`, which needs Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make_predict_fn` in Spark: `make spark`, which needs Java."""
+"""`make_predict_fn` in Spark: the session `spark` of `make nox`, which needs Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real server on a tiny bundle, asked over HTTP and gRPC. `make triton` has what it needs."""
+"""The real server on a tiny bundle, asked over HTTP and gRPC. The session `triton` of `make nox` has what it needs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ def unreported(line: str) -> None:
 
 
 class Measuring:
-    """A device to measure on, which says what it is."""
+    """A device to measure on, "auto", "cpu" or "cuda:N". A GPU that "auto" chose and that fails is left.
+
+    Raises ExportError or ValueError for another name, and DeviceError.
+    """
 
     def __init__(self, device: str, precision: str, report: Report = unreported) -> None:
         if split_device(device)[0] == "tensorrt":
@@ -38,7 +41,7 @@ class Measuring:
         report(f"{precision} is measured on {describe(chosen)}")
 
     def run(self, work: Callable[[str], T]) -> T:
-        """Measure."""
+        """Return what `work` returns, which takes the name of the device."""
         if self._fallback:
             try:
                 return work(self._device)

@@ -1,4 +1,7 @@
-"""The quantisation error of an embedder, measured by running its graph beside an unquantised one."""
+"""The quantisation error of models, measured by running them beside unquantised ones.
+
+For formats with fixed ranges, the ranges of what goes into an embedder's matrices are measured first.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,20 @@ from numpy.typing import NDArray
 
 from vcs_export.checks.rewrites import ChunkedPair, rewritten_pairs
 from vcs_export.errors import ExportError
-from vcs_runtime.bundle.manifest import EmbedderSpec, QuantizationErrorStats
+from vcs_export.quantization.fp8 import Range, Ranges
+from vcs_runtime.bundle.manifest import (
+    SCHEMA,
+    EmbedderSpec,
+    LearnedSegmenterSpec,
+    Manifest,
+    QuantizationErrorStats,
+)
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 # A CPU widens half-precision weights once a run, so few runs of many tokens are faster.
 _TOKENS_A_RUN = 2048
@@ -32,11 +44,44 @@ MOST_CHANGES = {"int8": 0.01, "fp8": 0.01, "int4": 0.05}
 _MARGIN = 2.0
 _PERCENTILE = 5.0
 
+Segmenter = tuple[Path, LearnedSegmenterSpec]
+"""A learned segmenter: the folder that its paths start from, and how it is run."""
+
 
 def demo_texts() -> list[str]:
     """Return the descriptions of `vcs-runtime demo`, on which is measured unless a user brings texts."""
     data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     return [data["reference"], *(version["text"] for version in data["versions"])]
+
+
+def calibration_texts() -> list[str]:
+    """Return the lines of `data/calibration.txt`, on which ranges are measured unless a user brings texts."""
+    return files("vcs_export").joinpath("data/calibration.txt").read_text("utf-8").splitlines()
+
+
+def calibrate(
+    exact: Path,
+    names: Sequence[str],
+    tokenizer: Path,
+    spec: EmbedderSpec,
+    texts: Sequence[str],
+    device: str = "cpu",
+) -> Ranges:
+    """Measure the ranges of the inputs of the matrices `names`, for formats with fixed ranges.
+
+    `exact` is an unquantised graph that was written with `watch` for these names. Raises ExportError if an
+    input is not finite.
+    """
+    largest, total, count = np.zeros(len(names), np.float64), np.zeros(len(names), np.float64), 0
+    rows = tokens(tokenizer, spec, texts)
+    for batch, (_, most, mean) in outputs(exact, spec.layout, rows, device):
+        size = sum(len(rows[row]) for row in batch)
+        largest = np.maximum(largest, most)  # NaN stays NaN
+        total, count = total + size * mean.astype(np.float64), count + size
+    if not (np.isfinite(largest).all() and np.isfinite(total).all()):
+        raise ExportError("calibration: a text gives NaN or infinity in the unquantised model")
+    ranges = map(Range, largest.tolist(), (total / count).tolist())
+    return dict(zip(names, ranges, strict=True))
 
 
 def check_quantization_error(
@@ -45,7 +90,11 @@ def check_quantization_error(
     least_cosine: float | None = None,
     most_change: float | None = None,
 ) -> None:
-    """Refuse a quantisation error that is too large."""
+    """Raise ExportError, which names each figure and its limit, if a quantisation error is too large.
+
+    None takes the precision's own limit, `LEAST_COSINES` or `MOST_CHANGES`. `most_change` is of the mean
+    change of VCS; 1 accepts any.
+    """
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
     failed = []
     if error.cosine_mean < least:
@@ -77,7 +126,11 @@ def check_quantization_error(
 def embedder_quantization_error(
     exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str], device: str = "cpu"
 ) -> QuantizationErrorStats:
-    """Measure how far an embedder's vectors are from those of an unquantised graph."""
+    """Measure how far an embedder's vectors and scores are from those of the unquantised graph `exact`.
+
+    Paths of `spec` start from `folder`. Cosines are of `texts`; scores are of pairs made of them
+    (`rewritten_pairs`). `device` is "cpu" or "cuda:N". Raises ExportError if a vector is not finite, or 0.
+    """
     pairs = rewritten_pairs(texts)
     sides = [side for pair in pairs for side in (pair.reference, pair.generated)]
     pieces = list(dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))]))
@@ -108,7 +161,7 @@ def embedder_quantization_error(
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
-    """Tokenise texts as an embedder is fed."""
+    """Return the token ids of each text with special tokens, cut at the model's longest input."""
     first, last = spec.special_tokens or ((), ())
     room = spec.max_tokens - len(first) - len(last)
     encodings = load_tokenizer(tokenizer).encode_batch(list(texts), add_special_tokens=False)
@@ -118,7 +171,7 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 def outputs(
     model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Run a graph."""
+    """Run a graph on rows of token ids; yield the indices of the rows of a batch, and all outputs."""
     session = open_session(model, choose_device(device), half=True)
     names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, layout, mixed=True):
@@ -145,3 +198,23 @@ def _scores(
         found = score_embeddings(left, right, first, second)
         scores[i] = found.vcs, found.margin
     return scores
+
+
+def boundary_agreement(reference: Segmenter, other: Segmenter, texts: Sequence[str]) -> float | None:
+    """Return the F1 of the boundaries of `other` against those of `reference`; None if neither sets any.
+
+    A boundary is a character whose probability is above the model's threshold. Counts are over all texts.
+    """
+    expected, actual = _boundaries(reference, texts), _boundaries(other, texts)
+    total = np.count_nonzero(expected) + np.count_nonzero(actual)
+    return float(2 * np.count_nonzero(expected & actual) / total) if total else None
+
+
+def _boundaries(model: Segmenter, texts: Sequence[str]) -> NDArray[np.bool_]:
+    folder, spec = model
+    bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=(), schema=SCHEMA))
+    opened = BoundaryModel(bundle, spec, choose_device("cpu"))
+    try:
+        return np.concatenate(opened.probabilities(texts)) > spec.threshold
+    finally:
+        opened.close()

@@ -31,7 +31,10 @@ class ChunkedPair:
 
 
 def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
-    """Make pairs of texts."""
+    """Make four pairs of each text, or three of a single one: with its versions, and with the next text.
+
+    Neighbours that have fewer than three chunks are joined.
+    """
     words = list(_joined(texts))
     pairs = []
     for i, own in enumerate(words):

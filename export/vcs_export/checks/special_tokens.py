@@ -22,7 +22,9 @@ def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> Special
     """Return the special tokens around a text.
 
     They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in `tokenizer_config.json` add
-    theirs, because the tokenizers of transformers 4, with which most models were published, do so.
+    theirs, because the tokenizers of transformers 4, with which most models were published, do so. `end` is
+    the token that must close a text, `NO_TOKEN`, or "" if it is unknown. Raises CheckpointError if the
+    tokenizer has no such token, its files contradict each other, or it changes texts.
     """
     path = folder / TOKENIZER_SETTINGS
     data = read_json(path) if path.is_file() else {}

@@ -1,26 +1,28 @@
-"""TensorRT engines of a bundle: built, and listed in its `bundle.json`.
+"""TensorRT engines of a bundle: what building them needs, and building them into the bundle.
 
-TensorRT builds each engine (`tensorrt_builder`). ONNX Runtime opens a graph of one node that stands for it
-(`tensorrt_graphs`). `tensorrt_checks` compares engines with CUDA.
+TensorRT builds each engine (`tensorrt_builder`). `tensorrt_checks` compares engines with CUDA.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
 from msgspec.structs import replace
 
-from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt
-from vcs_export.checks.tensorrt_graphs import folder_name, spell_out_attention, write_context
-from vcs_export.checks.tensorrt_needs import check_needs, needs_of
-from vcs_export.checks.tensorrt_parser import parser_problems
+from vcs_export.checks.tensorrt_builder import (
+    build_plan,
+    import_tensorrt,
+    spell_out_attention,
+    write_context,
+)
 from vcs_export.errors import ExportError
-from vcs_export.quantization import fp8
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
@@ -37,8 +39,8 @@ from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime
-from vcs_runtime.inference.engine_marks import trust
 from vcs_runtime.inference.onnx_session import open_session
+from vcs_runtime.inference.tensorrt import trust
 from vcs_runtime.util.atomic import write_whole
 
 # Batches of the default engines. A job of VCS has a few documents of hundreds of tokens, and thousands of
@@ -47,6 +49,18 @@ _CHUNK, _DOCUMENT = 64, 1024
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _STEP = 16  # the runtime pads windows to a multiple of it
 _FOLDER = "engines"
+
+# Needs are calculated. The parser, the builder and the finished engine each hold the weights in the host's
+# memory.
+_COPIES, _HOST = 3, 2e9
+# Bytes of the GPU for each place of the largest batch, and for each number of a vector: inputs and outputs of
+# the widest layer. NV-Embed-v2 in half precision has 28,672 numbers there, for vectors of 4,096.
+_PLACE = 32
+_SEGMENTER_WIDTH = 1024  # not in the manifest; of the largest learned segmenters
+# Minutes of an engine, and of each GB of weights: TensorRT reads, transforms and times them.
+_MINUTES, _MINUTES_PER_GB = 1.0, 0.5
+_MEMORY = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
 
 Log = Callable[[str], None]
 
@@ -63,8 +77,9 @@ def build_engines(
 ) -> list[Path]:
     """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
 
-    Engines of the same parts for this kind of GPU are replaced, whatever versions built them. After an error
-    the bundle is as it was.
+    `shapes` has the largest batch `(rows, tokens)` of each engine of the embedder; None makes one engine for
+    chunks and one for documents. Engines of the same parts for this kind of GPU are replaced, whatever
+    versions built them. After an error (DeviceError, ExportError) the bundle is as it was.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":
@@ -73,15 +88,18 @@ def build_engines(
         raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and build engines there")
     chosen_parts = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
     for part in chosen_parts:
-        if problems := graph_problems(bundle, part):
-            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {'; '.join(problems)}")
+        if problem := graph_problem(bundle, part):
+            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {problem}")
     gpu = nvidia.gpu(chosen.index)
     package = import_tensorrt().__version__
     batches = largest_batches(bundle, chosen_parts, shapes)
     log("building engines is experimental: nobody has run it on a GPU yet")
     runtime = import_onnxruntime().__version__
     log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
-    log(check_needs(bundle, needs_of(bundle, batches), chosen.index, ignore=ignore_needs))
+    needs = needs_of(bundle, batches)
+    log(f"calculated needs: {needs}")
+    if not ignore_needs:
+        _refuse_too_little(bundle, needs, gpu)
     engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
         for part, (rows, tokens) in batches:
@@ -93,15 +111,17 @@ def build_engines(
     return [listed.path(spec.engine) for spec in engines]
 
 
-def graph_problems(bundle: Bundle, part: str) -> list[str]:
-    """Find what TensorRT would refuse in the graph of a part, a line each."""
+def graph_problem(bundle: Bundle, part: str) -> str:
+    """Return why no engine can be built of a part, as far as `bundle.json` tells, or "".
+
+    The rest is said by TensorRT's own parser when an engine is built.
+    """
     spec = part_of(bundle, part)
-    if isinstance(spec, EmbedderSpec) and spec.precision == fp8.PRECISION:
-        return ["its matrices are in FP8, which only CUDA multiplies: use cuda:N, or export it in fp16"]
-    problems = parser_problems(bundle.path(spec.model))
+    if spec.precision in ("int8", "int4", "fp8"):
+        return f"TensorRT does not multiply its {spec.precision} matrices: export it in fp16"
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
-        problems.append("its texts are packed; export it with `--target tensorrt`")
-    return problems
+        return "its texts are packed; export it with `--target tensorrt`"
+    return ""
 
 
 def part_of(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
@@ -130,6 +150,76 @@ def largest_batches(
     return chosen
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What building engines needs, calculated from the weights."""
+
+    memory: float  # bytes of the host
+    disk: float  # bytes beside the bundle
+    gpu_memory: float  # bytes of the GPU for all engines at once, as scoring opens them
+    minutes: float
+
+    def __str__(self) -> str:
+        return (
+            f"{_gb(self.memory)} of memory, {_gb(self.disk)} of disk, {_gb(self.gpu_memory)} of the GPU's "
+            f"memory, about {self.minutes:.0f} min"
+        )
+
+
+def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) -> Needs:
+    """Calculate what engines need, given the part and the largest batch `(rows, tokens)` of each."""
+    memory = disk = gpu_memory = minutes = 0.0
+    for part, (rows, tokens) in batches:
+        spec = part_of(bundle, part)
+        weights = bundle.weights_size(spec)
+        width = spec.dimension if isinstance(spec, EmbedderSpec) else _SEGMENTER_WIDTH
+        memory = max(memory, _COPIES * weights + _HOST)
+        disk += weights
+        gpu_memory += weights + _PLACE * width * rows * tokens
+        minutes += _MINUTES + _MINUTES_PER_GB * weights / 1e9
+    return Needs(memory, disk, gpu_memory, minutes)
+
+
+def _refuse_too_little(bundle: Bundle, needs: Needs, gpu: nvidia.Gpu) -> None:
+    """Raise ExportError if this machine has less than building needs."""
+    host, disk = free_host_memory(), shutil.disk_usage(bundle.root.parent).free
+    short = [
+        f"{what} ({_gb(there)} here)"
+        for what, need, there in (
+            ("memory", needs.memory, host),
+            (f"disk beside {bundle.root}", needs.disk, disk),
+            (f"memory of {gpu.name}", needs.gpu_memory, gpu.memory),
+        )
+        if there is not None and there < need
+    ]
+    if short:
+        raise ExportError(
+            f"{bundle.root}: too little {', '.join(short)} to build engines, which need {needs}. Fewer or "
+            "smaller engines (--shape) need less; --ignore-needs starts all the same"
+        )
+
+
+def free_host_memory() -> int | None:
+    """Return the bytes of memory that this process may still take; None if the system does not say."""
+    try:
+        fields = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
+        free = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    try:  # the limit of a container
+        limit, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        numbers = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        # What was read of files counts as used, and makes room: a bundle just exported fills many GB with it.
+        used -= int(numbers["inactive_file"]) + int(numbers["active_file"])
+    except (OSError, KeyError, ValueError):
+        return free
+    return min(free, max(0, limit - used))
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
 def _build(
     bundle: Bundle,
     part: Part,
@@ -142,7 +232,7 @@ def _build(
     """Build one engine below `work`, in the place that it will have in the bundle."""
     spec = part_of(bundle, part)
     version = nvidia.tensorrt_version() or ""
-    relative = f"{_FOLDER}/{folder_name(gpu.name)}/{part}-{shape[0]}x{shape[1]}"
+    relative = f"{_FOLDER}/{_folder_name(gpu.name)}/{part}-{shape[0]}x{shape[1]}"
     folder = work / relative
     folder.mkdir(parents=True)
     graph = bundle.path(spec.model)
@@ -151,7 +241,7 @@ def _build(
     source = ir.load(graph).graph
     ranges = {str(item.name): ((1, 1), usual, shape) for item in source.inputs}
     plan = folder / "model.engine"
-    timing = home() / "tensorrt" / f"{folder_name(gpu.name)}-{version}.timing"
+    timing = home() / "tensorrt" / f"{_folder_name(gpu.name)}-{version}.timing"
     try:
         with tempfile.TemporaryDirectory(dir=work) as name:
             built_of = spell_out_attention(graph, Path(name)) if spell_out else graph
@@ -211,3 +301,8 @@ def _commit(
         (work / path).rename(bundle.root / path)
     write_whole(bundle.root / MANIFEST, listed.to_json())
     return Bundle(bundle.root, listed)
+
+
+def _folder_name(gpu: str) -> str:
+    """Return a GPU's name as that of a folder: "NVIDIA H200" is "NVIDIA-H200"."""
+    return re.sub("[^A-Za-z0-9]+", "-", gpu).strip("-") or "gpu"

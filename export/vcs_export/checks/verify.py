@@ -50,7 +50,11 @@ class Check:
 
 
 def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
-    """Check a bundle's embedder by running it."""
+    """Check a bundle's embedder by running it, and yield each check as it is done.
+
+    `card` is the README.md of NV-Embed's checkpoint, whose example must give the scores that it prints;
+    ExportError if it has none.
+    """
     example = _example(card) if card else None
     with Embedder.open(bundle, device) as embedder:
         spec = embedder.spec

@@ -10,15 +10,19 @@ from vcs_runtime.bundle.manifest import PARTS
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference.device import split_device
-from vcs_runtime.inference.engine_marks import describe_speed, speed, trust
-from vcs_runtime.inference.tensorrt import fitting
+from vcs_runtime.inference.tensorrt import describe_speed, fitting, speed, trust
 from vcs_runtime.util.extras import require
+
+
+def _tensorrt(context: click.Context, parameter: click.Parameter, device: str) -> str:
+    if split_device(device_name(context, parameter, device))[0] != "tensorrt":
+        raise click.BadParameter(f"{device!r} is not tensorrt:N")
+    return device
+
 
 _BUNDLE = click.argument("bundle", metavar="BUNDLE")
 _DEVICE = click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N",
-                       callback=device_name, help="The GPU.")  # fmt: skip
-_IGNORE = click.option("--ignore-needs", is_flag=True,
-                       help="Start although the calculated memory or disk is not there.")  # fmt: skip
+                       callback=_tensorrt, help="The GPU.")  # fmt: skip
 
 
 @click.group()
@@ -40,7 +44,8 @@ def engine() -> None:
               help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
 @click.option("--spell-out-attention", is_flag=True,
               help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
-@_IGNORE
+@click.option("--ignore-needs", is_flag=True,
+              help="Start although the calculated memory or disk is not there.")  # fmt: skip
 def build(
     bundle: str,
     device: str,
@@ -74,21 +79,19 @@ def build(
 @engine.command()
 @_BUNDLE
 @_DEVICE
-@click.option(
-    "--static", is_flag=True, help="Check only the graphs, and calculate what building needs, without a GPU."
-)
-@_IGNORE
-def check(bundle: str, device: str, static: bool, ignore_needs: bool) -> None:
-    """Check engines against CUDA: operators, results, speed.
+@click.option("--static", is_flag=True,
+              help="Check the graphs alone, and calculate what building needs: without a GPU.")  # fmt: skip
+def check(bundle: str, device: str, static: bool) -> None:
+    """Check engines against CUDA: results and speed.
 
-    Engines that are missing, or do not fit this machine, are built. The speed is recorded: `--device auto`
-    prefers engines only where they were faster. The exit code is 1 if a check fails.
+    The speed is recorded: `--device auto` prefers engines only where they were faster. The exit code is 1 if
+    a check fails.
     """
     _require()
-    from vcs_export.checks.tensorrt_checks import check_engines
+    from vcs_export.checks.tensorrt_checks import check_engines, check_graphs
 
     opened = open_bundle(bundle)
-    print_checks(check_engines(opened, device, static=static, ignore_needs=ignore_needs, log=log))
+    print_checks(check_graphs(opened) if static else check_engines(opened, device))
 
 
 @engine.command(name="trust")
@@ -109,9 +112,6 @@ def trust_(bundle: str) -> None:
 @_DEVICE
 def list_(bundle: str, device: str) -> None:
     """List a bundle's engines, which fit, and their speed."""
-    kind, index = split_device(device)
-    if kind != "tensorrt":
-        raise click.BadParameter(f"{device!r} is not tensorrt:N", param_hint="--device")
     opened = open_bundle(bundle)
     for spec in opened.manifest.engines or ():
         click.echo(
@@ -121,7 +121,7 @@ def list_(bundle: str, device: str) -> None:
     for part in PARTS:
         if opened.part(part):
             try:
-                fits, reason = fitting(opened, part, index)
+                fits, reason = fitting(opened, part, split_device(device)[1])
             except DeviceError as error:
                 fits, reason = (), str(error)
             if fits:

@@ -37,8 +37,6 @@ HOW = (
 
 # Nothing is downloaded: a checkpoint is complete, or it is refused.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-_ISOLATED = ("-I",)  # no modules from the working directory, nor from where this environment points
-_TIMEOUT = 3600.0
 _LOOK = (
     "import sys; from importlib.util import find_spec; "
     f"sys.exit(not all(map(find_spec, ('torch', 'transformers', {EXPORTER!r}))))"
@@ -50,22 +48,33 @@ def write_by_optimum(
 ) -> None:
     """Write the graph of an encoder by optimum, and its weights beside it.
 
-    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`.
+    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`. `python` is an interpreter that
+    has optimum-onnx, None for this one. Raises ExportError if it has none or fails, CheckpointError for its
+    graph.
     """
     interpreter = str(python) if python else sys.executable
-    _check(interpreter, folder)
+    # The packages are looked for and not imported, which would take as long as an export.
+    if _run(interpreter, "-c", _LOOK).returncode:
+        raise ExportError(f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}")
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
-        _run(
-            [interpreter, *_ISOLATED, "-m", EXPORTER, "--model", str(folder.resolve()),
-             "--task", "feature-extraction", "--library", "transformers", "--framework", "pt",
-             "--opset", str(OPSET), "--dtype", "fp32", "--device", "cpu", work],
-            f"{folder}: optimum could not export it",
+        done = _run(
+            interpreter, "-m", EXPORTER, "--model", str(folder.resolve()),
+            "--task", "feature-extraction", "--library", "transformers", "--framework", "pt",
+            "--opset", str(OPSET), "--dtype", "fp32", "--device", "cpu", work,
         )  # fmt: skip
+        if done.returncode:
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            reason = lines[-1] if lines else f"exit status {done.returncode}"
+            raise ExportError(f"{folder}: optimum could not export it: {reason}")
         append_sentence(Path(work, "model.onnx"), sentence, model, weights)
 
 
 def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
-    """Append pooling and the steps after it to a bare transformer, and write the whole."""
+    """Append pooling and the steps after it to a bare transformer, and write the whole.
+
+    Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`, which become zeros inside; its
+    output is `last_hidden_state`. Raises CheckpointError for another graph.
+    """
     try:
         loaded = ir.load(source)
     except Exception as error:  # the parser has no error class for damaged bytes
@@ -104,32 +113,12 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
     save_sentence(builder, hidden, visible, sentence, model, weights)
 
 
-def _check(interpreter: str, folder: Path) -> None:
-    """Check that an interpreter has optimum. The error says what to install, and where.
-
-    The packages are looked for and not imported, which would take as long as an export.
-    """
+def _run(interpreter: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python without modules of the working directory, or of where this environment points."""
     try:
-        done = subprocess.run(
-            [interpreter, *_ISOLATED, "-c", _LOOK],
-            capture_output=True,
-            env={**os.environ, **_OFFLINE},
-            timeout=_TIMEOUT,
-            check=False,
-        )
+        return subprocess.run(
+            [interpreter, "-I", *arguments],
+            capture_output=True, text=True, errors="replace", env={**os.environ, **_OFFLINE}, check=False,
+        )  # fmt: skip
     except OSError as error:
         raise ExportError(f"{interpreter}: cannot be started: {error.strerror}; {HOW}") from None
-    if done.returncode:
-        raise ExportError(f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}")
-
-
-def _run(command: list[str], failed: str) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, env={**os.environ, **_OFFLINE}, timeout=_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ExportError(f"{failed}: it took more than {_TIMEOUT:.0f} s") from None
-    if done.returncode:
-        lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        raise ExportError(f"{failed}: {lines[-1] if lines else f'exit status {done.returncode}'}")

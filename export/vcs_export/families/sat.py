@@ -15,8 +15,7 @@ from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
 from vcs_export.checkpoint.xlm_roberta import PAD, READY_MADE, SatConfig, open_sat, sat_config
-from vcs_export.checks.boundary_agreement import boundary_agreement
-from vcs_export.checks.quantization_error import demo_texts
+from vcs_export.checks.quantization_error import boundary_agreement, demo_texts
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, check_choice
 from vcs_export.families.sat_ready_made import open_ready_made

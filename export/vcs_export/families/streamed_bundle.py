@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.transformer import TOKENIZER
-from vcs_export.checks.calibration import calibrate, calibration_texts
 from vcs_export.checks.measuring import Measuring
 from vcs_export.checks.quantization_error import (
+    calibrate,
+    calibration_texts,
     check_quantization_error,
     demo_texts,
     embedder_quantization_error,

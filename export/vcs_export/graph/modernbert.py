@@ -93,7 +93,7 @@ def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, 
     )
     queries = graph.op("Add", starts, graph.op("Range", whole, size, single))
     beyond = graph.op("Add", size, margin)
-    # Sub in place of Neg, which `inference.placement` does not count among the operators of shapes.
+    # Sub in place of Neg, which `inference.onnx_session` does not count among the operators of shapes.
     keys = graph.op("Add", starts, graph.op("Range", graph.op("Sub", whole, margin), beyond, single))
     last = graph.op("Sub", count, single)
     places = graph.op("Max", graph.op("Min", keys, last), whole)

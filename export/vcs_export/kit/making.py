@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
-from email import message_from_bytes
 from importlib.resources import files
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from vcs_export.errors import KitError
-from vcs_export.kit.licences import copy_texts, licence_of, unpacked_size
-from vcs_export.kit.own import own_wheel
-from vcs_export.kit.packages import PIP, UNWANTED, Package, gather
-from vcs_export.kit.sbom import bill_of_materials
+from vcs_export.kit.contents import bill_of_materials, copy_texts, licence_of, unpacked_size
+from vcs_export.kit.own import metadata_of, own_wheel
+from vcs_export.kit.packages import PIP, Package, gather
 from vcs_export.kit.target import Target
 from vcs_runtime._version import __version__
-from vcs_runtime.bundle.integrity import copy_checked, sha256_of
-from vcs_runtime.bundle.manifest import MANIFEST
+from vcs_runtime.bundle.archive import copy_bundle
+from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.util.atomic import new_folder, refuse_input_as_output
 
@@ -36,7 +31,11 @@ def make_kit(
     wheel: Path | None,
     log: Callable[[str], None],
 ) -> str:
-    """Write a kit, which is there whole or not at all."""
+    """Write a kit, which is there whole or not at all, and return the sha256 of its file of checksums.
+
+    `wheel` is that of vcs-runtime, None to find it (`own_wheel`). Raises ValueError for an unknown extra,
+    KitError if packages cannot be gathered, BundleError, InputError for the output, and OSError.
+    """
     opened = open_bundle(bundle, full=True)
     for part in ("embedder", "segmenter"):
         if getattr(opened.manifest, part) is None:
@@ -51,7 +50,7 @@ def make_kit(
         (folder / "wheels").mkdir()
         packages = gather(own, named, target, folder / "wheels", log)
         log(f"copying the bundle {opened.manifest.name}")
-        _copy_bundle(opened, folder / "bundle")
+        copy_bundle(opened, folder / "bundle")
         log("writing licences, bill of materials and checksums")
         name = "default" if bundle == "default" else opened.manifest.name
         _describe(folder, packages, opened, named, target, name)
@@ -61,31 +60,14 @@ def make_kit(
 
 
 def choose_extras(named: Sequence[str], own: Path) -> list[str]:
-    """Return the extras of a kit in order."""
-    with zipfile.ZipFile(own) as archive:
-        [about] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = message_from_bytes(archive.read(about))
-    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
-    known = [
-        extra
-        for extra in metadata.get_all("Provides-Extra", [])
-        if not any(
-            r.name == UNWANTED and r.marker and r.marker.evaluate({"extra": extra}) for r in requirements
-        )
-    ]
-    if unknown := [extra for extra in named if extra not in known]:
-        raise ValueError(f"unknown extra {unknown[0]!r}: choose from {', '.join(sorted(known))}")
+    """Return the extras of a kit in order: `named`, `default`, and `cpu` unless gpu is named.
+
+    Raises ValueError for an extra that the wheel `own` does not have.
+    """
+    extras = metadata_of(own).metadata.get_all("Provides-Extra", [])
+    if unknown := [extra for extra in named if extra not in extras]:
+        raise ValueError(f"unknown extra {unknown[0]!r}: choose from {', '.join(sorted(extras))}")
     return sorted({*named, "default", *(() if "gpu" in named else ("cpu",))})
-
-
-def _copy_bundle(bundle: Bundle, folder: Path) -> None:
-    """Copy the files that a bundle lists, each checked again while it is copied."""
-    folder.mkdir()
-    (folder / MANIFEST).write_bytes((bundle.root / MANIFEST).read_bytes())
-    for entry in bundle.manifest.files:
-        (folder / entry.path).parent.mkdir(parents=True, exist_ok=True)
-        with bundle.path(entry.path).open("rb") as source, (folder / entry.path).open("xb") as target:
-            copy_checked(source, target, entry, f"bundle {bundle.root}", lambda _: None)
 
 
 def _describe(

@@ -6,9 +6,8 @@ import csv
 import json
 import shutil
 import tomllib
-import zipfile
 from collections.abc import Callable
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -23,24 +22,45 @@ NAME = "vcs-runtime"
 _HERE = Path(__file__).resolve()
 
 
-def own_wheel(folder: Path, given: Path | None, log: Callable[[str], None]) -> Path:
-    """Put the wheel of this very version into a folder."""
-    if given is not None:
-        _check_version(given)
-        return Path(shutil.copy2(given, folder))
-    if checkout := _checkout():
-        log(f"building {NAME} {__version__} from the checkout {checkout}")
-        return _wheel(str(checkout), folder)
-    installed = _installed()
-    origin = _file(installed)
-    log(f"getting {NAME} {__version__} from {origin or 'the package index'}")
-    wheel = _wheel(str(origin) if origin else f"{NAME}=={__version__}", folder)
-    if differing := _difference(wheel, installed):
+def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> Path:
+    """Put the wheel of this very version into a folder; raises KitError.
+
+    Without a `named` wheel one is built from the checkout that runs; or else pip gets it from the file or the
+    package index that this version was installed from, and its files must equal the installed ones.
+    """
+    if named is not None:
+        _check_version(named)
+        return Path(shutil.copy2(named, folder))
+    root = _HERE.parents[3]
+    settings = root / "pyproject.toml"
+    if settings.is_file() and tomllib.loads(settings.read_text("utf-8"))["project"]["name"] == NAME:
+        log(f"building {NAME} {__version__} from the checkout {root}")
+        return _wheel(str(root), folder)
+    try:
+        installed = distribution(NAME)
+    except PackageNotFoundError:
         raise KitError(
-            f"{wheel.name} from {origin or 'the package index'} is not the installed {NAME}: {differing} "
-            "differs: name the right wheel with --wheel"
-        )
+            f"{NAME} runs from a folder, and is not installed: name its wheel with --wheel"
+        ) from None
+    file = _file(installed)
+    origin = file or "the package index"
+    log(f"getting {NAME} {__version__} from {origin}")
+    wheel = _wheel(str(file or f"{NAME}=={__version__}"), folder)
+    ours, theirs = _hashes(metadata_of(wheel)), _hashes(installed)
+    for name, digest in ours.items():
+        if theirs.get(name) != digest:
+            raise KitError(
+                f"{wheel.name} from {origin} is not the installed {NAME}: {name} differs: "
+                "name the right wheel with --wheel"
+            )
     return wheel
+
+
+def metadata_of(wheel: Path) -> Distribution:
+    """Return what a wheel says about itself; raises KitError if it is damaged."""
+    for described in distributions(path=[str(wheel)]):
+        return described
+    raise KitError(f"{wheel.name}: it is damaged: it has no metadata")
 
 
 def _wheel(source: str, folder: Path) -> Path:
@@ -64,24 +84,6 @@ def _check_version(wheel: Path) -> None:
         raise KitError(f"{wheel}: a kit holds the version that makes it, {NAME} {__version__}")
 
 
-def _checkout() -> Path | None:
-    """Return the folder of the project if this module runs from it."""
-    root = _HERE.parents[3]
-    settings = root / "pyproject.toml"
-    if settings.is_file() and tomllib.loads(settings.read_text("utf-8"))["project"]["name"] == NAME:
-        return root
-    return None
-
-
-def _installed() -> Distribution:
-    try:
-        return distribution(NAME)
-    except PackageNotFoundError:
-        raise KitError(
-            f"{NAME} runs from a folder, and is not installed: name its wheel with --wheel"
-        ) from None
-
-
 def _file(installed: Distribution) -> Path | None:
     """Return the wheel or source archive that was installed, if pip noted one that still exists."""
     origin = urlsplit(json.loads(installed.read_text("direct_url.json") or "{}").get("url", ""))
@@ -89,15 +91,7 @@ def _file(installed: Distribution) -> Path | None:
     return path if origin.scheme == "file" and path.is_file() else None
 
 
-def _difference(wheel: Path, installed: Distribution) -> str | None:
-    """Name a file whose hash in the wheel is not the installed one; a builder may describe it differently."""
-    with zipfile.ZipFile(wheel) as archive:
-        [record] = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
-        ours = _hashes(archive.read(record).decode())
-    theirs = _hashes(installed.read_text("RECORD") or "")
-    return next((name for name, digest in ours.items() if theirs.get(name) != digest), None)
-
-
-def _hashes(record: str) -> dict[str, str]:
-    rows = csv.reader(record.splitlines())
+def _hashes(described: Distribution) -> dict[str, str]:
+    """Return the hashes of a package's files; a builder may describe it differently."""
+    rows = csv.reader((described.read_text("RECORD") or "").splitlines())
     return {name: digest for name, digest, _ in rows if ".dist-info/" not in name}

@@ -27,22 +27,19 @@ from vcs_runtime.bundle.integrity import sha256_of
 
 _ENGINES = ("onnxruntime", "onnxruntime-gpu")
 PIP = "pip"
-UNWANTED = "torch"
+_UNWANTED = "torch"
 _ROUNDS = 10
-
-Metadata = Mapping[str, Any]
-"""A package's metadata as in pip's report: "name", "version", "requires_dist", "license", ..."""
 
 
 @dataclass(frozen=True)
 class Package:
     """A package of the kit."""
 
-    name: str
-    metadata: Metadata
+    name: str  # normalised
+    metadata: Mapping[str, Any]  # of pip's report: "version", "summary", ...
     wheel: Path
     sha256: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...]  # names of the packages that it needs on the target
 
     @property
     def version(self) -> str:
@@ -53,7 +50,11 @@ class Package:
 def gather(
     own: Path, extras: Sequence[str], target: Target, folder: Path, log: Callable[[str], None]
 ) -> list[Package]:
-    """Find and download all packages that a kit needs, pip itself among them."""
+    """Find all packages that a kit needs, pip itself among them, and download them into a folder.
+
+    The packages come in the order of their names. `own` lies in a folder into which what has no wheel is
+    built. Raises KitError.
+    """
     roots = [f"{own}[{','.join(extras)}]", PIP]
     wanted = [Requirement(f"{NAME}[{','.join(extras)}]"), Requirement(PIP)]
     log(f"choosing packages for CPython {target.python} on {target.platform}")
@@ -67,7 +68,11 @@ def gather(
         raise KitError(f"the packages that were found do not fit together: {missing[0]} is missing")
     _check_names(needs)
     log(f"downloading {len(needs)} packages")
-    _download([_source(found[name]) for name in needs], target, folder)
+    sources = [_source(found[name]) for name in needs]
+    quiet = ["--quiet", "--progress-bar", "off", "--no-deps", "--dest", str(folder)]
+    done = run_pip("download", [*quiet, *target.pip_options, *sources])
+    if done.returncode:
+        raise KitError(f"the download failed: {installer_reason(done.stderr or done.stdout)}")
     wheels: dict[str, Path] = {
         canonicalize_name(parse_wheel_filename(path.name)[0]): path for path in folder.glob("*.whl")
     }
@@ -161,8 +166,8 @@ def _follow(
 
 def _check_names(needs: Mapping[str, set[str]]) -> None:
     """Refuse PyTorch, and a kit with two ONNX Runtimes; raises KitError."""
-    if UNWANTED in needs:
-        users = ", ".join(sorted(name for name, names in needs.items() if UNWANTED in names))
+    if _UNWANTED in needs:
+        users = ", ".join(sorted(name for name, names in needs.items() if _UNWANTED in names))
         raise KitError(f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out")
     if len(engines := [name for name in _ENGINES if name in needs]) > 1:
         raise KitError(f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out")
@@ -174,21 +179,3 @@ def _source(item: Mapping[str, Any]) -> str:
     if url.scheme == "file":
         return url2pathname(url.path)
     return f"{item['metadata']['name']}=={item['metadata']['version']}"
-
-
-def _download(sources: Sequence[str], target: Target, folder: Path) -> None:
-    done = run_pip(
-        "download",
-        [
-            "--quiet",
-            "--progress-bar",
-            "off",
-            "--no-deps",
-            "--dest",
-            str(folder),
-            *target.pip_options,
-            *sources,
-        ],
-    )
-    if done.returncode:
-        raise KitError(f"the download failed: {installer_reason(done.stderr or done.stdout)}")

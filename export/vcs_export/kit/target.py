@@ -22,10 +22,10 @@ EXAMPLES = "manylinux_2_28_x86_64, macosx_14_0_arm64 or win_amd64"
 
 @dataclass(frozen=True)
 class Target:
-    """CPython of one version on one platform."""
+    """CPython of one version on one platform; raises ValueError for another form of them."""
 
-    python: str
-    platform: str
+    python: str  # "3.12"
+    platform: str  # newest tag of wheels that it takes: manylinux_2_28_x86_64
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"3\.\d+", self.python):

@@ -1,4 +1,4 @@
-"""Bundles as one file.
+"""Bundles as one file, and copies of them.
 
 A packed bundle is a plain tar file: `bundle.json`, then the files in its order. Owners, times and modes are
 fixed, and nothing is compressed, since weights hardly shrink. Equal bundles are therefore equal files, and
@@ -46,6 +46,18 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
                 copy_checked(source, file, entry, f"bundle {root}", advance)
             file.write(_padding(entry.size))
         file.write(_END)
+
+
+def copy_bundle(bundle: Bundle, folder: Path) -> None:
+    """Copy a bundle into a new folder, and check every file again on the way; raises BundleError, OSError."""
+    folder.mkdir()
+    (folder / MANIFEST).write_bytes(bundle.path(MANIFEST).read_bytes())
+    for entry in bundle.manifest.files:
+        path = folder / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with bundle.path(entry.path).open("rb") as source, path.open("xb") as copy:
+            copy_checked(source, copy, entry, f"bundle {bundle.root}", lambda _: None)
+            flush(copy)
 
 
 def _check_replaceable(output: Path, force: bool) -> None:

@@ -25,10 +25,9 @@ from vcs_runtime.inference.device import (
     choose_device,
     import_onnxruntime,
 )
-from vcs_runtime.inference.engine_marks import describe_speed, speed
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions
 from vcs_runtime.inference.releases import old_release
-from vcs_runtime.inference.tensorrt import choose_for, fitting
+from vcs_runtime.inference.tensorrt import choose_for, describe_speed, fitting, speed
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 

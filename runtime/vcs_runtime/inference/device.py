@@ -32,14 +32,15 @@ ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to u
 class Device:
     """An execution provider that was chosen."""
 
-    provider_name: str
-    provider: str
-    reason: str
-    index: int = 0
-    memory: int | None = None
-    engines: tuple[EngineSpec, ...] = ()
-    batch_invariant: bool = False
-    precision: str = ""
+    provider_name: str  # in the signature: "ort-cpu", "ort-cuda", "ort-tensorrt" or "openvino"
+    provider: str  # in ONNX Runtime; or "OpenVINO", which runs models without it
+    reason: str  # why it was chosen, in words
+    index: int = 0  # number of the GPU
+    memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
+    engines: tuple[EngineSpec, ...] = ()  # TensorRT engines that run the model
+    batch_invariant: bool = False  # batches have fixed shapes (`inference.invariant`); only on a GPU
+    precision: str = ""  # of OpenVINO, "bf16" or "fp32"; "": the provider chooses by the weights
+    # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
     instructions: str = ""
 
     @property
@@ -109,7 +110,11 @@ def check_device(device: str, gpu_mem_gb: float | None = None) -> None:
 
 
 def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
-    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU."""
+    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
+
+    `gpu_mem_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name or number,
+    DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
+    """
     kind, index = split_device(device)
     memory = _bytes(gpu_mem_gb)
     if kind == "openvino":

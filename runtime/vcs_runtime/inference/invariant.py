@@ -29,9 +29,9 @@ _NARROWEST = 16  # of padded runs, whose widths are 16, 24, 32, 48, 64, 96 ...
 class Shape:
     """The shape of all runs with texts of one class."""
 
-    width: int
-    rows: int
-    tokens: int = 0
+    width: int  # most tokens of a text
+    rows: int  # texts and fillers
+    tokens: int = 0  # of all texts and fillers, in layouts that compute no padding; 0 in padded layouts
 
     def fits(self, texts: int, tokens: int) -> bool:
         """Whether so many texts with so many tokens fit into one run, and fillers can fill it."""
@@ -67,7 +67,10 @@ def token_shape(length: int, widest: int) -> Shape:
 
 
 def padded_shape(length: int, widest: int, most_rows: Callable[[int], float]) -> Shape:
-    """Return the shape for a text of `length` tokens in a padded layout."""
+    """Return the shape for a text of `length` tokens in a padded layout, no wider than `widest`.
+
+    `most_rows` returns the largest number of rows of a batch, by its width.
+    """
     width, next_width = _NARROWEST, _NARROWEST * 3 // 2
     while width < length:
         width, next_width = next_width, 2 * width
@@ -76,7 +79,7 @@ def padded_shape(length: int, widest: int, most_rows: Callable[[int], float]) ->
 
 
 def fixed_groups(lengths: Sequence[int], shape_of: ShapeOf) -> Iterator[tuple[list[int], Shape]]:
-    """Group texts into runs, each of texts of one shape.
+    """Group texts, of which `lengths` are the tokens, into runs, each of texts of one shape.
 
     Longest texts come first, and in padded layouts equal lengths keep their order. Every text is in one run.
     """

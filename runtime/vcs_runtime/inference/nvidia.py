@@ -34,9 +34,9 @@ _TENSORRT = tuple(
 class Library:
     """A shared library that a provider needs."""
 
-    name: str
-    package: str
-    version: str | None
+    name: str  # of its file
+    package: str  # of PyPI that brings it, or words
+    version: str | None  # "": it is installed and reports none; None: it cannot be loaded
 
 
 @dataclass(frozen=True)

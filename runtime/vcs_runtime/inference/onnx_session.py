@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,6 @@ from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import CPU, CUDA, ERRORS, TENSORRT, Device, import_onnxruntime
 from vcs_runtime.inference.openvino import OpenVINOSession
-from vcs_runtime.inference.placement import RECORD, refuse_cpu_work
 from vcs_runtime.inference.releases import old_release
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
@@ -33,6 +33,18 @@ _NO_MEMORY = re.compile(
     r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of memory|bad_alloc"
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.IGNORECASE,
+)
+# Setting of a session, without which `_refuse_cpu_work` is not told where the nodes are.
+_RECORD = ("session.record_ep_graph_assignment_info", "1")
+# ONNX Runtime itself keeps what computes shapes on the CPU. The CUDA provider has kernels of all these
+# operators, so that nothing else is left to the CPU under their names.
+_SHAPE_OPERATORS = frozenset(
+    """
+    Shape Size Constant ConstantOfShape Range Cast Identity
+    Reshape Squeeze Unsqueeze Concat Slice Gather Expand Where
+    Equal Less LessOrEqual Greater GreaterOrEqual And Or Not
+    Add Sub Mul Div Mod Min Max ReduceMax ReduceProd
+    """.split()
 )
 # Earlier graphs compute the length of a vector by an operator that needs cuDNN.
 _NEEDS_CUDNN = (
@@ -72,7 +84,12 @@ def open_session(
     half: bool = False,
     shown: Sequence[str] = (),
 ) -> ModelSession:
-    """Load an ONNX model on a device."""
+    """Load an ONNX model on a device, with its weights beside it; raises DeviceError, BundleError.
+
+    `threads` are of the CPU, None for every core. `half`: the weights are large and in half precision, and a
+    CPU, which computes in single precision, must not keep them in both. `shown` are inner values of the graph
+    that become outputs too.
+    """
     if device.precision:
         return OpenVINOSession(model, device.precision, threads, shown)
     ort = import_onnxruntime()
@@ -86,7 +103,7 @@ def open_session(
     if device.is_gpu:
         # Weights are allocated at their size, outside the arena, which would round them up and keep them.
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-        options.add_session_config_entry(*RECORD)
+        options.add_session_config_entry(*_RECORD)
         # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else needs.
         options.add_session_config_entry("optimization.disable_specified_optimizers", "BiasSoftmaxFusion")
     elif half:
@@ -120,8 +137,29 @@ def open_session(
             f"{device.provider} is installed, but a library it needs is not{_lacking(device)}"
         )
     if device.is_gpu:
-        refuse_cpu_work(session, name, model)
+        _refuse_cpu_work(session, name, model)
     return session
+
+
+def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> None:
+    """Check that a GPU runs all nodes of a session except those that compute shapes; raises DeviceError.
+
+    ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in its log.
+    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell where nodes are, and
+    nothing is checked.
+    """
+    assignment = getattr(session, "get_provider_graph_assignment_info", None)
+    if assignment is None:
+        return
+    operators = Counter(
+        node.op_type for part in assignment() if part.ep_name == CPU for node in part.get_nodes()
+    )
+    if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
+        counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))
+        raise DeviceError(
+            f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would run them: "
+            f"{counts}; use `--device cpu`, or export the model in fp16"
+        )
 
 
 def _lacking(device: Device) -> str:
@@ -134,10 +172,12 @@ def _lacking(device: Device) -> str:
 def run_session(
     session: ModelSession, outputs: Sequence[str], inputs: dict[str, Any], *, shrink: bool = False
 ) -> list[Any]:
-    """Run one batch and return its outputs.
+    """Run one batch, arrays by the names of the inputs, and return one array for each name in `outputs`.
 
-    On a GPU, inputs and outputs are bound to its memory: each crosses the bus once, and nothing waits for it
-    in between. Inputs have some hundred kilobytes, so that pinned memory would save microseconds only.
+    With `shrink` a GPU frees memory of the arena that this run did not use. Raises DeviceMemoryError if
+    memory does not suffice for the batch, else DeviceError. On a GPU, inputs and outputs are bound to its
+    memory: each crosses the bus once, and nothing waits for it in between. Inputs have some hundred
+    kilobytes, so that pinned memory would save microseconds only.
     """
     if isinstance(session, OpenVINOSession):
         try:

@@ -37,8 +37,8 @@ class Tensor(NamedTuple):
     """An input or output of a model, described as ONNX Runtime does."""
 
     name: str
-    type: str
-    shape: list[int | None]
+    type: str  # "tensor(int64)"
+    shape: list[int | None]  # None: batches choose
 
 
 def import_openvino() -> Any:
@@ -102,7 +102,12 @@ def bf16_instructions() -> str:
 
 
 class OpenVINOSession:
-    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it."""
+    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it.
+
+    `precision` is "bf16" or "fp32", `threads` None for every core; `shown` are inner values of the graph that
+    become outputs too. Raises BundleError if the file is not a model, DeviceError if OpenVINO does not run it
+    so.
+    """
 
     def __init__(
         self, model: Path, precision: str, threads: int | None = None, shown: Sequence[str] = ()
@@ -150,7 +155,10 @@ class OpenVINOSession:
         return self._outputs
 
     def run(self, outputs: Sequence[str], inputs: dict[str, npt.NDArray[Any]]) -> list[Any]:
-        """Run one batch and return its outputs."""
+        """Run one batch and return one array for each name in `outputs`.
+
+        Raises DeviceMemoryError if memory does not suffice for the batch, else DeviceError.
+        """
         _refuse_forked()
         for name, size in self._limits.items():
             # OpenVINO reads what lies beside the table.
@@ -194,7 +202,7 @@ def _converted(model: Path, extensions: Iterable[Any]) -> Any:
 
 
 def _count_in_integers(graph: Any) -> None:
-    """Let a graph sum integers as integers where it goes by way of floats, which bf16 rounds from 257 on.
+    """Keep sums of integers in integers where a graph goes by way of floats, which bf16 rounds from 257 on.
 
     Graphs of XLM-RoBERTa number their tokens so, since TensorRT cannot sum integers.
     """

@@ -23,7 +23,10 @@ _NEEDED: Final = (
 
 
 def needed_release(model: Path) -> tuple[int, ...]:
-    """Return the lowest release of ONNX Runtime that runs a graph rightly, or () for all that are allowed."""
+    """Return the lowest release of ONNX Runtime that runs a graph rightly: `(1, 25)`, or () for all.
+
+    Raises BundleError if the file is not an ONNX graph.
+    """
     file_format, operators = graph_versions(model)
     fitting = [release for ir, opset, release in _NEEDED if file_format >= ir or operators >= opset]
     return max(fitting, default=())

@@ -1,8 +1,11 @@
-"""TensorRT engines of a bundle: which of them fits this machine, and running them.
+"""Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
 
 An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
 TensorRT. Nothing is built when a model is opened. `bundle.json` says from what and for what each was built.
-What this machine knows about it, its trust and its speed, is in `vcs_runtime.inference.engine_marks`.
+
+An engine is machine code, unlike all else in a bundle. It is loaded only on the machine that built it, or
+where someone trusts its maker by `vcs-runtime engine trust`. Its speed is known only where
+`vcs-runtime engine check` has measured it. Files in `home()` record both, by the hash of the engines.
 
 An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
 ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
@@ -11,6 +14,8 @@ bundle may have several engines of one graph, and each holds the weights again.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 import threading
@@ -23,6 +28,7 @@ import numpy.typing as npt
 
 from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
+from vcs_runtime.bundle.paths import home
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
@@ -33,11 +39,11 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
     missing_libraries,
 )
-from vcs_runtime.inference.engine_marks import FASTER, describe_speed, is_trusted, speed
-from vcs_runtime.inference.placement import lacks_kernels
 from vcs_runtime.inference.session import Session
+from vcs_runtime.util.atomic import write_whole
 
 _LOG = logging.getLogger("vcs_runtime")
+_FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
 _HASH = 64  # characters of a sha256
 # What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
 _WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long as fp16 does") | {
@@ -48,10 +54,10 @@ _WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long a
 def choose_for(
     bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None, batch_invariant: bool = False
 ) -> Device:
-    """Choose the device for a model of a bundle.
+    """Choose the device for a part of a bundle, "embedder" or "segmenter", with the engines that fit.
 
     "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
-    otherwise the CPU.
+    otherwise the CPU. A DeviceError names the command that helps; ValueError: there is no such device.
     """
     chosen = _choose(bundle, part, device, gpu_mem_gb)
     return replace(chosen, batch_invariant=batch_invariant and chosen.is_gpu)
@@ -65,7 +71,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) ->
             f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU "
             "or openvino, or export it with `--precision fp16` or `fp32`"
         )
-    hindrance = chosen.is_gpu and (lacks_kernels(bundle, part) or _hindrance(bundle, part, chosen))
+    hindrance = chosen.is_gpu and _hindrance(bundle, part, chosen)
     if hindrance:
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
@@ -81,7 +87,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) ->
         if engines:
             times_cuda = speed(bundle, engines)
             why = describe_speed(bundle, times_cuda)
-            if times_cuda is not None and times_cuda >= FASTER:
+            if times_cuda is not None and times_cuda >= _FASTER:
                 tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_mem_gb)
                 return replace(tensorrt, engines=engines, reason=f"auto: TensorRT engine, {why}")
         return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {why}")
@@ -92,7 +98,13 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
     """Return why a GPU should not run a part of the bundle, or ""."""
     spec = bundle.part(part)
     if not isinstance(spec, EmbedderSpec):
-        return ""
+        if spec is None or spec.precision != "int8":
+            return ""
+        # It takes the range of each input when it runs, and multiplies integers.
+        return (
+            f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on the CPU "
+            "only: export it with `--precision fp16` for a GPU"
+        )
     on_cuda = device.provider_name == "ort-cuda"
     if spec.precision == "fp8":
         if not on_cuda:
@@ -111,7 +123,11 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
 
 
 def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
-    """Find the TensorRT engines that run on a GPU with the installed libraries."""
+    """Find the TensorRT engines of a part that run on a GPU with the installed libraries.
+
+    Those for the smallest batches come first, and of equal ones those for the shortest texts. The words say
+    why others do not fit, with the command that helps.
+    """
     build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
     spec = bundle.part(part)
     ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
@@ -125,8 +141,7 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
         "tensorrt": nvidia.tensorrt_version() or "none",
         "onnxruntime": import_onnxruntime().__version__,
     }
-    whys = []
-    good = []
+    fits, whys = [], []
     for engine in ours:
         differing = [key for key, value in required.items() if getattr(engine, key) != value]
         if differing:
@@ -134,21 +149,67 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
                 f"{key} {_short(getattr(engine, key))}, here {_short(required[key])}" for key in differing
             )
             whys.append(f"{engine.model} is for {difference}: {build}")
-        elif not is_trusted(bundle, engine):
+        elif not _trust_mark(bundle, engine).exists():
             whys.append(
                 f"{engine.engine} is machine code that was not made here: if you trust who made it, run "
                 f"`vcs-runtime engine trust {bundle.root}`"
             )
         else:
-            good.append(engine)
-    return tuple(sorted(good, key=lambda engine: (engine.rows * engine.tokens, engine.tokens))), "; ".join(
-        whys
-    )
+            fits.append(engine)
+    fits.sort(key=lambda engine: (engine.rows * engine.tokens, engine.tokens))
+    return tuple(fits), "; ".join(whys)
 
 
 def _short(value: str) -> str:
     """Shorten a hash; an engine that was listed without its GPU has an empty name."""
     return value[:12] if len(value) == _HASH else value or "unknown"
+
+
+def trust(bundle: Bundle, engine: EngineSpec) -> None:
+    """Record that an engine, byte for byte, may be loaded on this machine; raises OSError."""
+    mark = _trust_mark(bundle, engine)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def speed(bundle: Bundle, engines: Sequence[EngineSpec]) -> float | None:
+    """Return the speed of all engines of a part that fit, divided by that of CUDA on the same kind of GPU.
+
+    None: it was not measured here, or the results differ from those of CUDA.
+    """
+    try:
+        return float(json.loads(_speed_mark(bundle, engines).read_text("utf-8"))["times_cuda"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: float | None) -> None:
+    """Record the result of `speed`, or forget it for None; raises OSError."""
+    mark = _speed_mark(bundle, engines)
+    if times_cuda is None:
+        mark.unlink(missing_ok=True)
+        return
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    about = {"times_cuda": times_cuda, "gpu": engines[0].gpu, "engines": [item.model for item in engines]}
+    write_whole(mark, json.dumps(about) + "\n")
+
+
+def describe_speed(bundle: Bundle, times_cuda: float | None) -> str:
+    """Describe the result of `speed` in words, with the command that measures it."""
+    if times_cuda is None:
+        return f"engine not measured yet: run `vcs-runtime engine check {bundle.root}`"
+    return f"{times_cuda:.2f} times as fast as CUDA here"
+
+
+def _trust_mark(bundle: Bundle, engine: EngineSpec) -> Path:
+    digests = "".join(bundle.digests((engine.model, engine.engine)))
+    return home() / "trusted" / hashlib.sha256(digests.encode()).hexdigest()
+
+
+def _speed_mark(bundle: Bundle, engines: Sequence[EngineSpec]) -> Path:
+    # The name of the GPU is among the facts by which engines fit: it is that of this machine.
+    facts = sorted(f"{item.gpu}|{''.join(bundle.digests((item.model, item.engine)))}" for item in engines)
+    return home() / "measured" / f"{hashlib.sha256('|'.join(facts).encode()).hexdigest()}.json"
 
 
 def row_limit(device: Device) -> RowLimit:
@@ -181,7 +242,11 @@ def open_part(
     spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
     what: str,
 ) -> Session | EngineSession:
-    """Open a model of a bundle on a device."""
+    """Open a model of a bundle on a device that `choose_for` chose; raises BundleError, DeviceError.
+
+    `threads` are of the CPU, None for every core. `spec` None: the settings are the bundle's. `what` names
+    the model in errors.
+    """
     spec = spec or bundle.part(part)
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")

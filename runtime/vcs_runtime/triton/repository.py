@@ -10,16 +10,15 @@ import textwrap
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from vcs_runtime.bundle.integrity import copy_checked
-from vcs_runtime.bundle.manifest import MANIFEST
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.archive import copy_bundle
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.segmentation.custom import PUNKT
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
-from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output, write_whole
+from vcs_runtime.util.atomic import new_folder, refuse_input_as_output, write_whole
 from vcs_runtime.util.numbers import checked_count
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
@@ -126,7 +125,7 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
         (model / "1").mkdir()
         (model / "1" / "model.py").write_text(_MODEL, "utf-8")
         if deployment.copy_bundle:
-            _copy(bundle, model / "1" / _COPY)
+            copy_bundle(bundle, model / "1" / _COPY)
         (model / "config.pbtxt").write_text(_config(deployment, config), "utf-8")
         (model / "warmup").mkdir()
         for name, text in _WARM_UP.items():
@@ -134,17 +133,6 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
         # Last, so that a failure leaves no README without a model.
         write_whole(folder / "README.md", _readme(folder, deployment, str(config.bundle)))
     return folder / deployment.name
-
-
-def _copy(bundle: Bundle, target: Path) -> None:
-    target.mkdir()
-    (target / MANIFEST).write_bytes(bundle.path(MANIFEST).read_bytes())
-    for entry in bundle.manifest.files:
-        path = target / entry.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with bundle.path(entry.path).open("rb") as source, path.open("xb") as copy:
-            copy_checked(source, copy, entry, f"bundle {bundle.root}", lambda _: None)
-            flush(copy)
 
 
 def _config(deployment: Deployment, config: ScorerConfig) -> str:

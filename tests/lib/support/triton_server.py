@@ -33,7 +33,7 @@ def why_not() -> str:
     try:
         root = _wheel()
     except PackageNotFoundError:
-        return "nvidia-pytriton is not installed: `make triton` installs it into .venv-triton"
+        return "nvidia-pytriton is not installed: make nox ARGS='-s triton' installs it"
     if not _stub(root).is_file():
         return f"nvidia-pytriton has no stub for Python {sysconfig.get_python_version()}"
     done = subprocess.run(

@@ -1,8 +1,10 @@
-"""The bill of materials of a kit, as CycloneDX in JSON: packages, their hashes, licences and dependencies."""
+"""What is in a kit, for those who must approve it: licences, and a bill of materials as CycloneDX in JSON."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -11,17 +13,60 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from vcs_export.kit.licences import licence_of
-from vcs_export.kit.own import NAME
+from vcs_export.kit.own import NAME, metadata_of
 from vcs_export.kit.packages import Package
 from vcs_runtime._version import __version__
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import Bundle
 
+_TEXTS = ("LICENSE", "LICENCE", "NOTICE", "COPYING", "THIRDPARTYNOTICE", "THIRD_PARTY", "THIRD-PARTY")
+_LONGEST_NAME = 80
+
+
+def licence_of(wheel: Path) -> str:
+    """Return the licence that a wheel's metadata name: an SPDX expression if there is one, or "unknown".
+
+    What pip reports about a wheel is not enough: an older pip leaves the expression out.
+    """
+    metadata = metadata_of(wheel).metadata
+    if expressions := metadata.get_all("License-Expression"):
+        return str(expressions[0])
+    for text in metadata.get_all("License", []):
+        if text.strip() and len(text) <= _LONGEST_NAME and "\n" not in text.strip():  # not the whole text
+            return str(text).strip()
+    names = [name for name in metadata.get_all("Classifier", []) if name.startswith("License ::")]
+    return "; ".join(name.rpartition(" :: ")[2] for name in names) or "unknown"
+
+
+def copy_texts(wheel: Path, folder: Path) -> int:
+    """Copy the licences and notices in a wheel into a folder, and return how many there are."""
+    with zipfile.ZipFile(wheel) as archive:
+        texts = [info for info in archive.infolist() if not info.is_dir() and _is_text(info.filename)]
+        for info in texts:
+            archive.extract(info, folder)  # inside the folder, whatever its name says
+    return len(texts)
+
+
+def _is_text(name: str) -> bool:
+    path = PurePosixPath(name)
+    about = path.parts[0].endswith(".dist-info")
+    within = about and len(path.parts) > 2 and path.parts[1].lower() in ("licenses", "license_files")
+    return within or (path.name.upper().startswith(_TEXTS) and path.suffix != ".py")
+
+
+def unpacked_size(wheel: Path) -> int:
+    """Return the number of bytes that a wheel has when it is installed."""
+    with zipfile.ZipFile(wheel) as archive:
+        return sum(info.file_size for info in archive.infolist())
+
 
 def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
-    """Describe a kit as a CycloneDX 1.6 document."""
+    """Describe a kit as a CycloneDX 1.6 document.
+
+    The bundle is a machine-learning model, whose hash is that of its `bundle.json`, which has the hashes of
+    all its files.
+    """
     components = {package.name: _component(package) for package in packages}
     manifest = bundle.manifest
     model = Component(
