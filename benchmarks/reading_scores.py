@@ -26,7 +26,7 @@ from vcs_experiments.vatex import Video, read_vatex
 from vcs_numba import Params, Scores
 from vcs_numba.recombine import recombine
 from vcs_runtime import Scorer
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair

@@ -8,7 +8,7 @@ import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.metrics.scoring import Metrics, ScoresById
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 
 
 def agreement(

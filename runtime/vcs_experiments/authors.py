@@ -10,7 +10,7 @@ from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.results import Results, means_table
 from vcs_experiments.running import Output, run_jobs
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 
 # The papers say of VCS alone that all of its means are above this.
 CONSISTENT = 0.8

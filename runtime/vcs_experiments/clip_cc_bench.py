@@ -18,10 +18,9 @@ from vcs_experiments.leaderboard import RULE, Means, Place, leaderboard
 from vcs_experiments.rank import Texts, read_models
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import PairedTest, enough_resamples, paired_tests
-from vcs_runtime.comparing.tables import describe_correction, test_cells
+from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.jobs import run as jobs
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval

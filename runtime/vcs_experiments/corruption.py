@@ -13,7 +13,7 @@ from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.plots import plot_all
 from vcs_experiments.results import Results, means_table
 from vcs_experiments.running import Output, run_jobs
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 
 
 def run(

@@ -10,8 +10,8 @@ import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.leaderboard import ByJudge, leaderboard
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.scoring.score_table import LABELS
 
 #: The scores whose means are compared with the published means of HM-CF.

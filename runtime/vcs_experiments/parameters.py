@@ -15,8 +15,8 @@ from vcs_experiments.embedding import embed, signature_of
 from vcs_experiments.metrics.scoring import ScoresById, realign
 from vcs_experiments.results import Results
 from vcs_numba import Params
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.scoring.scorer import Scorer
 
 

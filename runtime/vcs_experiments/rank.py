@@ -15,7 +15,6 @@ from vcs_experiments.metrics.scoring import Job, Metrics
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output, run_jobs
 from vcs_runtime.comparing import tables as comparison_tables
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import (
     Counts,
@@ -24,7 +23,7 @@ from vcs_runtime.comparing.systems import (
     enough_resamples,
     paired_tests,
 )
-from vcs_runtime.comparing.tables import describe_correction, test_cells
+from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.readers.input_file import files_in

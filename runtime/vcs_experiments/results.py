@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_experiments.metrics.scoring import Metrics, ScoresById
-from vcs_runtime.comparing.cells import Cell, Table, shown, write_csv
+from vcs_runtime.comparing.tables import Cell, Table, cell_text, write_csv
 from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 
@@ -58,7 +58,7 @@ class Results:
             parts.append(f"## {table.title}")
             parts += [table.note] if table.note else []
             rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-            parts.append("\n".join("| " + " | ".join(map(shown, row)) + " |" for row in rows))
+            parts.append("\n".join("| " + " | ".join(map(cell_text, row)) + " |" for row in rows))
         if self.problems:
             parts.append(f"## Left out: {len(self.problems)}")
             parts.append("\n".join(f"- {problem}" for problem in self.problems))

@@ -18,8 +18,8 @@ from vcs_experiments.metrics.scoring import realign
 from vcs_experiments.rank import Texts
 from vcs_experiments.results import Results
 from vcs_numba import Params, Scores
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import holm
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.errors import InputError
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.result import merit

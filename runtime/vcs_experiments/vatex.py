@@ -22,7 +22,7 @@ from vcs_experiments.metrics.scoring import (
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output, run_jobs
 from vcs_numba import Params
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.jsonl import read_jsonl

@@ -135,7 +135,7 @@ def mask_caption(
 def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
     """Choose keywords that are spread over a caption.
 
-    This is a fallback: a model that reads the caption chooses better (`vcs-runtime visil keywords`). The
+    This is a fallback: a model that reads the caption chooses better (`vcs-runtime visil write keywords`). The
     caption is cut into `limit` stretches, and each gives its best word. The best other words fill up the
     rest. Rare words come before frequent ones, then long before short, then early before late.
     """
