@@ -23,7 +23,7 @@ def run(
     out: Output,
     problems: Problems,
 ) -> Results:
-    """Score every ordered pair of authors, and write the results."""
+    """Score every ordered pair of authors (of "A1-A2", A1's is the reference), and write the results."""
     jobs = [
         Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
         for scene, by in texts.items()

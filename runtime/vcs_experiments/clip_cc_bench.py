@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from vcs_experiments.agreement import Scores, agreement_tables
 from vcs_experiments.datasets.clip_cc import JUDGES, read_published, rounded, write_submission
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.judge_agreement import Scores, agreement_tables
 from vcs_experiments.leaderboard import RULE, Means, Place, leaderboard
 from vcs_experiments.rank import Texts, read_models
 from vcs_experiments.results import Results
@@ -44,7 +44,7 @@ Systems = Mapping[str, Mapping[str, str]]
 def read_texts(
     references: Path, predictions: Path, added: Sequence[Path], problems: Problems
 ) -> tuple[Texts, Systems]:
-    """Read the references and all predictions.
+    """Read the references and all predictions by system, `added` files included.
 
     A clip that no system describes is left out silently: the benchmark lacks the predictions of one clip.
     """
@@ -87,7 +87,7 @@ def score_all(
     """Score all systems with all judges, one judge after the other.
 
     Each system has a score file for each judge, `scores/JUDGE/SYSTEM.jsonl`, as `vcs-runtime score` writes
-    them. With `out.resume` a file is continued, and a whole one is only read.
+    them. With `out.resume` a file is continued, and a whole one is only read. Returns its lines.
     """
     pairs = {
         system: tuple(

@@ -38,7 +38,7 @@ Texts = Mapping[str, str | list[str]]
 
 
 def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str, dict[str, str]]:
-    """Read the predictions of several models."""
+    """Read the predictions of several models, by model and id, from one file a model."""
     if not is_folder(folder):
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
@@ -96,7 +96,8 @@ def run(
     """Score all models, rank them by a mean score, and write the results.
 
     Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
-    hard ones.
+    hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without a `segmenter` the
+    results do not say what split the texts.
     """
     jobs = [
         Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])

@@ -24,10 +24,10 @@ class Results:
 
     experiment: str
     signature: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # what else the numbers depend on
     counts: Mapping[str, int]
-    problems: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    problems: Sequence[str] = ()  # what was left out
+    notes: Sequence[str] = ()  # paragraphs before the tables
     tables: list[Table] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:

@@ -40,12 +40,12 @@ class _Scored:
     """Pairs with their scores."""
 
     cases: list[Case]
-    rows: dict[Setting, Rows]
-    counts: dict[int, npt.NDArray[np.int64]]
+    rows: dict[Setting, Rows]  # (pairs,) records of `vcs_numba.SCORE_DTYPE`, by chunk size and LCT
+    counts: dict[int, npt.NDArray[np.int64]]  # (pairs, 2) numbers of chunks, by chunk size
 
 
 def read_labelled(root: Path, problems: Problems) -> list[Case]:
-    """Read the rewrites of a folder that are valid or corrupted."""
+    """Read the rewrites of a folder that are valid or corrupted; InputError unless there are both."""
     labelled = [case for case in read_cases(root, problems) if case.valid is not None]
     if len({case.valid for case in labelled}) < 2:
         raise InputError(f"{root}: the AUC needs rewrites that are valid and others that are not")

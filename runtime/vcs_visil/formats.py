@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vcs_runtime.errors import InputError
-from vcs_visil.jobs.scores import answer_lines
+from vcs_visil.jobs.scores import QUANTITIES
 from vcs_visil.selection import Step, frontier, select_summary
 from vcs_visil.summaries import VIDEO
 
@@ -20,25 +18,6 @@ Scores = Mapping[str, Sequence[Mapping[str, Any]]]
 RANDOM = "random"
 """Name of the baseline that takes any summary of a video."""
 _ROWS = 11  # of a frontier with many steps
-_MOST = 1e9  # of these quantities
-_QUANTITIES = ("seconds", "confidence")  # of answers of people
-
-
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Read answers or judgements, and count the lines with an error, which are left out."""
-    lines, failed = list[dict[str, Any]](), 0
-    for place, row in answer_lines(path):
-        if row is None:
-            failed += 1
-            continue
-        for name in _QUANTITIES:
-            value = row.get(name)
-            if value is not None and not (type(value) in (int, float) and abs(value) <= _MOST):
-                raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
-        lines.append(row)
-    if not lines:
-        raise InputError(f"{path}: the file holds no answers")
-    return lines, failed
 
 
 def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
@@ -66,7 +45,7 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
             row["tokens"] = _spread(tokens[name])
         if name in given:
             row["accuracy"] = share([answer["correct"] for answer in given[name]])
-            for quantity in _QUANTITIES:
+            for quantity in QUANTITIES:
                 if listed := [one[quantity] for one in given[name] if one.get(quantity) is not None]:
                     row[quantity] = _spread(listed)
         rows.append(row)

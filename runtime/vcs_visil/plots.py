@@ -14,7 +14,7 @@ from vcs_runtime.util.figures import new_figure, save_figure
 def by_format(
     scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> Path:
-    """Plot the distribution of scores by format, and the accuracy of answers where it is known."""
+    """Plot the scores by format, and the accuracy of answers where it is known (`formats.by_format`)."""
     scored = [row["format"] for row in rows if "visil" in row]
     answered = [row for row in rows if "accuracy" in row]
     figure, panels = new_figure(2 if answered else 1)
@@ -44,7 +44,7 @@ def by_format(
 
 
 def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
-    """Plot ViSIL against tokens along the frontier and of the baselines, with accuracies."""
+    """Plot ViSIL against tokens along the frontier and of the baselines (`formats.along_frontier`)."""
     figure, [axes] = new_figure(1)
     chosen = found["chosen"]
     axes.plot(
@@ -66,7 +66,7 @@ def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
 
 
 def drops(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Plot the drop of the accuracy by confused summaries, by format and kind."""
+    """Plot the drop of the accuracy by confused summaries, by format and kind (`formats.drops`)."""
     figure, [axes] = new_figure(1)
     kinds = sorted({kind for row in rows for kind in row["confused"]})
     width = 0.8 / max(1, len(kinds))

@@ -19,8 +19,8 @@ from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.printable import printable
 from vcs_visil import correlation, plots
 from vcs_visil.cli.model import json_option, say_approximate
-from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops, read_lines
-from vcs_visil.jobs.scores import are_approximate, read_answers, read_scores
+from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops
+from vcs_visil.jobs.scores import are_approximate, read_answers, read_lines, read_scores
 from vcs_visil.selection import frontier, select_summary
 
 
@@ -167,7 +167,7 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
     lines, failed = read_lines(path)
     if failed:
         warn(f"{path}: {failed} lines with an error are left out")
-    return lines
+    return [row for _, row in lines]
 
 
 def _print(result: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -21,6 +21,9 @@ from vcs_visil.masking import mask_caption
 from vcs_visil.options import VisilOptions
 from vcs_visil.score import score
 from vcs_visil.summaries import VIDEO
+
+QUANTITIES = ("seconds", "confidence")
+"""Further numbers that answers of people may have."""
 
 
 @dataclass
@@ -155,7 +158,7 @@ def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and bool(abs(value) <= LARGEST_SCORE)
+    return type(value) in (int, float) and bool(abs(value) <= LARGEST_SCORE)
 
 
 @dataclass
@@ -171,14 +174,12 @@ class Answers:
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
-    """Read answers to questions, each with the score of its summary."""
+    """Read answers to questions, each with the score of its summary; skip those from the full video."""
     scored = read_scores(scores)
     by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
-    answers = Answers(approximate=are_approximate(scored))
-    for place, row in answer_lines(path):
-        if row is None:
-            answers.skipped += 1
-            continue
+    lines, failed = read_lines(path)
+    answers = Answers(skipped=failed, approximate=are_approximate(scored))
+    for place, row in lines:
         video, name = str(row["id"]), row["name"]
         if row.get("format") == VIDEO:
             answers.full += 1
@@ -191,12 +192,13 @@ def read_answers(path: Path, scores: Path) -> Answers:
     return answers
 
 
-def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield file and line with each answer of a file; None for a line with an error."""
+def read_lines(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """Read answers or judgements with their places, and count the lines with an error, which are left out."""
+    lines, failed = [], 0
     for number, row in read_jsonl(path):
         place = f"{path} line {number}"
         if isinstance(row, dict) and "error" in row:
-            yield place, None
+            failed += 1
             continue
         if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
             raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
@@ -204,4 +206,11 @@ def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
         if not isinstance(row["name"], str):
             raise InputError(f"{place}: 'name' must be a text, not {row['name']!r}")
-        yield place, row
+        for name in QUANTITIES:
+            value = row.get(name)
+            if value is not None and not _is_number(value):
+                raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
+        lines.append((place, row))
+    if not lines:
+        raise InputError(f"{path}: the file holds no answers")
+    return lines, failed
