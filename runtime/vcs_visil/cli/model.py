@@ -114,8 +114,16 @@ _model = together(
 )  # fmt: skip
 _device = click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
                        help="Device for genai; auto is what the model's configuration says.")  # fmt: skip
+
+
+def _on_its_device(
+    model: str | None, model_name: str | None, template: Path | None, image_token: str, timeout: float
+) -> ModelOptions:
+    return ModelOptions(model, model_name, template, image_token, timeout)
+
+
 #: Options of a model that writes, on the device that its configuration names; the command receives `asked`.
-writer_options = combined("asked", ModelOptions, _model)
+writer_options = combined("asked", _on_its_device, _model)
 #: The same, with a choice of the device.
 writer_device_options = combined("asked", ModelOptions, together(_model, _device, section="Language model"))
 #: Options of a model that scores; the command receives `asked`, a `ModelOptions`.
