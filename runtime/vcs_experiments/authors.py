@@ -23,7 +23,7 @@ def run(
     out: Output,
     problems: Problems,
 ) -> Results:
-    """Score every ordered pair of authors (of "A1-A2", A1's is the reference), and write the results."""
+    """Score every ordered pair of authors (of "A1-A2", A1's is the reference)."""
     jobs = [
         Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
         for scene, by in texts.items()
@@ -40,9 +40,7 @@ def run(
     tables = [means, _consistency(means, metrics)]
     if published:
         tables += agreement(both, scores, published, metrics, "authors")
-    results = Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
-    results.write(out.folder)
-    return results
+    return Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
 
 
 def _consistency(means: Table, metrics: Metrics) -> Table:

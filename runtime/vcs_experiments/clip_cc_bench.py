@@ -132,7 +132,7 @@ def run(
     *, added: Sequence[str] = (), correction: str = "holm", resamples: int | None = None, seed: int = SEED,
     plots: bool = False,
 ) -> tuple[Results, list[Place], dict[str, dict[str, Means]]]:  # fmt: skip
-    """Rank the systems, and write the tables and the files for the benchmark.
+    """Rank the systems, and write the files for the benchmark.
 
     Means are over the clips that all judges have scored for all systems.
     """
@@ -185,7 +185,6 @@ def run(
     }  # fmt: skip
     signature = "; ".join(f"{judge}: {line}" for judge, line in signatures.items())
     results = Results("clip-cc-bench", signature, options, counts, problems.messages, notes, tables)
-    results.write(out.folder)
     if plots:
         from vcs_experiments.plots import leaderboard_plot
 

@@ -26,7 +26,7 @@ def run(
     threshold: float = 0.5,
     plots: str | None = None,
 ) -> Results:
-    """Score every case, and write the results."""
+    """Score every case, and draw plots of the column `plots`."""
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
     scores = run_jobs(jobs, metrics, out, problems)
     scored = [case for case in cases if case.id in scores]
@@ -39,7 +39,6 @@ def run(
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
     results.tables += tables(scored, scores, published, metrics, threshold)
-    results.write(out.folder)
     if plots:
         plot_all(scored, scores, published, plots, out.folder)
     return results

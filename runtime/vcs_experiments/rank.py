@@ -93,7 +93,7 @@ def run(
     seed: int = SEED,
     segmenter: ScoringSegmenter | None = None,
 ) -> Results:
-    """Score all models, rank them by a mean score, and write the results.
+    """Score all models, and rank them by a mean score.
 
     Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
     hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without a `segmenter` the
@@ -161,9 +161,7 @@ def run(
         "ids of all models": len(common),
     }
     options = {"by": by, "correction": correction, "resamples": resamples, "seed": seed}
-    results = Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
-    results.write(out.folder)
-    return results
+    return Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
 
 
 def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vcs_experiments.metrics.scoring import Metrics, ScoresById
 from vcs_runtime.comparing.tables import Cell, Table, cell_text, write_csv
 from vcs_runtime.scoring.signature import long_form
@@ -87,8 +89,6 @@ def means_table(
     keys: Sequence[str], metrics: Metrics, note: str = "",
 ) -> Table:  # fmt: skip
     """Make a table of means and sample standard deviations by group, as in the papers."""
-    import numpy as np
-
     columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]
     rows: list[tuple[Cell, ...]] = []
     for key, scores in groups.items():

@@ -57,14 +57,13 @@ def run(
     models: Mapping[str, Mapping[str, str]],
     labelled: Sequence[Case],
     scorer: Scorer,
-    out: Path,
     problems: Problems,
     *,
     ranking: Sequence[str] = (),
     chunk_sizes: Sequence[int],
     lcts: Sequence[float],
 ) -> Results:
-    """Measure each score under each setting, and write the results.
+    """Measure each score under each setting.
 
     Everything but the AUC is over the ids that every system has a score for. Of several references the best
     one counts, as in `vcs-runtime score`: the highest VCS, then the highest margin, then the highest GAS.
@@ -109,9 +108,7 @@ def run(
         "corrupted": sum(case.valid is False for case in rewrites.cases),
     }
     signature = signature_of(scorer, chunk_sizes, lcts)
-    results = Results("usefulness", signature, {}, counts, problems.messages, tables=tables)
-    results.write(out)
-    return results
+    return Results("usefulness", signature, {}, counts, problems.messages, tables=tables)
 
 
 def _score(

@@ -113,7 +113,7 @@ def run(
     resamples: int = 1000,
     seed: int = SEED,
 ) -> Results:
-    """Score every candidate, correlate the scores with each rater, and write the results.
+    """Score every candidate, and correlate the scores with each rater.
 
     The interval is over videos: the bootstrap draws all candidates of a video together.
     """
@@ -143,6 +143,4 @@ def run(
     table = Table("correlation", "Correlation with human ratings", tuple(columns), rows, note)
     counts = {"candidates": len(jobs), "scored": len(scores_by_id), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
-    results = Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])
-    results.write(out.folder)
-    return results
+    return Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -55,12 +55,7 @@ class Correlation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as an object for JSON."""
-        names = ("b0", "b1", "se0", "se1", "p0", "p1")
-        logit = {name: getattr(self.logit, name) for name in names} if self.logit else None
-        return {
-            "n": self.n, "correct": self.correct, "r": self.r, "p": self.p, "exact": self.exact,
-            "grouped": self.grouped, "logit": logit, "separable": self.separable,
-        }  # fmt: skip
+        return asdict(self)
 
 
 def correlate(

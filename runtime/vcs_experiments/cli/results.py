@@ -21,7 +21,8 @@ _DETAIL = re.compile(r" sd$| rater \d+$")  # columns that the files alone have
 
 
 def finish(results: Results, out: Path) -> None:
-    """Print the tables. If anything was left out, report it and end with exit code 1."""
+    """Write the results and print the tables. If anything was left out, report it: exit code 1."""
+    results.write(out)
     for note in results.notes:
         console().print(note, "", soft_wrap=True)
     for table in results.tables:

@@ -74,12 +74,13 @@ class KnownMetrics:
         """Begin to score a job against its first references (None: all); the result waits for the scores."""
         references = job.references[:first]
         score = partial(lexical_scores, references, job.generated, meteor=self.meteor)
-        lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
+        lexical: Callable[[], dict[str, float]] = self._pool.submit(score).result if self._pool else score
         return lambda: self._joined(references, job.generated, first, lexical)
 
     def _joined(
-        self, references: Sequence[str], generated: str, first: int | None, lexical: Callable[[], Scored]
-    ) -> Scored:
+        self, references: Sequence[str], generated: str, first: int | None,
+        lexical: Callable[[], dict[str, float]],
+    ) -> Scored:  # fmt: skip
         """Join CIDEr and BERTScore with the scores that other processes compute in the meantime."""
         own: dict[str, float] = {}
         matched: list[Scored] = []
@@ -92,10 +93,8 @@ class KnownMetrics:
                 matched += self._matched.scores(references, generated, first)
             except TextError as error:
                 return error
-        scores = lexical()
-        if isinstance(scores, TextError):
-            return scores
-        return merge(matched, scores | own) if matched else scores | own
+        scores = lexical() | own
+        return merge(matched, scores) if matched else scores
 
     def close(self) -> None:
         """End the processes."""
