@@ -18,9 +18,9 @@ from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import TextError
 from vcs_visil import Image
-from vcs_visil.confusing import CHANGES, change_text
 from vcs_visil.frames import VideoFile
 from vcs_visil.images import Part
+from vcs_visil.jobs.confusing import CHANGES, change_text
 from vcs_visil.jobs.items import read_items
 from vcs_visil.prompts import builtin
 

@@ -20,7 +20,7 @@ from vcs_visil.cli.model import (
     prompts_option,
     writer_device_options,
 )
-from vcs_visil.confusing import KINDS, SEED, read_donors
+from vcs_visil.jobs.confusing import KINDS, SEED, read_donors
 from vcs_visil.jobs.steps import STEPS, Work, run_step
 from vcs_visil.prompts import Prompts
 from vcs_visil.prompts import builtin as builtin_prompts

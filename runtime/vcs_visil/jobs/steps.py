@@ -16,8 +16,8 @@ from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil import writing
-from vcs_visil.confusing import KINDS, SEED, Donor, confuse
 from vcs_visil.frames import FRAMES, format_timecode
+from vcs_visil.jobs.confusing import KINDS, SEED, Donor, confuse
 from vcs_visil.jobs.items import MADE, Item, read_videos
 from vcs_visil.masking import builtin_keywords
 from vcs_visil.prompts import Prompts, builtin
