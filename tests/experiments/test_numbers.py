@@ -223,7 +223,7 @@ def test_the_paired_tests_draw_as_scipy_does(n: int, monkeypatch: pytest.MonkeyP
     assert [found.low, found.high] == pytest.approx(list(drawn.confidence_interval), abs=1e-15)
     far = np.abs(drawn.bootstrap_distribution - drawn.bootstrap_distribution.mean()) >= abs(found.mean)
     assert found.p_bootstrap == pytest.approx((far.sum() + 1) / 301)
-    monkeypatch.setattr(statistics, "_DRAWN", 7 * n)  # whatever memory there is
+    monkeypatch.setattr("vcs_runtime.comparing.statistics._DRAWN", 7 * n)  # whatever memory there is
     assert paired_difference(first, second, resamples=300, seed=7) == found
 
 

@@ -21,7 +21,7 @@ from vcs_visil.cli.model import (
     writer_device_options,
 )
 from vcs_visil.jobs.confusing import KINDS, SEED, read_donors
-from vcs_visil.jobs.steps import STEPS, Work, run_step
+from vcs_visil.jobs.steps import STEPS, Writing, run_step
 from vcs_visil.prompts import Prompts
 from vcs_visil.prompts import builtin as builtin_prompts
 from vcs_visil.writing import KEYFRAMES
@@ -46,7 +46,7 @@ _OPTIONS = {
 @frames_option
 @click.option("--builtin", is_flag=True,
               help="Of keywords: choose rare words, spread over the caption, without a model.")  # fmt: skip
-@click.option("--keyframes", type=click.IntRange(0, KEYFRAMES), multiple=True, default=Work.keyframes,
+@click.option("--keyframes", type=click.IntRange(0, KEYFRAMES), multiple=True, default=Writing.keyframes,
               show_default=True, metavar="N", help="Of summarize: number of keyframes in a summary, the "
               "first ones of the video; may be repeated.")  # fmt: skip
 @click.option("--kind", type=click.Choice(KINDS), multiple=True, default=KINDS, show_default=True,
@@ -92,7 +92,7 @@ def write(
     donors = read_donors(items) if what == "confuse" else []
     prompts = Prompts.read(folder) if folder and not alone else builtin_prompts()  # before a model is loaded
     writer = None if alone else asked.open()
-    work = Work(writer, prompts, frames, keyframes, video, kinds, seed, donors)
+    writing = Writing(writer, prompts, frames, keyframes, video, kinds, seed, donors)
     inputs = asked.files(prompts=folder)
-    step = work.step(what)
+    step = writing.step(what)
     exit_with(run_step(step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn))

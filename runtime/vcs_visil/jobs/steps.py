@@ -32,7 +32,7 @@ STEPS: Mapping[str, str | None] = {
 
 
 @dataclass(frozen=True)
-class Work:
+class Writing:
     """Who writes, and the options of the steps."""
 
     writer: Any = None  # a `writing.Writer`; None for keywords and confused keyframes without a model
