@@ -227,10 +227,10 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     """Seconds of writing and of the rest (hashing, error), peak memory, new disk."""
     from vcs_export.checkpoint.recipe import NV_EMBED as RECIPE
     from vcs_export.checkpoint.recipe import NvEmbedRecipe, load_recipe
+    from vcs_export.families.build import Build, Quantization
     from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-    from vcs_export.families.nv_embed import build_from_recipe
-    from vcs_export.families.streamed_bundle import Quantization
-    from vcs_export.write import BundleInfo
+    from vcs_export.families.nv_embed import build_nv_embed_bundle
+    from vcs_export.write import BundleInfo, named_after
 
     started = time.perf_counter()
     written = started
@@ -246,29 +246,16 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     texts = TEXTS if work["mode"] in ("int8", "int4") else ()
     precision = _PRECISIONS[stored] if work["mode"] in ("linked", "copied") else work["mode"]
     weights = "copy" if work["mode"] == "copied" else "link"
-    if published.family == "nv-embed":
-        recipe = load_recipe(RECIPE, NvEmbedRecipe)
-        build_from_recipe(
-            recipe,
-            checkpoint,
-            bundle,
-            Quantization(precision, texts=texts, most_change=1),
-            weights=weights,
-            own_weights=True,
-            progress=progress,
-        )
+    quantization = Quantization(precision, texts=texts, most_change=1)
+    of_nv_embed = published.family == "nv-embed"
+    info = named_after(checkpoint) if of_nv_embed else BundleInfo(work["model"], "CC0-1.0", "random numbers")
+    build = Build(
+        checkpoint, bundle, info, quantization, weights=weights, own_weights=of_nv_embed, progress=progress
+    )
+    if of_nv_embed:
+        build_nv_embed_bundle(build, recipe=load_recipe(RECIPE, NvEmbedRecipe))
     else:
-        info = BundleInfo(work["model"], "CC0-1.0", "random numbers")
-        options = DecoderOptions(**published.options)
-        build_decoder_bundle(
-            checkpoint,
-            bundle,
-            info,
-            Quantization(precision, texts=texts, most_change=1),
-            options,
-            weights=weights,
-            progress=progress,
-        )
+        build_decoder_bundle(build, DecoderOptions(**published.options))
     return {
         "writing": written - started,
         "rest": time.perf_counter() - written,

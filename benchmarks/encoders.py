@@ -112,11 +112,12 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
 
 def export(checkpoint: Path, bundle: Path) -> dict[str, float]:
     """Seconds, peak memory in MB, and GB of disk."""
+    from vcs_export.families.build import Build
     from vcs_export.families.sentence_encoder import build_sentence_bundle
     from vcs_export.write import BundleInfo
 
     started = time.perf_counter()
-    build_sentence_bundle(checkpoint, bundle, BundleInfo("random", "NOASSERTION", "random"))
+    build_sentence_bundle(Build(checkpoint, bundle, BundleInfo("random", "NOASSERTION", "random")))
     return {
         "seconds": time.perf_counter() - started,
         "peak": peak_mb(),

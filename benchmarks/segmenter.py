@@ -121,7 +121,8 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
     from tokenizers import Tokenizer
 
     from support.hub_sat import write_hub_model
-    from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.families.build import Build, Quantization
+    from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import BundleInfo
 
     checkpoint = folder / "checkpoint"
@@ -136,12 +137,12 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
         for name, (count, length) in WORKLOADS.items()
     }  # fmt: skip
     info = BundleInfo("random", "CC0-1.0", "a seed")
-    common = {"threshold": THRESHOLD, "stride": STRIDE}
+    options = SatOptions(threshold=THRESHOLD, stride=STRIDE)
     for precision in ("fp32", "fp16", "int8"):
-        sample = {"texts": texts["500 words"]} if precision == "int8" else {}
-        build_sat_bundle(checkpoint, folder / precision, info, precision=precision, **common, **sample)
+        quantization = Quantization(precision, texts["500 words"] if precision == "int8" else ())
+        build_sat_bundle(Build(checkpoint, folder / precision, info, quantization), options)
     write_hub_model(folder / "fp16/segmenter/model.onnx", checkpoint / "model_optimized.onnx")
-    build_sat_bundle(checkpoint / "model_optimized.onnx", folder / "same file", info, **common)
+    build_sat_bundle(Build(checkpoint / "model_optimized.onnx", folder / "same file", info), options)
     encode = Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode
     for name, rows in texts.items():
         tokens = [len(encode(text, add_special_tokens=False).ids) for text in rows]

@@ -185,7 +185,8 @@ def segmenter(work: Work) -> Iterator[Row]:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     from segmenter import made_up_words, open_side, write_checkpoint, write_tokenizer
 
-    from vcs_export.families.sat import build_sat_bundle
+    from vcs_export.families.build import Build, Quantization
+    from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import BundleInfo
     from vcs_runtime import Segmenter
 
@@ -201,10 +202,8 @@ def segmenter(work: Work) -> Iterator[Row]:
     for precision in ("fp16",) if work.on_gpu else ("fp32",):
         bundle = work.folder / f"sat/{precision}"
         if not bundle.exists():
-            build_sat_bundle(
-                source, bundle, BundleInfo("random-sat", "CC0-1.0", "random numbers"), threshold=0.25,
-                precision=precision,
-            )  # fmt: skip
+            info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
+            build_sat_bundle(Build(source, bundle, info, Quantization(precision)), SatOptions(threshold=0.25))
         with Segmenter.open(bundle, work.device) as mine:
             seconds = work.seconds(lambda i, mine=mine: mine.split(rounds[i]))
         yield {"what": f"SaT, {layers} layers, {precision}", "texts of 400 words/s": len(rounds[0]) / seconds}

@@ -128,12 +128,13 @@ class Work:
 
     def _export(self, checkpoint: Path, path: Path, precision: str) -> None:
         from vcs_export import write
+        from vcs_export.families.build import Build, Quantization
         from vcs_export.families.nv_embed import build_nv_embed_bundle
-        from vcs_export.families.streamed_bundle import Quantization, TextSettings
-        from vcs_export.graph import latent
-        from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
+        from vcs_export.families.streamed_bundle import TextSettings
+        from vcs_export.graph import nv_embed
+        from vcs_runtime.bundle.manifest import RulesSpec
 
-        fold = latent.fold
+        fold = nv_embed.fold
 
         def unhashed(files: dict[str, Path], *_: object) -> dict[str, str]:
             return dict.fromkeys(files, "0" * 64)
@@ -148,14 +149,14 @@ class Work:
         with (
             mock.patch.object(write, "hash_files", unhashed),
             mock.patch.object(write, "_sync"),
-            mock.patch.object(latent, "fold", folded),
+            mock.patch.object(nv_embed, "fold", folded),
         ):
+            info = write.BundleInfo("random", "CC0-1.0", "random numbers")
+            quantization = Quantization(precision, few, few, least_cosine=-1, most_change=1)
             build_nv_embed_bundle(
-                checkpoint, path, write.BundleInfo("random", "CC0-1.0", "random numbers"),
-                Quantization(precision, texts=few, calibration=few, least_cosine=-1, most_change=1),
-                text=TextSettings(max_tokens=4 * self.size.document if self.tiny else 4096),
-                segmenter=SegmenterSpec(RulesSpec("sentencex", "en")),
-            )  # fmt: skip
+                Build(checkpoint, path, info, quantization, rules=RulesSpec("sentencex", "en")),
+                TextSettings(max_tokens=4 * self.size.document if self.tiny else 4096),
+            )
 
     def graphs(self, bundle: Any) -> dict[str, Any]:
         """Return the bundle with each of its graphs alone, by input layout: the common one, and CUDA's own."""

@@ -10,7 +10,7 @@ from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.results import Results, means_table
 from vcs_experiments.running import Output, run_jobs
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 
 # The papers say of VCS alone that all of its means are above this.
 CONSISTENT = 0.8
@@ -23,7 +23,7 @@ def run(
     out: Output,
     problems: Problems,
 ) -> Results:
-    """Score every ordered pair of authors, and write the results."""
+    """Score every ordered pair of authors (of "A1-A2", A1's is the reference)."""
     jobs = [
         Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
         for scene, by in texts.items()
@@ -40,9 +40,7 @@ def run(
     tables = [means, _consistency(means, metrics)]
     if published:
         tables += agreement(both, scores, published, metrics, "authors")
-    results = Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
-    results.write(out.folder)
-    return results
+    return Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
 
 
 def _consistency(means: Table, metrics: Metrics) -> Table:

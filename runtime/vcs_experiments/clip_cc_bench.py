@@ -11,17 +11,16 @@ from typing import Final
 
 import numpy as np
 
+from vcs_experiments.agreement import Scores, agreement_tables
 from vcs_experiments.datasets.clip_cc import JUDGES, read_published, rounded, write_submission
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.judge_agreement import Scores, agreement_tables
 from vcs_experiments.leaderboard import RULE, Means, Place, leaderboard
 from vcs_experiments.rank import Texts, read_models
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import PairedTest, enough_resamples, paired_tests
-from vcs_runtime.comparing.tables import describe_correction, test_cells
+from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.jobs import run as jobs
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
@@ -45,7 +44,7 @@ Systems = Mapping[str, Mapping[str, str]]
 def read_texts(
     references: Path, predictions: Path, added: Sequence[Path], problems: Problems
 ) -> tuple[Texts, Systems]:
-    """Read the references and all predictions.
+    """Read the references and all predictions by system, `added` files included.
 
     A clip that no system describes is left out silently: the benchmark lacks the predictions of one clip.
     """
@@ -88,7 +87,7 @@ def score_all(
     """Score all systems with all judges, one judge after the other.
 
     Each system has a score file for each judge, `scores/JUDGE/SYSTEM.jsonl`, as `vcs-runtime score` writes
-    them. With `out.resume` a file is continued, and a whole one is only read.
+    them. With `out.resume` a file is continued, and a whole one is only read. Returns its lines.
     """
     pairs = {
         system: tuple(
@@ -133,7 +132,7 @@ def run(
     *, added: Sequence[str] = (), correction: str = "holm", resamples: int | None = None, seed: int = SEED,
     plots: bool = False,
 ) -> tuple[Results, list[Place], dict[str, dict[str, Means]]]:  # fmt: skip
-    """Rank the systems, and write the tables and the files for the benchmark.
+    """Rank the systems, and write the files for the benchmark.
 
     Means are over the clips that all judges have scored for all systems.
     """
@@ -186,7 +185,6 @@ def run(
     }  # fmt: skip
     signature = "; ".join(f"{judge}: {line}" for judge, line in signatures.items())
     results = Results("clip-cc-bench", signature, options, counts, problems.messages, notes, tables)
-    results.write(out.folder)
     if plots:
         from vcs_experiments.plots import leaderboard_plot
 

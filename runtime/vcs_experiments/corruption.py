@@ -13,7 +13,7 @@ from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.plots import plot_all
 from vcs_experiments.results import Results, means_table
 from vcs_experiments.running import Output, run_jobs
-from vcs_runtime.comparing.cells import Cell, Table
+from vcs_runtime.comparing.tables import Cell, Table
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     threshold: float = 0.5,
     plots: str | None = None,
 ) -> Results:
-    """Score every case, and write the results."""
+    """Score every case, and draw plots of the column `plots`."""
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
     scores = run_jobs(jobs, metrics, out, problems)
     scored = [case for case in cases if case.id in scores]
@@ -39,7 +39,6 @@ def run(
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
     results.tables += tables(scored, scores, published, metrics, threshold)
-    results.write(out.folder)
     if plots:
         plot_all(scored, scores, published, plots, out.folder)
     return results

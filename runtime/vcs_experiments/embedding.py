@@ -33,7 +33,7 @@ class Embedded:
 def embed(
     cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
 ) -> Iterator[list[Embedded]]:
-    """Embed cases block by block."""
+    """Embed cases block by block; yield those that can be scored at every chunk size, in order."""
     with progress_bar(len(cases), "embedding", "texts") as advance:
         for start in range(0, len(cases), _BLOCK):
             block = [Embedded(case) for case in cases[start : start + _BLOCK]]

@@ -35,18 +35,18 @@ ByJudge = Mapping[str, Mapping[str, Means]]
 class Place:
     """A row of the leaderboard."""
 
-    rank: int
+    rank: int  # from 1
     system: str
-    name: str
-    borda: int
+    name: str  # of the system, for people
+    borda: int  # sum of points over all judges
     mean_hm_cf: float
     mean_coarse: float
     mean_fine: float
-    points: dict[str, int]
+    points: dict[str, int]  # by judge
 
 
 def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
-    """Rank systems as the benchmark does."""
+    """Rank systems as the benchmark does; raise InputError if a judge lacks one or has equal means."""
     systems = sorted({system for own in means.values() for system in own})
     points: dict[str, dict[str, int]] = {system: {} for system in systems}
     for judge in sorted(means):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from vcs_experiments.embedding import embed, signature_of
 from vcs_experiments.metrics.scoring import ScoresById, realign
 from vcs_experiments.results import Results
 from vcs_numba import Params
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.scoring.scorer import Scorer
 
 
@@ -24,7 +23,6 @@ def run(
     cases: Sequence[Case],
     published: ScoresById,
     scorer: Scorer,
-    out: Path,
     problems: Problems,
     *,
     chunk_sizes: Sequence[int],
@@ -32,7 +30,7 @@ def run(
     threshold: float = 0.5,
     log: Callable[[str], None] = lambda message: None,
 ) -> Results:
-    """Repeat the corruption experiment for each chunk size and LCT, and write the results."""
+    """Repeat the corruption experiment for each chunk size and LCT."""
     started = time.perf_counter()
     embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
     scored = [embedded.case for embedded in embedded_cases]
@@ -51,9 +49,7 @@ def run(
     tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
     options = {"threshold": threshold}
     signature = signature_of(scorer, chunk_sizes, lcts)
-    results = Results("parameters", signature, options, counts, problems.messages, tables=tables)
-    results.write(out)
-    return results
+    return Results("parameters", signature, options, counts, problems.messages, tables=tables)
 
 
 Scores = Mapping[tuple[int, float], Values]

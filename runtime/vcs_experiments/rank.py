@@ -15,7 +15,6 @@ from vcs_experiments.metrics.scoring import Job, Metrics
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output, run_jobs
 from vcs_runtime.comparing import tables as comparison_tables
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import (
     Counts,
@@ -24,7 +23,7 @@ from vcs_runtime.comparing.systems import (
     enough_resamples,
     paired_tests,
 )
-from vcs_runtime.comparing.tables import describe_correction, test_cells
+from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.readers.input_file import files_in
@@ -39,7 +38,7 @@ Texts = Mapping[str, str | list[str]]
 
 
 def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str, dict[str, str]]:
-    """Read the predictions of several models."""
+    """Read the predictions of several models, by model and id, from one file a model."""
     if not is_folder(folder):
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
@@ -94,10 +93,11 @@ def run(
     seed: int = SEED,
     segmenter: ScoringSegmenter | None = None,
 ) -> Results:
-    """Score all models, rank them by a mean score, and write the results.
+    """Score all models, and rank them by a mean score.
 
     Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
-    hard ones.
+    hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without a `segmenter` the
+    results do not say what split the texts.
     """
     jobs = [
         Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])
@@ -161,9 +161,7 @@ def run(
         "ids of all models": len(common),
     }
     options = {"by": by, "correction": correction, "resamples": resamples, "seed": seed}
-    results = Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
-    results.write(out.folder)
-    return results
+    return Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
 
 
 def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:

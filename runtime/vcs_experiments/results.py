@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vcs_experiments.metrics.scoring import Metrics, ScoresById
-from vcs_runtime.comparing.cells import Cell, Table, shown, write_csv
+from vcs_runtime.comparing.tables import Cell, Table, cell_text, write_csv
 from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 
@@ -24,10 +26,10 @@ class Results:
 
     experiment: str
     signature: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # what else the numbers depend on
     counts: Mapping[str, int]
-    problems: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    problems: Sequence[str] = ()  # what was left out
+    notes: Sequence[str] = ()  # paragraphs before the tables
     tables: list[Table] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
@@ -58,7 +60,7 @@ class Results:
             parts.append(f"## {table.title}")
             parts += [table.note] if table.note else []
             rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-            parts.append("\n".join("| " + " | ".join(map(shown, row)) + " |" for row in rows))
+            parts.append("\n".join("| " + " | ".join(map(cell_text, row)) + " |" for row in rows))
         if self.problems:
             parts.append(f"## Left out: {len(self.problems)}")
             parts.append("\n".join(f"- {problem}" for problem in self.problems))
@@ -87,8 +89,6 @@ def means_table(
     keys: Sequence[str], metrics: Metrics, note: str = "",
 ) -> Table:  # fmt: skip
     """Make a table of means and sample standard deviations by group, as in the papers."""
-    import numpy as np
-
     columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]
     rows: list[tuple[Cell, ...]] = []
     for key, scores in groups.items():

@@ -25,7 +25,7 @@ _BLOCK = 64
 class Output:
     """The folder of an experiment's results."""
 
-    folder: Path
+    folder: Path  # must exist
     resume: bool = False
     overwrite: bool = False
 
@@ -34,7 +34,7 @@ def run_jobs(
     jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems,
     *, keys: tuple[str, str] = ("scene", "case"),
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`."""
+    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`, with ids under `keys`."""
     scores: dict[str, dict[str, float]] = {}
 
     def collect(job: Job, record: Record, resumed: bool) -> None:

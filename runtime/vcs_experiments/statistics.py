@@ -35,7 +35,7 @@ def kendall_interval(
 ) -> tuple[float, float]:
     """Compute the 95 % percentile-bootstrap interval of Kendall's tau-b of the means of systems.
 
-    Items are drawn, the same ones for all systems.
+    Items are drawn, the same ones for all systems; a side is `(systems, items)`, or means `(systems,)`.
     """
     one, other = np.triu_indices(len(first), 1)
     draw = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def _vary(*sides: Values) -> bool:
 
 
 def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
-    """Measure how well scores separate valid texts from invalid ones."""
+    """Measure how well scores `(n,)` separate valid texts from invalid ones; AUC is NaN without both."""
     from scipy.stats import mannwhitneyu
 
     positive = scores >= threshold
@@ -85,7 +85,7 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
 class Rated:
     """A correlation with ratings."""
 
-    mean: float
+    mean: float  # over raters
     low: float
     high: float
     by_rater: tuple[float, ...]
@@ -95,7 +95,7 @@ def rated(
     measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
     *, resamples: int = RESAMPLES, seed: int = SEED,
 ) -> Rated:  # fmt: skip
-    """Correlate scores with the ratings of several raters."""
+    """Correlate scores `(n,)` with ratings `(n, raters)`; the bootstrap draws whole groups."""
     rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
     draw = np.random.default_rng(seed)
 

@@ -18,8 +18,8 @@ from vcs_experiments.metrics.scoring import realign
 from vcs_experiments.rank import Texts
 from vcs_experiments.results import Results
 from vcs_numba import Params, Scores
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.statistics import holm
+from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.errors import InputError
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.result import merit
@@ -40,12 +40,12 @@ class _Scored:
     """Pairs with their scores."""
 
     cases: list[Case]
-    rows: dict[Setting, Rows]
-    counts: dict[int, npt.NDArray[np.int64]]
+    rows: dict[Setting, Rows]  # (pairs,) records of `vcs_numba.SCORE_DTYPE`, by chunk size and LCT
+    counts: dict[int, npt.NDArray[np.int64]]  # (pairs, 2) numbers of chunks, by chunk size
 
 
 def read_labelled(root: Path, problems: Problems) -> list[Case]:
-    """Read the rewrites of a folder that are valid or corrupted."""
+    """Read the rewrites of a folder that are valid or corrupted; InputError unless there are both."""
     labelled = [case for case in read_cases(root, problems) if case.valid is not None]
     if len({case.valid for case in labelled}) < 2:
         raise InputError(f"{root}: the AUC needs rewrites that are valid and others that are not")
@@ -57,14 +57,13 @@ def run(
     models: Mapping[str, Mapping[str, str]],
     labelled: Sequence[Case],
     scorer: Scorer,
-    out: Path,
     problems: Problems,
     *,
     ranking: Sequence[str] = (),
     chunk_sizes: Sequence[int],
     lcts: Sequence[float],
 ) -> Results:
-    """Measure each score under each setting, and write the results.
+    """Measure each score under each setting.
 
     Everything but the AUC is over the ids that every system has a score for. Of several references the best
     one counts, as in `vcs-runtime score`: the highest VCS, then the highest margin, then the highest GAS.
@@ -109,9 +108,7 @@ def run(
         "corrupted": sum(case.valid is False for case in rewrites.cases),
     }
     signature = signature_of(scorer, chunk_sizes, lcts)
-    results = Results("usefulness", signature, {}, counts, problems.messages, tables=tables)
-    results.write(out)
-    return results
+    return Results("usefulness", signature, {}, counts, problems.messages, tables=tables)
 
 
 def _score(

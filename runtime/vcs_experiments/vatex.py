@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Problems, finite_number
-from vcs_experiments.metrics.scoring import (
-    Job,
-    KnownMetrics,
-    Scored,
-    merge,
-    realign,
-    tolerances,
-)
+from vcs_experiments.metrics.scoring import Job, KnownMetrics, Metrics, column
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output, run_jobs
 from vcs_numba import Params
-from vcs_runtime.comparing.cells import Cell, Table
-from vcs_runtime.errors import InputError, TextError
+from vcs_runtime.comparing.tables import Cell, Table
+from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.scoring.options import Options
@@ -44,11 +36,11 @@ class Video:
     id: str
     references: list[str]
     candidates: list[str]
-    ratings: list[list[float]]
+    ratings: list[list[float]]  # by candidate, then by rater
 
 
 def read_vatex(path: Path, problems: Problems) -> list[Video]:
-    """Read rated captions."""
+    """Read rated captions; what cannot be used becomes a problem."""
     videos = []
     raters = 0
     for number, row in read_jsonl(path):
@@ -89,48 +81,20 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
     return videos
 
 
-class ShortMetrics:
+class ShortMetrics(Metrics):
     """VCS_short and its components beside the known metrics, with the first reference and with all nine.
 
     Each score is the best over the references, taken for each component by itself, as the authors did.
     """
 
     def __init__(self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float]) -> None:
-        self._scorer = scorer
-        self._known = known
-        self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        self._options = Options(params=Params(lct=lcts[0]), short=True)
+        super().__init__(scorer, known, Options(params=Params(lct=lcts[0]), short=True), lcts, REFERENCES)
         own = [f"{name}_{lct}" for name in _TOLERANT for lct in self._params]
         names = (*own, *_FIXED, *known.columns)
-        self.columns = tuple(_column(name, count) for count in REFERENCES for name in names)
-        self.signature = f"{scorer.signature_for(self._options)}|{tolerances(lcts)}|{known.signature}"
+        self.columns = tuple(column(name, first) for first in REFERENCES for name in names)
 
-    def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
-        """Score jobs; each comes back with its scores, in order."""
-        tasks: list[tuple[Job, dict[int, Callable[[], Scored]], list[Scored]]] = [
-            (job, {count: self._known.start(job, count) for count in REFERENCES}, []) for job in jobs
-        ]
-        pairs = [
-            (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
-        ]
-        for block in self._scorer.stream(pairs, itemgetter(1), self._options):
-            for (single, _), result, evidence in block:
-                single.append(self._components(result, evidence))
-        for job, known, single in tasks:
-            scores: dict[str, float] = {}
-            error: TextError | None = None
-            for count, others in known.items():
-                part = merge(single[:count], others())
-                if isinstance(part, TextError):
-                    error = error or part
-                else:
-                    scores |= {_column(name, count): value for name, value in part.items()}
-            yield job, error or scores
-
-    def _components(self, result: Result, evidence: Evidence | None) -> Scored:
-        if evidence is None:
-            return TextError(result.error)
-        records = {lct: realign([evidence], params)[0] for lct, params in self._params.items()}
+    def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
+        records = self._records(evidence)
         first = next(iter(records.values()))
         fixed = {name: float(first[own]) for name, own in _FIXED.items()}
         return fixed | {
@@ -149,7 +113,7 @@ def run(
     resamples: int = 1000,
     seed: int = SEED,
 ) -> Results:
-    """Score every candidate, correlate the scores with each rater, and write the results.
+    """Score every candidate, and correlate the scores with each rater.
 
     The interval is over videos: the bootstrap draws all candidates of a video together.
     """
@@ -163,9 +127,9 @@ def run(
     ratings = np.array([rated[name][2] for name in scores_by_id]).reshape(len(scores_by_id), -1)
     groups = [rated[name][1] for name in scores_by_id]
     rows: list[tuple[Cell, ...]] = []
-    for column in metrics.columns if scores_by_id else ():
-        scores = np.array([own[column] for own in scores_by_id.values()])
-        name, _, count = column.rpartition(" ")
+    for heading in metrics.columns if scores_by_id else ():
+        scores = np.array([own[heading] for own in scores_by_id.values()])
+        name, _, count = heading.rpartition(" ")
         row: list[Cell] = [name, count, len(scores)]
         for measure in (statistics.kendall, statistics.spearman):
             value = statistics.rated(measure, scores, ratings, groups, resamples=resamples, seed=seed)
@@ -179,10 +143,4 @@ def run(
     table = Table("correlation", "Correlation with human ratings", tuple(columns), rows, note)
     counts = {"candidates": len(jobs), "scored": len(scores_by_id), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
-    results = Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])
-    results.write(out.folder)
-    return results
-
-
-def _column(name: str, count: int) -> str:
-    return f"{name} {count}ref"
+    return Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])

@@ -27,10 +27,10 @@ _TOKENS_PER_WORD, _TOKENS_BESIDES = 10, 20
 class Side:
     """Log-probability of the scored words, given the video or given a summary."""
 
-    by_word: tuple[float, ...]
-    runs: tuple[float, ...]
-    prompt_tokens: int | None
-    known: tuple[str, ...] = ()
+    by_word: tuple[float, ...]  # nats, averaged over the runs
+    runs: tuple[float, ...]  # sum over the words in each run, in nats
+    prompt_tokens: int | None  # None if the model does not report it
+    known: tuple[str, ...] = ()  # of generated answers: how each number is known, in the run that knows least
 
     @property
     def log_p(self) -> float:
@@ -61,8 +61,8 @@ def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOp
 def count_tokens(shown: Summary | Video, model: Model, options: VisilOptions) -> int | None:
     """Count the model's tokens of the text and images of a summary.
 
-    The count is the difference of two prompts, with and without the summary. The tokens that a chat template
-    adds do not count.
+    The count is the difference of two prompts, so the tokens that a chat template adds do not count. None if
+    the model does not report it.
     """
     content: list[Part]
     content = [*shown.frames] if isinstance(shown, Video) else [*shown.keyframes, shown.text]

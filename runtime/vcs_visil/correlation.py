@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ class Logit:
 
     b0: float
     b1: float
-    se0: float
+    se0: float  # standard errors
     se1: float
-    p0: float
+    p0: float  # two-sided, of Wald's test that the coefficient is 0
     p1: float
 
 
@@ -46,28 +46,26 @@ class Correlation:
 
     n: int
     correct: int
-    r: float
-    p: float
-    exact: bool
-    grouped: bool
-    logit: Logit | None
-    separable: bool
+    r: float  # Pearson's
+    p: float  # of `r` by permutation: twice the smaller tail
+    exact: bool  # whether `p` counts all permutations; otherwise random shuffles
+    grouped: bool  # whether answers were shuffled within groups only
+    logit: Logit | None  # None if the answers are separable
+    separable: bool  # whether a threshold on the scores separates correct from wrong answers
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as an object for JSON."""
-        names = ("b0", "b1", "se0", "se1", "p0", "p1")
-        logit = {name: getattr(self.logit, name) for name in names} if self.logit else None
-        return {
-            "n": self.n, "correct": self.correct, "r": self.r, "p": self.p, "exact": self.exact,
-            "grouped": self.grouped, "logit": logit, "separable": self.separable,
-        }  # fmt: skip
+        return asdict(self)
 
 
 def correlate(
     scores: Sequence[float], correct: Sequence[int], *, groups: Sequence[str] | None = None,
     trim: bool = False, shuffles: int = SHUFFLES, seed: int = SEED,
 ) -> Correlation:  # fmt: skip
-    """Correlate ViSIL scores with answers."""
+    """Correlate ViSIL scores with answers, 1 or 0, shuffled within `groups` if there are any.
+
+    `trim` leaves out one largest and one smallest score. Raises TextError for fewer than 3 or equal values.
+    """
     x, y = np.asarray(scores, np.float64), np.asarray(correct, np.float64)
     names = np.asarray(groups if groups is not None else [""] * len(x))
     if not x.ndim == y.ndim == 1 or not len(x) == len(y) == len(names):
@@ -96,7 +94,7 @@ def correlate(
 
 
 def fit_logit(x: Values, y: Values) -> Logit:
-    """Fit a logistic regression by maximum likelihood, with Newton's method."""
+    """Fit a logistic regression, float64 `(n,)`, by Newton's method; TextError if it has no estimate."""
     from scipy.special import expit
     from scipy.stats import norm
 

@@ -5,44 +5,24 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vcs_runtime.errors import InputError
-from vcs_visil.jobs.scores import answer_lines, without_videos
+from vcs_visil.jobs.scores import QUANTITIES
 from vcs_visil.selection import Step, frontier, select_summary
+from vcs_visil.summaries import VIDEO
 
 Scores = Mapping[str, Sequence[Mapping[str, Any]]]
 """Summaries of each video with their scores, as `read_scores` returns them."""
 RANDOM = "random"
 """Name of the baseline that takes any summary of a video."""
 _ROWS = 11  # of a frontier with many steps
-_MOST = 1e9  # of these quantities
-_QUANTITIES = ("seconds", "confidence")  # of answers of people
-
-
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Read answers or judgements."""
-    lines, failed = list[dict[str, Any]](), 0
-    for place, row in answer_lines(path):
-        if row is None:
-            failed += 1
-            continue
-        for name in _QUANTITIES:
-            value = row.get(name)
-            if value is not None and not (type(value) in (int, float) and abs(value) <= _MOST):
-                raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
-        lines.append(row)
-    if not lines:
-        raise InputError(f"{path}: the file holds no answers")
-    return lines, failed
 
 
 def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Summarise scores, tokens and answers by format."""
-    formats = _formats(scores)
+    """Summarise scores, tokens and answers by format, from few keyframes to the full video."""
+    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
     values: dict[str, list[float]] = {}
     tokens: dict[str, list[float]] = {}
     given: dict[str, list[Mapping[str, Any]]] = {}
@@ -65,26 +45,45 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
             row["tokens"] = _spread(tokens[name])
         if name in given:
             row["accuracy"] = share([answer["correct"] for answer in given[name]])
-            for quantity in _QUANTITIES:
+            for quantity in QUANTITIES:
                 if listed := [one[quantity] for one in given[name] if one.get(quantity) is not None]:
                     row[quantity] = _spread(listed)
         rows.append(row)
     return rows
 
 
-def along_frontier(
-    scores: Scores, answers: Sequence[Mapping[str, Any]] = (), alphas: Sequence[float] = ()
-) -> dict[str, list[dict[str, Any]]]:
-    """Follow the chosen summaries as a token's price grows, beside one format alone."""
-    for name, parts in scores.items():
-        if any(part["tokens"] is None for part in parts):
-            raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
-    summaries = without_videos(scores)
-    candidates = {
+def candidates_of(scores: Scores) -> dict[str, list[tuple[str, float, float]]]:
+    """Return name, score and tokens of the summaries of each video; raise ValueError without tokens.
+
+    The full video is no summary: it counts only where there is nothing else.
+    """
+    summaries = {
+        name: [part for part in parts if part.get("format") != VIDEO] or parts
+        for name, parts in scores.items()
+    }
+    _require_tokens(summaries)
+    return {
         name: [(part["name"], part["visil"], part["tokens"]) for part in parts]
         for name, parts in summaries.items()
     }
-    fronts = {name: frontier(listed) for name, listed in candidates.items()}
+
+
+def _require_tokens(scores: Scores) -> None:
+    for name, parts in scores.items():
+        if any(part["tokens"] is None for part in parts):
+            raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
+
+
+def along_frontier(
+    scores: Scores, answers: Sequence[Mapping[str, Any]] = (), alphas: Sequence[float] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """Follow the chosen summaries as a token's price grows, beside each format and a random choice.
+
+    Raises ValueError if tokens are unknown. Without `alphas`, 0 and up to ten at which a choice changes.
+    """
+    _require_tokens(scores)
+    candidates = candidates_of(scores)
+    fronts = [frontier(listed) for listed in candidates.values()]
     right: dict[tuple[str, str], list[int]] = {}
     for row in answers:
         right.setdefault((str(row["id"]), row["name"]), []).append(int(row["correct"]))
@@ -105,14 +104,14 @@ def along_frontier(
         }  # fmt: skip
 
     chosen = []
-    for alpha in alphas or _alphas(fronts.values()):
+    for alpha in alphas or _alphas(fronts):
         picked = [[(name, select_summary(listed, alpha))] for name, listed in candidates.items()]
         chosen.append({"alpha": alpha, **point(picked)})
     groups: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for name, parts in scores.items():
         for part in parts:
             groups.setdefault(_format(part), {}).setdefault(name, []).append((name, part["name"]))
-        groups.setdefault(RANDOM, {})[name] = [(name, part["name"]) for part in summaries[name]]
+        groups.setdefault(RANDOM, {})[name] = [(name, one) for one, _, _ in candidates[name]]
     baselines = [{"name": name, **point([*groups[name].values()])} for name in sorted(groups, key=_order)]
     return {"chosen": chosen, "baselines": baselines}
 
@@ -157,10 +156,6 @@ def _alphas(fronts: Iterable[Sequence[Step]]) -> list[float]:
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {"n": len(values), "mean": statistics.fmean(values), "sd": sd}
-
-
-def _formats(scores: Scores) -> dict[tuple[str, str], str]:
-    return {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
 
 
 def _format(row: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ _NTSC = Fraction(1000, 1001)
 
 
 def uniform(count: int, samples: int) -> list[int]:
-    """Choose frames of a video uniformly: the middles of equal parts."""
+    """Choose frames of a video uniformly: the middles of equal parts; all if there are fewer."""
     if samples < 1:
         raise ValueError(f"frames must be at least 1, not {samples!r}")
     if count <= samples:
@@ -108,7 +108,7 @@ class VideoFile:
     """A video file with a constant frame rate."""
 
     def __init__(self, path: Path) -> None:
-        """Read the frame rate and the number of frames."""
+        """Read the frame rate `fps` and the number of frames; raise InputError naming the file."""
         self.path = path
         with self._stream() as (container, stream):
             if not stream.average_rate:
@@ -119,7 +119,7 @@ class VideoFile:
                 raise InputError(f"{path}: no frame can be read")
 
     def read(self, numbers: Sequence[int]) -> list[Image]:
-        """Decode frames."""
+        """Decode frames, counted from 0, in any order, as PNG of at most `LONG_SIDE` pixels a side."""
         images = []
         with self._stream() as (container, stream):
             start = (stream.start_time or 0) * stream.time_base
@@ -155,7 +155,7 @@ class FrameFolder:
     """A folder of frames as PNG or JPEG files, in the order of their names, as some data sets have videos."""
 
     def __init__(self, path: Path, fps: Fraction | float) -> None:
-        """List the frames."""
+        """List the frames, of which there are `fps` per second; raise InputError if there are none."""
         self.path, self.fps = path, check_rate(fps)
         self._files = sorted(file for file in path.iterdir() if file.suffix.lower() in _IMAGES)
         self.frames = len(self._files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from dataclasses import dataclass
@@ -64,3 +65,8 @@ class Image:
 
 Part = str | Image
 """One piece of a prompt."""
+
+
+def as_base64(image: Image) -> str:
+    """Return the file of an image in base64."""
+    return base64.b64encode(image.data).decode()

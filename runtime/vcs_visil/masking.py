@@ -135,9 +135,9 @@ def mask_caption(
 def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
     """Choose keywords that are spread over a caption.
 
-    This is a fallback: a model that reads the caption chooses better (`vcs-runtime visil keywords`). The
-    caption is cut into `limit` stretches, and each gives its best word. The best other words fill up the
-    rest. Rare words come before frequent ones, then long before short, then early before late.
+    A model that reads the caption chooses better. The caption is cut into `limit` stretches, and each gives
+    its best word; the best other words fill up the rest. Rare words come before frequent ones, then long
+    before short, then early before late. Raises TextError if no word can be a keyword.
     """
     check_text(caption, "caption")
     if limit < 1:

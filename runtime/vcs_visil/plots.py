@@ -1,4 +1,4 @@
-"""Plots of correlation and selection as PNG files. Drawing needs matplotlib (extra `report`)."""
+"""Plots of `visil report` as PNG files. Drawing needs matplotlib (extra `report`)."""
 
 from __future__ import annotations
 
@@ -9,46 +9,12 @@ from typing import Any
 import numpy as np
 
 from vcs_runtime.util.figures import new_figure, save_figure
-from vcs_visil.correlation import Correlation
-from vcs_visil.selection import Step
-
-
-def correlation(scores: Sequence[float], correct: Sequence[int], result: Correlation, path: Path) -> Path:
-    """Plot answers against scores, with the logistic curve if there is one."""
-    figure, [axes] = new_figure(1)
-    axes.scatter(scores, correct, alpha=0.5, s=14)
-    if result.logit:
-        x = np.linspace(min(scores), max(scores), 200)
-        axes.plot(x, 1 / (1 + np.exp(-(result.logit.b0 + result.logit.b1 * x))), color="tab:red")
-    title = f"r {result.r:.3f}, p {result.p:.4f}, n {result.n}"
-    axes.set(xlabel="ViSIL (nats)", ylabel="correct", title=title)
-    return save_figure(figure, path)
-
-
-def trade_off(
-    candidates: Mapping[str, Sequence[tuple[str, float, float]]], chosen: Sequence[Sequence[Step]], path: Path
-) -> Path:
-    """Plot scores against tokens, one colour per name, with the mean choice as alpha grows."""
-    figure, [axes] = new_figure(1)
-    names = dict.fromkeys(name for listed in candidates.values() for name, _, _ in listed)
-    for name in names:
-        points = [(t, s) for listed in candidates.values() for n, s, t in listed if n == name]
-        axes.scatter(*zip(*points, strict=True), alpha=0.5, s=14, label=name)
-    alphas = sorted({step.alpha for steps in chosen for step in steps})
-    means = []
-    for alpha in alphas:
-        taken = [max((s for s in steps if s.alpha <= alpha), key=lambda s: s.alpha) for steps in chosen]
-        means.append((np.mean([s.tokens for s in taken]), np.mean([s.score for s in taken])))
-    axes.plot(*zip(*means, strict=True), color="black", marker=".", label="chosen, means over videos")
-    axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
-    axes.legend()
-    return save_figure(figure, path)
 
 
 def by_format(
     scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> Path:
-    """Plot the distribution of scores by format, and the accuracy of answers where it is known."""
+    """Plot the scores by format, and the accuracy of answers where it is known (`formats.by_format`)."""
     scored = [row["format"] for row in rows if "visil" in row]
     answered = [row for row in rows if "accuracy" in row]
     figure, panels = new_figure(2 if answered else 1)
@@ -78,7 +44,7 @@ def by_format(
 
 
 def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
-    """Plot ViSIL against tokens along the frontier and of the baselines, with accuracies."""
+    """Plot ViSIL against tokens along the frontier and of the baselines (`formats.along_frontier`)."""
     figure, [axes] = new_figure(1)
     chosen = found["chosen"]
     axes.plot(
@@ -100,7 +66,7 @@ def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
 
 
 def drops(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Plot the drop of the accuracy by confused summaries, by format and kind."""
+    """Plot the drop of the accuracy by confused summaries, by format and kind (`formats.drops`)."""
     figure, [axes] = new_figure(1)
     kinds = sorted({kind for row in rows for kind in row["confused"]})
     width = 0.8 / max(1, len(kinds))

@@ -49,12 +49,12 @@ _LIKE_A_FIELD = re.compile(r"\{([A-Za-z][\w .-]*)\}")
 class Prompts:
     """A set of prompts."""
 
-    version: str
-    texts: Mapping[str, str]
+    version: str  # "1", or "own@" and eight digits of the hash of a folder's texts
+    texts: Mapping[str, str]  # by name, with fields in braces
 
     @classmethod
     def read(cls, folder: Path) -> Prompts:
-        """Read the prompts of a folder."""
+        """Read the prompts of a folder; raise InputError naming the file and line."""
         present = _names(folder)
         texts = {
             name: _read(folder / f"{name}.txt", fields)
@@ -66,7 +66,7 @@ class Prompts:
         return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
 
     def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
-        """Fill the fields of a prompt."""
+        """Fill the fields of a prompt, in one pass: a text may hold what looks like a field."""
         pieces = _FIELD.split(self.texts[name])  # text, field, text, field, ..., text
         parts: list[Part] = []
         for i, piece in enumerate(pieces):

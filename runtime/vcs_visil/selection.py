@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vcs_runtime.util.numbers import is_finite
@@ -107,12 +107,7 @@ def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, 
     if not listed:
         raise ValueError("candidates: there are none")
     names = set()
-    for candidate in listed:
-        if not isinstance(candidate, Sequence) or isinstance(candidate, str) or len(candidate) != 3:
-            raise ValueError(f"candidates: each must be (name, score, tokens), not {candidate!r}")
-        name, score, tokens = candidate
-        if not isinstance(name, str):
-            raise ValueError(f"candidates: a name must be a string, not {name!r}")
+    for name, score, tokens in listed:
         if name in names:
             raise ValueError(f"candidates: {name!r} is there twice")
         names.add(name)

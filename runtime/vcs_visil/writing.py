@@ -174,7 +174,7 @@ def placeholders(text: str) -> list[str]:
 
 
 def ask_writer(writer: Writer, parts: list[Part], checked: Callable[[str], T]) -> T:
-    """Ask a model, and once more with the reason if its answer cannot be used."""
+    """Ask a model, and once more with the reason if `checked` raises TextError for its answer."""
     text = writer.write(parts, _MAX_TOKENS)
     try:
         return checked(text)

@@ -20,7 +20,7 @@ from support.stories import read_lines, story, write_pairs
 from vcs_experiments.cli.results import finish
 from vcs_experiments.results import Results
 from vcs_runtime.cli import main
-from vcs_runtime.comparing.cells import Table
+from vcs_runtime.comparing.tables import Table
 
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x9b\u202e\ud800[/x]\n"
 SHOWN = r"\x1b]0;pwned\x07\x1b[2J\x9b\u202e\ud800[/x]\n"

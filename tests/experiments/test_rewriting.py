@@ -147,7 +147,7 @@ def descriptions(folder: Path) -> Path:
 
 
 def make(experiment: Any, texts: Path, url: str, out: Path, *more: object) -> Any:
-    return experiment("make-corruptions", "--references", texts, "--vllm", url, *more, out=out)
+    return experiment("make-corruptions", "--references", texts, "--model", f"vllm:{url}", *more, out=out)
 
 
 def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(experiment: Any, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
         make(experiment, texts, url, whole)
     with fake.serve(Slow) as (url, log):
         command = [sys.executable, "-m", "vcs_runtime", "experiment", "make-corruptions", "--references", texts,
-                   "--vllm", url, "--bundle", tiny_bundle, "--device", "cpu", "-o", part]  # fmt: skip
+                   "--model", f"vllm:{url}", "--bundle", tiny_bundle, "--device", "cpu", "-o", part]  # fmt: skip
         finished = kill_when_it_writes(list(map(str, command)), part / FILE)
         assert 0 < finished < 2 * len(KINDS)
         before = len(log)
@@ -229,7 +229,8 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--tries", 0), ("--resume", "--overwrite"), ("--openai", "http://localhost:1")]
+    "arguments",
+    [("--tries", 0), ("--resume", "--overwrite"), ("--vllm", "http://localhost:1"), ("--model", "x")],
 )
 def test_options_that_do_not_go_together_are_refused(experiment: Any, tmp_path: Path, arguments: Any) -> None:
     texts = descriptions(tmp_path)
@@ -259,7 +260,7 @@ def test_a_random_model_leaves_error_lines_and_the_mechanical_set(
 ) -> None:
     texts, out = descriptions(tmp_path), tmp_path / "set"
     done = experiment(
-        "make-corruptions", "--references", texts, "--genai", tiny_writer, "--tries", 1, out=out
+        "make-corruptions", "--references", texts, "--model", f"genai:{tiny_writer}", "--tries", 1, out=out
     )
     assert done.exit_code == 1, done.output
     lines = read_lines(out / FILE)

@@ -18,9 +18,9 @@ from support.tiny_video import write_video
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import TextError
 from vcs_visil import Image
-from vcs_visil.confusing import CHANGES, change_text
 from vcs_visil.frames import VideoFile
 from vcs_visil.images import Part
+from vcs_visil.jobs.confusing import CHANGES, change_text
 from vcs_visil.jobs.items import read_items
 from vcs_visil.prompts import builtin
 
@@ -30,6 +30,10 @@ OTHER = "A man drives a red car to [KEYFRAME1]."
 
 def visil(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
+
+
+def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
+    return visil("write", what, items, "-o", output, *arguments)
 
 
 class Scripted:
@@ -92,10 +96,12 @@ def source(tmp_path: Path) -> Path:
 def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Path) -> None:
     with fake.serve(Confusing) as (url, _):
         for name, seed in (("1", 1), ("again", 1), ("2", 2)):
-            done = visil("confuse", source, "-o", tmp_path / f"{name}.jsonl", "--vllm", url, "--seed", seed)
+            done = write(
+                "confuse", source, tmp_path / f"{name}.jsonl", "--model", f"vllm:{url}", "--seed", seed
+            )
             assert done.exit_code == 0, (done.output, done.exception)
-        resumed = visil(
-            "confuse", source, "-o", tmp_path / "1.jsonl", "--vllm", url, "--seed", "2", "--resume"
+        resumed = write(
+            "confuse", source, tmp_path / "1.jsonl", "--model", f"vllm:{url}", "--seed", "2", "--resume"
         )
     assert "which differ in seed" in str(resumed.exception)
     assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
@@ -133,17 +139,17 @@ def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Pa
 
 
 def test_keyframes_are_confused_without_a_model(source: Path, tmp_path: Path) -> None:
-    done = visil("confuse", source, "-o", tmp_path / "k.jsonl", "--kind", "keyframes")
+    done = write("confuse", source, tmp_path / "k.jsonl", "--kind", "keyframes")
     assert done.exit_code == 0, (done.output, done.exception)
     assert [one["name"] for one in read_lines(tmp_path / "k.jsonl")[0]["confused"]] == [
         "1-image, other keyframes", "3-image, other keyframes"
     ]  # fmt: skip
-    refused = visil(
-        "confuse", source, "-o", tmp_path / "x.jsonl", "--kind", "keyframes", "--vllm", "http://x:1"
+    refused = write(
+        "confuse", source, tmp_path / "x.jsonl", "--kind", "keyframes", "--model", "vllm:http://x:1"
     )
-    assert "confuses without a model" in refused.stderr
+    assert "--kind keyframes needs no --model" in refused.stderr
     write_pairs(source, read_lines(source)[:1])
-    alone = visil("confuse", source, "-o", tmp_path / "y.jsonl", "--kind", "keyframes")
+    alone = write("confuse", source, tmp_path / "y.jsonl", "--kind", "keyframes")
     assert alone.exit_code == 1
     assert "line 1: summaries: no other video of the file has a summary with 1 keyframes" in alone.stderr
 
@@ -161,17 +167,23 @@ def test_keyframes_that_are_files_come_from_another_video(tmp_path: Path) -> Non
     write_pairs(tmp_path / "in.jsonl", rows)
     for seed in range(6):
         out = tmp_path / f"{seed}.jsonl"
-        done = visil("confuse", tmp_path / "in.jsonl", "-o", out, "--kind", "keyframes", "--seed", seed)
+        done = write("confuse", tmp_path / "in.jsonl", out, "--kind", "keyframes", "--seed", seed)
         assert done.exit_code == 0, (done.output, done.exception)
         assert [row["confused"][0]["from"] for row in read_lines(out)] == [1, 0]
 
 
 def test_true_and_confused_summaries_are_judged_in_different_rounds(source: Path, tmp_path: Path) -> None:
     with fake.serve(Confusing) as (url, log):
-        assert visil("confuse", source, "-o", tmp_path / "c.jsonl", "--vllm", url).exit_code == 0
+        assert write("confuse", source, tmp_path / "c.jsonl", "--model", f"vllm:{url}").exit_code == 0
         del log[:]
-        done = visil(
-            "correspond", tmp_path / "c.jsonl", "-o", tmp_path / "j.jsonl", "--vllm", url, "--frames", "2"
+        done = write(
+            "correspond",
+            tmp_path / "c.jsonl",
+            tmp_path / "j.jsonl",
+            "--model",
+            f"vllm:{url}",
+            "--frames",
+            "2",
         )
         assert done.exit_code == 0, (done.output, done.exception)
     for _, body in log:

@@ -29,6 +29,10 @@ def visil(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
 
 
+def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
+    return visil("write", what, items, "-o", output, *arguments)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     scores = [
@@ -195,9 +199,11 @@ class Answering(fake.VLLMHandler):
 def test_the_full_video_is_a_format_of_answers(tmp_path: Path, pictures: list[Image]) -> None:
     source = a_job(tmp_path, pictures)
     with fake.serve(Answering) as (url, log):
-        assert visil("answer", source, "-o", tmp_path / "s.jsonl", "--vllm", url).exit_code == 0
+        assert write("answer", source, tmp_path / "s.jsonl", "--model", f"vllm:{url}").exit_code == 0
         asked = len(log)
-        assert visil("answer", source, "-o", tmp_path / "v.jsonl", "--vllm", url, "--video").exit_code == 0
+        assert (
+            write("answer", source, tmp_path / "v.jsonl", "--model", f"vllm:{url}", "--video").exit_code == 0
+        )
     lines = read_lines(tmp_path / "v.jsonl")
     assert [(line["name"], line["format"], line["given"], line["correct"]) for line in lines] == [
         ("t", "text", "A", 0), ("i", "1-image", "B", 1), ("video", "video", "B", 1),
@@ -213,10 +219,12 @@ def test_a_tiny_real_model_from_scores_to_the_report(
     tmp_path: Path, vision_model: Path, pictures: list[Image]
 ) -> None:
     source = a_job(tmp_path, pictures)
-    done = visil("score", source, "-o", tmp_path / "s.jsonl", "--genai", vision_model, "--video")
+    done = visil("score", source, "-o", tmp_path / "s.jsonl", "--model", f"genai:{vision_model}", "--video")
     assert done.exit_code == 0, (done.output, done.exception)
     with fake.serve(Answering) as (url, _):
-        assert visil("answer", source, "-o", tmp_path / "a.jsonl", "--vllm", url, "--video").exit_code == 0
+        assert (
+            write("answer", source, tmp_path / "a.jsonl", "--model", f"vllm:{url}", "--video").exit_code == 0
+        )
     found = report(tmp_path / "s.jsonl", "--answers", tmp_path / "a.jsonl")
     rows = {row["format"]: row for row in found["formats"]}
     assert list(rows) == ["text", "1-image", "video"]

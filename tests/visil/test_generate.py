@@ -326,16 +326,20 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
 ) -> None:
     monkeypatch.setenv("VCS_RUNTIME_API_KEY", SECRET)
     source, out, record = items(tmp_path, pictures[0]), tmp_path / "out.jsonl", tmp_path / "r.jsonl"
-    options = ("--method", "generate", "--model", fake.MODEL)
+    options = ("--method", "generate", "--model-name", fake.MODEL)
     handler = type("Keyed", (GeneratingHandler,), {"headers_seen": []})
     with fake.serve(handler) as (url, log):
-        done = run("score", source, "-o", out, f"--{kind}", url, *options, "--record", record)
+        done = run("score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--record", record)
         assert done.exit_code == 0, (done.output, done.exception)
         asked = len(log)
-        again = run("score", source, "-o", tmp_path / "again.jsonl", "--recorded", record, *options)
+        again = run(
+            "score", source, "-o", tmp_path / "again.jsonl", "--model", f"recorded:{record}", *options
+        )
         assert again.exit_code == 0, (again.output, again.exception)
         assert len(log) == asked
-        other = run("score", source, "-o", out, f"--{kind}", url, *options, "--floor", "-8", "--resume")
+        other = run(
+            "score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--floor", "-8", "--resume"
+        )
     assert out.read_bytes() == (tmp_path / "again.jsonl").read_bytes()
     assert {seen[header] for seen in handler.headers_seen} == {
         f"Bearer {SECRET}" if kind == "openai" else SECRET
@@ -357,13 +361,15 @@ def test_another_method_does_not_continue_a_file(
     source, out = items(tmp_path, pictures[0]), tmp_path / "out.jsonl"
     handler = type("Unkeyed", (GeneratingHandler,), {"headers_seen": []})
     with fake.serve(handler) as (url, _):
-        assert run("score", source, "-o", out, "--openai", url, "--method", "generate").exit_code == 0
+        assert (
+            run("score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate").exit_code == 0
+        )
     before = out.read_bytes()
     with fake.serve(fake.SteppingHandler) as (url, _):
-        refused = run("score", source, "-o", out, "--stepping", url, "--top", "200", "--resume")
+        refused = run("score", source, "-o", out, "--model", f"stepping:{url}", "--top", "200", "--resume")
     assert "which differ in method, top, floor and approximate" in str(refused.exception)
     assert out.read_bytes() == before
-    for options in (("--openai", "http://x:1"), ("--vllm", "http://x:1", "--method", "generate")):
+    for options in (("--model", "openai:http://x:1"), ("--model", "vllm:http://x:1", "--method", "generate")):
         refused = run("score", source, "-o", out, *options)
         assert refused.exit_code == 2
         assert "--method generate" in refused.stderr
@@ -392,7 +398,7 @@ def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list
 
     folder = write_model(tmp_path / "model", vision=True, seed=10)  # it does not end its answers at once
     source = items(tmp_path, pictures[0])
-    options = ("--genai", folder, "--method", "generate", "--top", "10000", "--floor", "-30")
+    options = ("--model", f"genai:{folder}", "--method", "generate", "--top", "10000", "--floor", "-30")
     refused = run("score", source, "-o", tmp_path / "out.jsonl", *options)
     most = re.search(r"returns (\d+) likeliest tokens, not 10000", str(refused.exception))
     assert most  # the whole vocabulary

@@ -34,7 +34,7 @@ FAULTS: list[tuple[type[fake.Fault], str]] = [
 def test_sound_servers_pass_the_probe_of_generated_answers(kind: str) -> None:
     with fake.serve(type("Sound", (GeneratingHandler,), {"headers_seen": []})) as (url, _):
         found = probe_generated(OPEN[kind](url))
-        printed = run("probe", f"--{kind}", url, "--method", "generate", "--model", fake.MODEL)
+        printed = run("probe", "--model", f"{kind}:{url}", "--method", "generate", "--model-name", fake.MODEL)
     assert [check.name for check in found] == ["numbers", "same", "text", "greedy", "images"]
     assert all(check.passed for check in found), found
     assert (printed.exit_code, printed.stdout.count("passed")) == (0, 5)

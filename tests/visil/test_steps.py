@@ -25,6 +25,7 @@ from vcs_visil.frames import VideoFile
 from vcs_visil.images import Part
 from vcs_visil.jobs.items import Item
 from vcs_visil.jobs.scores import score_videos
+from vcs_visil.jobs.steps import STEPS
 from vcs_visil.models.servers import VLLM, Stepping
 from vcs_visil.options import VisilOptions
 from vcs_visil.prompts import builtin
@@ -168,6 +169,10 @@ def visil(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
 
 
+def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
+    return visil("write", what, items, "-o", output, *arguments)
+
+
 QUESTIONS = [{"question": "Who?", "options": ["dog", "man"], "answer": "B"}]
 
 
@@ -177,15 +182,15 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
     with fake.serve(Writing) as (url, _):
         for i, name in enumerate(("caption", "keywords", "keyframes", "summarize", "answer")):
             some = [] if name in ("keywords", "answer") else ["--frames", "2"]
-            done = visil(
-                name, tmp_path / f"{i}.jsonl", "-o", tmp_path / f"{i + 1}.jsonl", "--vllm", url, *some
+            done = write(
+                name, tmp_path / f"{i}.jsonl", tmp_path / f"{i + 1}.jsonl", "--model", f"vllm:{url}", *some
             )
             assert done.exit_code == 0, (name, done.output, done.exception)
         [made] = read_lines(tmp_path / "4.jsonl")
         for summary, truth in zip(made["summaries"], (True, False, False), strict=True):
             summary["corresponds"] = truth
         write_pairs(tmp_path / "t.jsonl", [made])
-        done = visil("correspond", tmp_path / "t.jsonl", "-o", tmp_path / "j.jsonl", "--vllm", url)
+        done = write("correspond", tmp_path / "t.jsonl", tmp_path / "j.jsonl", "--model", f"vllm:{url}")
         assert done.exit_code == 0, (done.output, done.exception)
     assert made["caption"] == CAPTION
     assert made["keywords"] == ["man", "drives", "sedan"]
@@ -200,11 +205,40 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
     assert [(j["name"], j["corresponds"], j["confidence"], j["correct"]) for j in judged] == [
         ("text", True, 5, 1), ("1-image", True, 5, 0), ("3-image", False, 1, 1)
     ]  # fmt: skip
-    offline = visil("keywords", tmp_path / "1.jsonl", "-o", tmp_path / "k.jsonl", "--builtin")
+    offline = write("keywords", tmp_path / "1.jsonl", tmp_path / "k.jsonl", "--builtin")
     assert offline.exit_code == 0
     [row] = read_lines(tmp_path / "k.jsonl")
     assert row["keywords"] == ["man", "drives", "sedan"]
     assert row["made"]["keywords"].startswith("visil|step:keywords|builtin|v:")
+
+
+@pytest.mark.parametrize(
+    ("what", "option", "says"),
+    [
+        ("keywords", ("--seed", 1), "--seed is an option of confuse, not of keywords"), ("answer", ("--builtin",), "--builtin is"),
+        ("confuse", ("--frames", 2), "--frames is an option of answer, caption, correspond, keyframes, summarize, not of confuse"),
+        ("caption", ("--keyframes", 1), "--keyframes is"), ("caption", ("--kind", "text"), "--kind is"), ("caption", ("--video",), "--video is"),
+        ("keywords", ("--builtin", "--model", "vllm:http://x:1"), "--builtin needs no --model"),
+        ("caption", ("--model", "recorded:r.jsonl"), "gemini:URL, not 'recorded:r.jsonl'"), ("caption", (), "--model must be one of"),
+        ("zebra", (), "'zebra' is not one of"),
+    ],
+)  # fmt: skip
+def test_options_of_another_step_are_refused(
+    tmp_path: Path, what: str, option: tuple[object, ...], says: str
+) -> None:
+    refused = write(what, a_job(tmp_path), tmp_path / "o.jsonl", *option)
+    assert refused.exit_code == 2
+    assert says in refused.stderr
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_commands_of_before_name_the_new_one() -> None:
+    for name in STEPS:
+        refused = visil(name, "in.jsonl", "-o", "out.jsonl")
+        assert (refused.exit_code, refused.stderr) == (
+            2,
+            f"Error: `visil {name}` is now `visil write {name}`\n",
+        )
 
 
 class BreaksAfterThree(Writing):
@@ -231,32 +265,32 @@ def a_job(folder: Path) -> Path:
 def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name: str) -> None:
     source, part, whole = a_job(tmp_path), tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     with fake.serve(Writing) as (url, _):
-        assert visil(name, source, "-o", whole, "--vllm", url).exit_code == 1
+        assert write(name, source, whole, "--model", f"vllm:{url}").exit_code == 1
     with fake.serve(BreaksAfterThree) as (url, _):
-        stopped = visil(name, source, "-o", part, "--vllm", url)
+        stopped = write(name, source, part, "--model", f"vllm:{url}")
     assert isinstance(stopped.exception, ModelError)
     kept = part.read_bytes()
     assert whole.read_bytes().startswith(kept)
     assert 0 < len(kept) < whole.stat().st_size
     part.write_bytes(kept + b'{"id": 4, "capt')
     with fake.serve(Writing) as (url, log):
-        assert visil(name, source, "-o", part, "--vllm", url).exception
-        assert visil(name, source, "-o", part, "--vllm", url, "--resume").exit_code == 1
+        assert write(name, source, part, "--model", f"vllm:{url}").exception
+        assert write(name, source, part, "--model", f"vllm:{url}", "--resume").exit_code == 1
         assert part.read_bytes() == whole.read_bytes()
         asked = len(log)
-        assert visil(name, source, "-o", part, "--vllm", url, "--resume").exit_code == 1
+        assert write(name, source, part, "--model", f"vllm:{url}", "--resume").exit_code == 1
         assert len(log) == asked
-        other = visil(name, source, "-o", part, "--stepping", url, "--resume")
+        other = write(name, source, part, "--model", f"stepping:{url}", "--resume")
     assert "line 1: its signature is visil|step:" in str(other.exception)
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     with fake.serve(Writing) as (url, log):
-        other = visil(name, source, "-o", part, "--vllm", url, "--resume")
+        other = write(name, source, part, "--model", f"vllm:{url}", "--resume")
     assert "line 1: id 0, where the input has 4" in str(other.exception)
     for number, changed in ((1, {"caption": "A dog."}), (2, {"summaries": []})):
         write_pairs(source, [*rows[: number - 1], rows[number - 1] | changed, *rows[number:]])
         with fake.serve(Writing) as (url, log):
-            other = visil(name, source, "-o", part, "--vllm", url, "--resume")
+            other = write(name, source, part, "--model", f"vllm:{url}", "--resume")
         assert f": the texts of id {number - 1} have changed since this line" in str(other.exception)
         assert not log
     assert part.read_bytes() == whole.read_bytes()
@@ -267,11 +301,11 @@ def test_a_step_refuses_to_write_into_what_it_reads(tmp_path: Path, option: str)
     source, template = a_job(tmp_path), tmp_path / "template.txt"
     template.write_text("{prompt}")
     before = source.read_bytes()
-    refused = visil("keywords", source, "-o", source, "--builtin", option)
+    refused = write("keywords", source, source, "--builtin", option)
     assert f"{source}: it is the input" in str(refused.exception)
     assert source.read_bytes() == before
     with fake.serve(Writing) as (url, _):
-        refused = visil("caption", source, "-o", template, "--vllm", url, "--template", template, option)
+        refused = write("caption", source, template, "--model", f"vllm:{url}", "--template", template, option)
     assert f"{template}: it is the input" in str(refused.exception)
     assert template.read_text() == "{prompt}"
 
@@ -283,17 +317,17 @@ def test_a_field_that_was_there_is_compared_when_a_step_resumes(tmp_path: Path) 
         {"id": 1, "caption": CAPTION, "keywords": ["man"]},
     ]
     write_pairs(source, rows)
-    assert visil("keywords", source, "-o", output, "--builtin").exit_code == 0
+    assert write("keywords", source, output, "--builtin").exit_code == 0
     whole = output.read_bytes()
     for torn in (0, 1, 5, 12, 30, len(whole) - 1):
         output.write_bytes(whole[:torn])
-        assert visil("keywords", source, "-o", output, "--builtin", "--resume").exit_code == 0
+        assert write("keywords", source, output, "--builtin", "--resume").exit_code == 0
         assert output.read_bytes() == whole
     write_pairs(source, [rows[0], rows[1] | {"keywords": ["dog"]}])
-    refused = visil("keywords", source, "-o", output, "--builtin", "--resume")
+    refused = write("keywords", source, output, "--builtin", "--resume")
     assert "line 2: the texts of id 1 have changed" in str(refused.exception)
     output.write_bytes(b'{"id": ')  # the first item begins otherwise
-    refused = visil("keywords", source, "-o", output, "--builtin", "--resume")
+    refused = write("keywords", source, output, "--builtin", "--resume")
     assert "this is not the output of an earlier run" in str(refused.exception)
     assert output.read_bytes() == b'{"id": '
 
@@ -301,8 +335,8 @@ def test_a_field_that_was_there_is_compared_when_a_step_resumes(tmp_path: Path) 
 def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
     source = a_job(tmp_path)
     with fake.serve(Writing) as (url, _):
-        done = visil("answer", source, "-o", tmp_path / "a.jsonl", "--vllm", url)
-        fields = visil("keywords", source, "-o", tmp_path / "k.jsonl", "--vllm", url)
+        done = write("answer", source, tmp_path / "a.jsonl", "--model", f"vllm:{url}")
+        fields = write("keywords", source, tmp_path / "k.jsonl", "--model", f"vllm:{url}")
     assert "job.jsonl line 2: 'summaries' must be a list" in done.stderr
     assert [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1] == [
         "'summaries' must be a list, and not empty, not nothing"
@@ -347,16 +381,16 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
 
 def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
     source = a_job(tmp_path)
-    rows = [{**row, "caption": None} for row in read_lines(source)[2:]]
+    rows = [{**row, "caption": None, "keywords": ["man"]} for row in read_lines(source)[2:]]
     write_pairs(source, [{k: v for k, v in row.items() if v is not None} for row in rows])
     with fake.serve(Writing) as (url, _):
-        done = visil("caption", source, "-o", tmp_path / "c.jsonl", "--vllm", url)
+        done = write("caption", source, tmp_path / "c.jsonl", "--model", f"vllm:{url}")
         assert done.exit_code == 0, done.output
     told: list[str] = []
     for handler, model in ((fake.VLLMHandler, VLLM), (fake.SteppingHandler, partial(Stepping, top=200))):
         with fake.serve(handler) as (url, _):
             score_videos(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", VisilOptions(), frames=1,
-                choose_keywords=True, report=told.append)  # fmt: skip
+                report=told.append)  # fmt: skip
     assert [line for line in told if "made by" in line] == [
         f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
     ]

@@ -25,14 +25,14 @@ from vcs_runtime.inference.embedder import Embedder
 class Beside:
     """The settings of CIDEr and BERTScore."""
 
-    idf_references: Path | None = None
-    bertscore: str | None = None
-    bertscore_layer: int | None = None
+    idf_references: Path | None = None  # None: idf is over the references that are scored
+    bertscore: str | None = None  # bundle of the encoder; None: that of the other metrics
+    bertscore_layer: int | None = None  # None: the last one
     bertscore_idf: bool = False
     bertscore_baseline: Path | None = None
 
     def corpus(self, references: Iterable[Sequence[str]]) -> Corpus:
-        """Return what idf is computed over. Raises InputError if the file cannot be read."""
+        """Return the texts over which idf is computed; raise InputError if the file cannot be read."""
         if self.idf_references is None:
             return Corpus.of(references)
         texts = read_descriptions(self.idf_references, Problems(warn)).values()

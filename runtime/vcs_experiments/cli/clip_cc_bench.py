@@ -108,6 +108,7 @@ def clip_cc_bench(
         resamples=resamples, seed=seed, plots=drawn,
     )  # fmt: skip
     if as_json:
+        results.write(output)
         click.echo(json.dumps(document(places, means, str(data))))
         exit_if(results.problems)
     else:

@@ -64,14 +64,6 @@ _predictions = click.option("--predictions", type=PATH, required=True, metavar="
                             help="Folder with a file for each model, such as MODEL.json.")  # fmt: skip
 _ranking = click.option("--ranking", type=PATH, metavar="FILE",
                         help="Ranking to compare with: one model per line, best first.")  # fmt: skip
-_chunk_size = click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True,
-                           metavar="K", help="Number of sentences joined to one chunk.")  # fmt: skip
-
-
-def _resamples(default: int) -> Decorator:
-    return click.option("--resamples", type=click.IntRange(min=100), default=default, show_default=True,
-                        metavar="N", help="Number of resamples of the bootstrap and the permutation test."
-                        )  # fmt: skip
 
 
 def _lcts(*default: float, help: str = "Local Chronology Tolerance; may be repeated.") -> Decorator:
@@ -231,7 +223,8 @@ def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> 
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
 @combined("settings", _settings, _preset, _preset_lcts)
-@_resamples(1000)
+@click.option("--resamples", type=click.IntRange(min=100), default=1000, show_default=True, metavar="N",
+              help="Number of resamples of the bootstrap.")  # fmt: skip
 @_seed
 @_scored
 def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run) -> None:
@@ -262,7 +255,8 @@ def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run)
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")
 @correction
 @_lcts(0.0)
-@_chunk_size
+@click.option("--chunk-size", type=click.IntRange(min=1), default=1, show_default=True, metavar="K",
+              help="Number of sentences joined to one chunk.")  # fmt: skip
 @further
 @enough_resamples
 @_seed
@@ -325,7 +319,7 @@ def parameters(
     problems = Problems(warn)
     cases, published = _read(data, problems)
     with open_keeping_vectors(config, output) as scorer:
-        results = parameters_study.run(cases, published, scorer, output, problems, chunk_sizes=chunk_sizes,
+        results = parameters_study.run(cases, published, scorer, problems, chunk_sizes=chunk_sizes,
                                        lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
     finish(results, output)
 
@@ -360,7 +354,7 @@ def usefulness(
     labelled = usefulness_study.read_labelled(data, problems) if data else ()
     check_output(output, source, predictions, ranking)
     with open_keeping_vectors(config, output) as scorer:
-        results = usefulness_study.run(references, models, labelled, scorer, output, problems,
+        results = usefulness_study.run(references, models, labelled, scorer, problems,
                                        ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
     finish(results, output)
 

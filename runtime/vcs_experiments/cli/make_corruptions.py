@@ -18,7 +18,6 @@ from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
-    SectionedCommand,
     bundle,
     check_resume,
     device,
@@ -36,12 +35,12 @@ from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.progress import progress_bar
-from vcs_visil.cli.model import named, open_model, writer_model
+from vcs_visil.cli.model import ModelCommand, ModelOptions, writer_options
 
 _RECORD = "corruptions.json"
 
 
-@click.command("make-corruptions", cls=SectionedCommand)
+@click.command("make-corruptions", cls=ModelCommand)
 @click.option("--references", "source", type=PATH, required=True, metavar="FILE",
               help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
@@ -50,15 +49,15 @@ _RECORD = "corruptions.json"
 @resume
 @overwrite
 @together(bundle, segmenter, device, section="Models")
+@writer_options
 @together(
-    writer_model,
     click.option("--tries", type=click.IntRange(min=1), default=TRIES, show_default=True, metavar="N",
                  help="How often the model is asked for a rewrite if its answers cannot be used."),
     section="Language model",
 )  # fmt: skip
 def make_corruptions(
     source: Path, seed: int, output: Path, resume: bool, overwrite: bool, bundle: str, segmenter: str,
-    device: str, tries: int, **model: Any,
+    device: str, tries: int, asked: ModelOptions,
 ) -> None:  # fmt: skip
     """Corrupt your own descriptions, as data for `corruption`.
 
@@ -69,7 +68,7 @@ def make_corruptions(
     \b
     Examples:
       vcs-runtime experiment make-corruptions --references refs.json -o corrupted
-      vcs-runtime experiment make-corruptions --references refs.json -o set --vllm http://localhost:8000
+      vcs-runtime experiment make-corruptions --references refs.json -o set --model vllm:http://localhost:8000
     """
     check_resume(resume, overwrite)
     problems = Problems(warn)
@@ -78,7 +77,7 @@ def make_corruptions(
     if several:
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
     _check_folder(output, texts, resume or overwrite)
-    writer = open_model({**model, "device": "auto"}) if named(model) else None
+    writer = asked.open() if asked.model else None
     with usage_errors():
         config = ScorerConfig(bundle, segmenter=segmenter)
         opened = Segmenter.open(config.bundle, device, use=str(config.segmenter))

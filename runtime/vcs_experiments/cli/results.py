@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from vcs_experiments.results import Results
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.tables import console
-from vcs_runtime.comparing.cells import Table, shown
+from vcs_runtime.comparing.tables import Table, cell_text
 
 _MAX_COLUMNS = 12  # of a printed table, if the terminal is wide enough; the files hold all columns
 _GAP = 2  # between columns
@@ -21,7 +21,8 @@ _DETAIL = re.compile(r" sd$| rater \d+$")  # columns that the files alone have
 
 
 def finish(results: Results, out: Path) -> None:
-    """Print the tables. If anything was left out, report it and end with exit code 1."""
+    """Write the results and print the tables. If anything was left out, report it: exit code 1."""
+    results.write(out)
     for note in results.notes:
         console().print(note, "", soft_wrap=True)
     for table in results.tables:
@@ -39,7 +40,7 @@ def _view(table: Table, columns: list[int]) -> rich.table.Table:
     Their headings may be broken between words, cells may not.
     """
     room = console().width
-    cells = {i: [table.columns[i], *(shown(row[i]) for row in table.rows)] for i in columns}
+    cells = {i: [table.columns[i], *(cell_text(row[i]) for row in table.rows)] for i in columns}
     widths = {i: max(map(cell_len, cells[i])) for i in columns}
     if sum(widths.values()) + _GAP * (len(columns) - 1) > room:
         widths = {i: max(map(cell_len, [*cells[i][0].split(), *cells[i][1:]])) for i in columns}

@@ -41,7 +41,7 @@ def find_texts(data: Path) -> tuple[Path, Path]:
 
 
 def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
-    """Read published results."""
+    """Read published means by judge and system, names of systems, and the source; None: our own copy."""
     if folder is None:
         return _own_copy()
     root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
@@ -100,7 +100,7 @@ def rounded(values: Sequence[float]) -> float:
 
 
 def write_submission(path: Path, judge: str, system: str, records: Sequence[Record], scored: Path) -> None:
-    """Write the results of a system by one judge in the schema of the benchmark's own results."""
+    """Write the results of a system by one judge in the benchmark's schema, with the time of `scored`."""
     good = [record for record in records if "error" not in record]
     value: dict[str, Any] = {
         "decoder_name": judge,

@@ -34,10 +34,10 @@ class Rewrite:
     """A rewrite of a description, as the authors' files have it."""
 
     category: str
-    id: str
+    id: str  # of its kind, such as "3.5"
     name: str
     text: str
-    valid: bool
+    valid: bool  # whether it tells the same story
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Source:
     """A description to corrupt."""
 
     segments: Segments
-    others: Segments
+    others: Segments  # of all other descriptions
     draw: np.random.Generator
 
 
@@ -157,7 +157,7 @@ GRADED: dict[str, Callable[[Source, str], list[Segments]]] = {
 
 
 def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Problems) -> dict[str, Segments]:
-    """Split descriptions into segments."""
+    """Split descriptions by id into segments; texts of fewer than four become problems."""
     segments: dict[str, Segments] = {}
     for name in sorted(descriptions, key=scene_key):
         if name != Path(name).name or name.startswith("."):

@@ -21,7 +21,7 @@ def find_published(root: Path, kind: str) -> Path | None:
 
 
 def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the published scores of rewrites."""
+    """Read the scores of rewrites, by "SCENE/CASE", from a folder of SCENE.csv."""
     scores: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("*.csv"), key=lambda path: scene_key(path.stem)):
         rows = _read_csv(path)
@@ -38,7 +38,7 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
 
 
 def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the published scores of pairs of authors."""
+    """Read the scores of pairs of authors, by "SCENE/A1-A2"; raise InputError if columns are missing."""
     scores: dict[str, dict[str, float]] = {}
     for row in _read_csv(path):
         if not {"scene", "Comparison"} <= row.keys():

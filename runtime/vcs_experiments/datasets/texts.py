@@ -31,13 +31,13 @@ Report = Callable[[str], None]
 
 @dataclass
 class Problems:
-    """A list of what could not be used."""
+    """Collects what could not be used, and reports it at once."""
 
     report: Report = lambda message: None
     messages: list[str] = field(default_factory=list)
 
     def add(self, message: str) -> None:
-        """Note one thing that was left out."""
+        """Add one thing that was left out."""
         self.messages.append(message)
         self.report(message)
 
@@ -50,8 +50,8 @@ class Case:
     name: str
     reference: str
     generated: str
-    valid: bool | None = None
-    series: tuple[str, str, int] | None = None
+    valid: bool | None = None  # whether it tells the same story; None if the data do not say
+    series: tuple[str, str, int] | None = None  # kind, position and level of a graded series
 
     @property
     def id(self) -> str:
@@ -172,7 +172,7 @@ def _usable(cases: Iterator[Case], problems: Problems) -> Iterator[Case]:
 
 
 def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
-    """Read the descriptions that several authors wrote of the same scenes."""
+    """Read descriptions by scene and author, from one file or a folder of authorN.json."""
     if is_folder(path):
         folder = find_folder(path, "authors") or path
         joined: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
 def read_descriptions(
     path: Path, problems: Problems, *, predictions: bool = False
 ) -> dict[str, str | list[str]]:
-    """Read texts by id."""
+    """Read a text, or a list of references, by id, from any format that `vcs-runtime score` reads."""
     by_id: dict[str, str | list[str]] = {}
     for row in Texts(InputFile(path), predictions).read():
         name, text = str(row.name), row.generated if predictions else row.reference

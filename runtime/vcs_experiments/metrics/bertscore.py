@@ -44,10 +44,10 @@ class TokenIdf:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What BERTScore gives texts that have nothing to do with each other. It becomes 0, and 1 stays 1."""
+    """BERTScore of unrelated texts, which becomes 0 by rescaling; 1 stays 1."""
 
-    values: tuple[float, float, float]
-    identity: str
+    values: tuple[float, float, float]  # precision, recall and F1
+    identity: str  # first digits of their hash, for the signature
 
     def rescaled(self, scores: dict[str, float]) -> dict[str, float]:
         """Rescale scores by column."""
@@ -81,7 +81,7 @@ def read_baseline(path: Path, layer: int) -> Baseline:
 
 
 class BERTScore:
-    """BERTScore with its settings."""
+    """BERTScore with its settings; `named` puts the encoder into the signature."""
 
     def __init__(
         self, states: TokenStates, corpus: Corpus | None = None, baseline: Baseline | None = None,
@@ -97,7 +97,7 @@ class BERTScore:
         self.signature = f"bertscore:{'/'.join(fields)}" + (f"/{states.identity}" if named else "")
 
     def scores(self, references: Sequence[str], generated: str, first: int | None) -> list[dict[str, float]]:
-        """Score a text against each reference."""
+        """Score a text against each reference; `first` bounds the references of an item for the idf."""
         idf = self._weights(first)
         states = self._states.get([*references, generated])
         scores = [bertscore(states[reference], states[generated], idf) for reference in references]
@@ -113,7 +113,7 @@ class BERTScore:
 
 
 def bertscore(reference: States, generated: States, idf: TokenIdf | None = None) -> dict[str, float]:
-    """Compute precision, recall and F1."""
+    """Compute precision, recall and F1; 0 if no token of a text has a weight."""
     similarity = generated.vectors @ reference.vectors.T
     sides = ((similarity.max(axis=1), generated), (similarity.max(axis=0), reference))
     weights = [side.counted * (idf.weights(side.ids) if idf else 1.0) for _, side in sides]

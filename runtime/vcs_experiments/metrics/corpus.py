@@ -13,8 +13,8 @@ _DIGITS = 4
 class Corpus:
     """The references of each item, which together are one document."""
 
-    documents: tuple[tuple[str, ...], ...]
-    given: bool = False
+    documents: tuple[tuple[str, ...], ...]  # without repetition
+    given: bool = False  # whether the user named the corpus
 
     @classmethod
     def of(cls, items: Iterable[Sequence[str]], given: bool = False) -> Corpus:

@@ -38,7 +38,7 @@ def has_meteor() -> bool:
 
 
 def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -> dict[str, float]:
-    """Compute BLEU, ROUGE and METEOR of one text."""
+    """Compute BLEU (all references at once), ROUGE and METEOR (the best reference) of one text."""
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
     tokens = _bleu_tokens(generated)

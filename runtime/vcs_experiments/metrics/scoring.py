@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -48,16 +48,6 @@ class Job:
     generated: str
 
 
-class Metrics(Protocol):
-    """The metrics of an experiment: their columns, their signature, and how they score jobs."""
-
-    columns: tuple[str, ...]
-    signature: str
-
-    def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
-        """Score jobs; each comes back with its scores, in order."""
-
-
 class KnownMetrics:
     """BLEU and ROUGE; METEOR if its corpora are there; CIDEr if there is a corpus for its idf; BERTScore."""
 
@@ -81,15 +71,16 @@ class KnownMetrics:
         self._pool = _processes(workers) if workers > 1 else None
 
     def start(self, job: Job, first: int | None = None) -> Callable[[], Scored]:
-        """Begin to score a job in another process."""
+        """Begin to score a job against its first references (None: all); the result waits for the scores."""
         references = job.references[:first]
         score = partial(lexical_scores, references, job.generated, meteor=self.meteor)
-        lexical: Callable[[], Scored] = self._pool.submit(score).result if self._pool else score
+        lexical: Callable[[], dict[str, float]] = self._pool.submit(score).result if self._pool else score
         return lambda: self._joined(references, job.generated, first, lexical)
 
     def _joined(
-        self, references: Sequence[str], generated: str, first: int | None, lexical: Callable[[], Scored]
-    ) -> Scored:
+        self, references: Sequence[str], generated: str, first: int | None,
+        lexical: Callable[[], dict[str, float]],
+    ) -> Scored:  # fmt: skip
         """Join CIDEr and BERTScore with the scores that other processes compute in the meantime."""
         own: dict[str, float] = {}
         matched: list[Scored] = []
@@ -102,10 +93,8 @@ class KnownMetrics:
                 matched += self._matched.scores(references, generated, first)
             except TextError as error:
                 return error
-        scores = lexical()
-        if isinstance(scores, TextError):
-            return scores
-        return merge(matched, scores | own) if matched else scores | own
+        scores = lexical() | own
+        return merge(matched, scores) if matched else scores
 
     def close(self) -> None:
         """End the processes."""
@@ -122,7 +111,7 @@ def _processes(count: int) -> ProcessPoolExecutor:
 
 
 def merge(single: Sequence[Scored], others: Scored) -> Scored:
-    """Join the scores of a text."""
+    """Join the scores against each reference, of which each column's best counts, with others."""
     scores: list[dict[str, float]] = []
     for part in (*single, others):
         if isinstance(part, TextError):
@@ -142,47 +131,71 @@ def tolerances(lcts: Sequence[float]) -> str:
     return f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
 
 
-class LongMetrics:
-    """All metrics of whole descriptions: the known ones, VCS at several tolerances, and its components.
+class Metrics:
+    """VCS and its components at several tolerances, beside the known metrics: columns and a signature."""
 
-    `Cosine` is the cosine of the whole texts' embeddings, which is GAS.
-    """
+    columns: tuple[str, ...]
 
     def __init__(
-        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1,
-        also: Sequence[str] = (),
+        self, scorer: Scorer, known: KnownMetrics, options: Options, lcts: Sequence[float],
+        firsts: Sequence[int | None] = (None,),
     ) -> None:  # fmt: skip
-        self._scorer = scorer
-        self._known = known
+        self._scorer, self._known, self._options = scorer, known, options
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        self._options = Options(chunk_size, Params(lct=lcts[0]), also=also)
-        own = [f"VCS_{name}" for name in self._params]
-        margins = [f"margin_{name}" for name in self._params]
-        parts = [f"NAS_{name}" for name in self._params]
-        self._beside = [name for metric in self._options.also for name in _BESIDE[metric]]
-        further = [LABELS[name] for name in self._beside]
-        # VCS first: a terminal has room for a few columns.
-        self.columns = (*own, *margins, "Cosine", "LAS", *parts, *further, *known.columns)
-        self.signature = f"{scorer.signature_for(self._options)}|{tolerances(lcts)}|{known.signature}"
+        self._firsts = firsts  # numbers of references that count, each with columns of its own; None: all
+        self.signature = f"{scorer.signature_for(options)}|{tolerances(lcts)}|{known.signature}"
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
-        """Score jobs; of several references, each column's best counts."""
-        tasks: list[tuple[Job, Callable[[], Scored], list[Scored]]] = [
-            (job, self._known.start(job), []) for job in jobs
+        """Score jobs in order; of several references, each column's best counts."""
+        tasks: list[tuple[Job, list[Callable[[], Scored]], list[Scored]]] = [
+            (job, [self._known.start(job, first) for first in self._firsts], []) for job in jobs
         ]
         pairs = [
             (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
         ]
         for block in self._scorer.stream(pairs, itemgetter(1), self._options):
             for (single, _), result, evidence in block:
-                single.append(self._scores(result, evidence))
+                single.append(TextError(result.error) if evidence is None else self._scores(result, evidence))
         for job, known, single in tasks:
-            yield job, merge(single, known())
+            scores: dict[str, float] = {}
+            error: TextError | None = None
+            for first, others in zip(self._firsts, known, strict=True):
+                part = merge(single[:first], others())
+                if isinstance(part, TextError):
+                    error = error or part
+                else:
+                    scores |= {column(name, first): value for name, value in part.items()}
+            yield job, error or scores
 
-    def _scores(self, result: Result, evidence: Evidence | None) -> Scored:
-        if evidence is None:
-            return TextError(result.error)
-        records = {name: realign([evidence], params)[0] for name, params in self._params.items()}
+    def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
+        raise NotImplementedError
+
+    def _records(self, evidence: Evidence) -> dict[str, Any]:
+        """Return a pair's `vcs_numba.SCORE_DTYPE` record by the name of the tolerance."""
+        return {name: realign([evidence], params)[0] for name, params in self._params.items()}
+
+
+def column(name: str, first: int | None) -> str:
+    """Return the column of a score against the first references; None for all."""
+    return name if first is None else f"{name} {first}ref"
+
+
+class LongMetrics(Metrics):
+    """All metrics of whole descriptions. `Cosine` is the cosine of the texts' embeddings, which is GAS."""
+
+    def __init__(
+        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1,
+        also: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(scorer, known, Options(chunk_size, Params(lct=lcts[0]), also=also), lcts)
+        own, margins, parts = ([f"{name}_{lct}" for lct in self._params] for name in ("VCS", "margin", "NAS"))
+        self._beside = [name for metric in self._options.also for name in _BESIDE[metric]]
+        further = [LABELS[name] for name in self._beside]
+        # VCS first: a terminal has room for a few columns.
+        self.columns = (*own, *margins, "Cosine", "LAS", *parts, *further, *known.columns)
+
+    def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
+        records = self._records(evidence)
         first = next(iter(records.values()))
         scores = {f"VCS_{name}": float(record["vcs"]) for name, record in records.items()}
         scores |= {f"margin_{name}": float(record["margin"]) for name, record in records.items()}

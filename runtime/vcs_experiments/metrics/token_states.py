@@ -23,13 +23,16 @@ _MEMORY_BYTES = 64 << 20
 class States(NamedTuple):
     """The tokens of a text."""
 
-    vectors: npt.NDArray[np.float32]
-    counted: npt.NDArray[np.bool_]
-    ids: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]  # (tokens, width), of unit length
+    counted: npt.NDArray[np.bool_]  # (tokens,), false for special tokens
+    ids: npt.NDArray[np.int64]  # (tokens,), numbers in the vocabulary
 
 
 class TokenStates:
-    """The states of tokens in a layer of a bundle's encoder. Those of recent texts are remembered."""
+    """The states of tokens in a layer of a bundle's encoder (None: the last), with a cache of recent texts.
+
+    An open `embedder` of the bundle is used where it can show the states. Raises BundleError if none can.
+    """
 
     def __init__(
         self,

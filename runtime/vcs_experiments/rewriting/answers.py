@@ -34,7 +34,7 @@ _LAYOUT = ("markdown", "list-numbers")
 
 
 def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
-    """Return the rewrite in an answer."""
+    """Return the rewrite in an answer, with single spaces; the message of a TextError is the reason alone."""
     laid_out = remove_markup(plain_line_ends(answer), ("think",)).strip()
     rewrite = " ".join(laid_out.split())
     try:

@@ -20,13 +20,13 @@ class Kind:
     id: str
     name: str
     category: str
-    valid: bool
-    task: str
-    fewest: float
-    most: float
-    aim: float | None = None
-    parts: str = ""
-    keeps_sentences: bool = False
+    valid: bool  # whether the rewrite tells the same story
+    task: str  # the prompt that asks for it
+    fewest: float  # words, as a multiple of those of the description
+    most: float  # likewise
+    aim: float | None = None  # likewise, as the prompt asks; None if it names none
+    parts: str = ""  # what a distortion replaces
+    keeps_sentences: bool = False  # a sentence for every sentence of the description
 
 
 def _distortion(id_: str, name: str, parts: str) -> Kind:

@@ -66,7 +66,7 @@ class Rewriter:
         )
 
     def rewrite(self, text: str, kind: Kind) -> str:
-        """Ask for a rewrite until the answer can be used."""
+        """Ask for a rewrite until the answer can be used; raise TextError after `tries` answers."""
         prompt = ask_for(kind, text)
         room = max(_LEAST_TOKENS, round(_TOKENS_A_WORD * kind.most * len(text.split())))
         for left in reversed(range(self.tries)):

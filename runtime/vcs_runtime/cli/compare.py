@@ -12,10 +12,9 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, max_read_mb, usage_errors
 from vcs_runtime.cli.tables import console
 from vcs_runtime.comparing import tables
-from vcs_runtime.comparing.cells import csv_text
 from vcs_runtime.comparing.compare import compare as compare_files
 from vcs_runtime.comparing.systems import CORRECTIONS, Comparison
-from vcs_runtime.comparing.tables import grids, notes
+from vcs_runtime.comparing.tables import csv_text, grids, notes
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
 from vcs_runtime.util.printable import printable

@@ -22,7 +22,11 @@ def compare(
     scores: Sequence[str] = (), correction: str = "holm", all_pairs: bool = False, moved: int = 10,
     force: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
-    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored."""
+    """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
+
+    `baseline` is a name or a file. Without `scores` these are VCS, or the margin if VCS is 0 for most pairs.
+    Raises InputError for files that cannot be compared, ValueError for an argument.
+    """
     for score in scores:
         if score not in score_table.ALL:
             raise unknown_choice("score", score, tuple(score_table.ALL))

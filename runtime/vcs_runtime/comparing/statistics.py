@@ -21,19 +21,19 @@ _DRAWN = 1_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference."""
+    """A paired difference; all but the mean are NaN for fewer than two pairs."""
 
     mean: float
-    low: float
+    low: float  # of the 95 % percentile-bootstrap interval
     high: float
-    p_bootstrap: float
+    p_bootstrap: float  # two-sided
     p_permutation: float
 
 
 def paired_difference(
     first: Values, second: Values, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Difference:
-    """Compare two samples of the same pairs.
+    """Compare two samples `(n,)` of the same pairs.
 
     The bootstrap's p-value is the one of sacrebleu's paired test: how often a resample, centred on zero, lies
     as far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.

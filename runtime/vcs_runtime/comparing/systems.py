@@ -56,8 +56,8 @@ class PairedTest:
     score: str
     system: str
     baseline: str
-    difference: Difference
-    p_bootstrap: float
+    difference: Difference  # system - baseline, with the p-values of this test alone
+    p_bootstrap: float  # corrected for the number of tests
     p_permutation: float
 
 
@@ -66,7 +66,7 @@ class Comparison:
     """A comparison of several systems."""
 
     scores: tuple[str, ...]
-    pairs: int
+    pairs: int  # that all systems have scored: only these are compared
     baseline: str
     systems: list[System]
     tests: list[PairedTest]
@@ -74,9 +74,9 @@ class Comparison:
     correction: str
     resamples: int
     seed: int
-    reason: str = ""
-    moved: list[tuple[str, float, float]] = field(default_factory=list)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
+    reason: str = ""  # why this score was chosen; "" if the caller named it
+    moved: list[tuple[str, float, float]] = field(default_factory=list)  # id, baseline's score, other's
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # systems without a score, by id
     mix: Mix = field(default_factory=Mix)
 
     @property

@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from vcs_runtime.comparing.cells import Cell, Table
 from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest
 from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.printable import printable
+from vcs_runtime.util.spreadsheets import cell
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with all digits, and the name of its file."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    note: str = ""
+
+    def records(self) -> list[dict[str, Cell]]:
+        """Return the rows as JSON objects; NaN and infinity become null."""
+        return [dict(zip(self.columns, map(_finite, row), strict=True)) for row in self.rows]
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Write a CSV file as `csv_text` makes it."""
+    write_whole(path, csv_text(columns, rows))
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table as CSV; floats have all digits, and NaN and infinity become empty cells."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(cell, columns))
+    writer.writerows([cell(_finite(value)) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _finite(cell: Any) -> Cell:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell for people: floats with 3 decimals, NaN and infinity as nothing."""
+    if isinstance(cell, float):
+        return f"{cell:.3f}" if math.isfinite(cell) else ""
+    return "" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ")
 
 
 class Number(NamedTuple):

@@ -1,16 +1,17 @@
-"""Options that the commands of `vcs-runtime visil` share, and the model that they name."""
+"""Options that several commands of `vcs-runtime visil` share, and the language model that they name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb, together, usage_errors
+from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand, combined, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_visil.frames import FRAMES
@@ -22,42 +23,120 @@ from vcs_visil.models.recorded import Recorded, Recorder
 from vcs_visil.models.servers import TIMEOUT, VLLM, SGLang, Stepping
 from vcs_visil.options import GENERATE, METHODS
 
-#: Options that name a model which writes.
-writer_model = together(
-    click.option("--genai", type=PATH, metavar="DIR", help="Folder of a model for onnxruntime-genai."),
-    click.option("--vllm", metavar="URL", help="Address of a vLLM server, such as http://gpu7:8000."),
-    click.option("--sglang", metavar="URL", help="Address of an SGLang server; needs --template."),
-    click.option("--stepping", metavar="URL",
-                 help="Address of an OpenAI-style server that returns the likeliest tokens."),
-    click.option("--openai", metavar="URL",
-                 help="Address of a server with OpenAI's chat API, for --method generate and for writing."),
-    click.option("--gemini", metavar="URL",
-                 help="Address of a server with Gemini's API, for --method generate and for writing."),
-    click.option("--model", metavar="NAME", help="Name of the model on the server. [default: its only one]"),
+# What `--model KIND:PLACE` names.
+_PLACES = {
+    "genai": "DIR", "vllm": "URL", "sglang": "URL", "stepping": "URL", "openai": "URL", "gemini": "URL",
+    "recorded": "FILE",
+}  # fmt: skip
+# The kinds that can score by --method generate alone, and those that can by every method.
+_GENERATE_ONLY, _BOTH = ("openai", "gemini"), ("genai", "recorded")
+_IMAGE = "<image>"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """A language model, as options name it."""
+
+    model: str | None
+    model_name: str | None
+    template: Path | None
+    image_token: str
+    timeout: float
+    device: str = DEVICES[0]
+    top: int = TOP
+    method: str | None = None  # of scoring; None: the model writes
+
+    def open(self) -> Any:
+        """Open the model; raise UsageError unless one is named that suits the command."""
+        kind, place = self._named()
+        name, timeout = self.model_name, self.timeout
+        with usage_errors():
+            if kind == "genai":
+                return GenAI(Path(place), self.device)
+            if kind == "recorded":
+                return Recorded(Path(place))
+            if kind == "stepping":
+                return Stepping(place, name, timeout=timeout, top=self.top)
+            if kind == "sglang":
+                if self.template is None:
+                    raise click.UsageError("--model sglang:URL needs --template")
+                return SGLang(place, _read(self.template), self.image_token, timeout=timeout)
+            return {"vllm": VLLM, "openai": OpenAI, "gemini": Gemini}[kind](place, name, timeout=timeout)
+
+    def probed(self, model: Any, tolerance: float, images: bool = True) -> list[ProbeCheck]:
+        """Return the outcomes of the checks for the method."""
+        if self.method == GENERATE:
+            return probe_generated(model, images=images, tolerance=tolerance, top=self.top)
+        return probe(model, images=images, tolerance=tolerance)
+
+    def files(self, *more: Path | None, prompts: Path | None = None) -> list[Path]:
+        """Return the files that these options and a folder of prompts name, and `more` without None."""
+        kind, _, place = (self.model or "").partition(":")
+        recorded = Path(place) if kind == "recorded" else None
+        named = [path for path in (self.template, recorded, *more) if path]
+        return [*named, *(prompts.glob("*") if prompts else ())]
+
+    def _named(self) -> tuple[str, str]:
+        """Return kind and place of the model."""
+        kind, _, place = (self.model or "").partition(":")
+        kinds = [kind for kind in _PLACES if self.method or kind != "recorded"]
+        if kind not in kinds or not place:
+            listed = ", ".join(f"{kind}:{_PLACES[kind]}" for kind in kinds)
+            given = f", not {self.model!r} (--model-name names a server's model)" if self.model else ""
+            raise click.UsageError(f"--model must be one of {listed}{given}")
+        if self.method and kind not in _BOTH and (self.method == GENERATE) != (kind in _GENERATE_ONLY):
+            only = "needs" if kind in _GENERATE_ONLY else "cannot be asked with"
+            raise click.UsageError(f"--model {kind}:{_PLACES[kind]} {only} --method {GENERATE}")
+        return kind, place
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_whole(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8") from None
+
+
+_model = together(
+    click.option("--model", metavar="KIND:PLACE",
+                 help="Model, and how it is asked: genai:DIR (a folder for onnxruntime-genai), vllm:URL, "
+                 "sglang:URL (needs --template), stepping:URL (an OpenAI-style server, one token at a time), "
+                 "openai:URL or gemini:URL (to write, or for --method generate)."),
+    click.option("--model-name", metavar="NAME",
+                 help="Name of the model on the server. [default: its only one]"),
     click.option("--template", type=PATH, metavar="FILE",
-                 help="Chat template of one user's turn with {prompt}, for --sglang."),
-    click.option("--image-token", default="<image>", show_default=True, metavar="TEXT",
-                 help="Text that stands for an image in the prompt, for --sglang."),
+                 help="Chat template of one user's turn with {prompt}, for sglang."),
+    click.option("--image-token", default=_IMAGE, show_default=True, metavar="TEXT",
+                 help="Text that stands for an image in the prompt, for sglang."),
     click.option("--timeout", type=NumberRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-                 metavar="S", help="Seconds in which a whole answer of the server must be there."),
+                 metavar="S", help="Seconds to wait for the server."),
     section="Language model",
 )  # fmt: skip
-writer_options = together(
-    writer_model,
-    click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
-                 help="Device for --genai; auto is what the model's configuration says."),
-    max_read_mb,
-)  # fmt: skip
-model_options = together(
-    writer_options,
-    click.option("--recorded", type=PATH, metavar="FILE",
-                 help="File of answers from an earlier run with --record, instead of a model."),
+_device = click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
+                       help="Device for genai; auto is what the model's configuration says.")  # fmt: skip
+
+
+def _on_its_device(
+    model: str | None, model_name: str | None, template: Path | None, image_token: str, timeout: float
+) -> ModelOptions:
+    return ModelOptions(model, model_name, template, image_token, timeout)
+
+
+#: Options of a model that writes, on the device that its configuration names; the command receives `asked`.
+writer_options = combined("asked", _on_its_device, _model)
+#: The same, with a choice of the device.
+writer_device_options = combined("asked", ModelOptions, together(_model, _device, section="Language model"))
+#: Options of a model that scores; the command receives `asked`, a `ModelOptions`.
+scorer_model_options = combined("asked", ModelOptions, together(
+    _model,
+    _device,
     click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, metavar="N",
-                 help="Number of likeliest tokens to request, for --stepping and --method generate."),
+                 help="Number of likeliest tokens to request, for stepping and --method generate."),
     click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True,
                  help="How keywords are asked for: all in one answer, one mask at a time, or as the model "
                  "generates them (approximate)."),
-)  # fmt: skip
+    section="Language model",
+))  # fmt: skip
 frames_option = click.option(
     "--frames", type=click.IntRange(min=1), default=FRAMES, show_default=True, metavar="N",
     help="Number of frames of a video file, uniformly sampled.",
@@ -77,64 +156,18 @@ items_argument = click.argument("items", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
-_KINDS = ("genai", "vllm", "sglang", "stepping", "openai", "gemini", "recorded")
-# How a kind of model can score; the others can only be forced.
-_GENERATE_ONLY, _BOTH = ("openai", "gemini"), ("genai", "recorded")
+class ModelCommand(SectionedCommand):
+    """A command that asks a model. An option of before 0.2 is refused with the name of the new one."""
 
-
-def named(options: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of model that the options name."""
-    return [kind for kind in _KINDS if options.get(kind)]
-
-
-def open_model(options: Mapping[str, Any]) -> Any:
-    """Open the one model that the options name; raise UsageError if they name none or several."""
-    kinds = named(options)
-    if len(kinds) != 1:
-        listed = [f"--{kind}" for kind in _KINDS if kind in options]
-        raise click.UsageError(f"give one of {', '.join(listed[:-1])} and {listed[-1]}")
-    [kind] = kinds
-    method = options.get("method")
-    if method and kind not in _BOTH and (method == GENERATE) != (kind in _GENERATE_ONLY):
-        only = f"--{kind} needs" if kind in _GENERATE_ONLY else f"--{kind} cannot be asked with"
-        raise click.UsageError(f"{only} --method {GENERATE}")
-    source, name, timeout = options[kind], options["model"], options["timeout"]
-    with usage_errors():
-        if kind == "genai":
-            return GenAI(source, options["device"])
-        if kind == "vllm":
-            return VLLM(source, name, timeout=timeout)
-        if kind == "stepping":
-            return Stepping(source, name, timeout=timeout, top=options.get("top", TOP))
-        if kind == "openai":
-            return OpenAI(source, name, timeout=timeout)
-        if kind == "gemini":
-            return Gemini(source, name, timeout=timeout)
-        if kind == "recorded":
-            return Recorded(source)
-        if options["template"] is None:
-            raise click.UsageError("--sglang needs --template")
-        return SGLang(source, _read(options["template"]), options["image_token"], timeout=timeout)
-
-
-def probed(model: Any, options: Mapping[str, Any], tolerance: float, images: bool = True) -> list[ProbeCheck]:
-    """Return the outcomes of the checks for the method that the options name."""
-    if options["method"] == GENERATE:
-        return probe_generated(model, images=images, tolerance=tolerance, top=options["top"])
-    return probe(model, images=images, tolerance=tolerance)
-
-
-def files_read(options: Mapping[str, Any], prompts: Path | None) -> list[Path]:
-    """Return the files that the options of a model and of prompts name, and the file of --record."""
-    named = [path for name in ("record", "recorded", "template") if (path := options.get(name))]
-    return [*named, *(prompts.glob("*") if prompts else ())]
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_whole(path).decode()
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8") from None
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            kind = error.option_name.removeprefix("--")
+            if kind in _PLACES:
+                raise click.UsageError(f"--{kind} is now --model {kind}:{_PLACES[kind]}") from None
+            raise
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`vcs-runtime visil report`: tables and figures by format of the summaries."""
+"""`vcs-runtime visil report`, `select` and `correlate`: what scores and answers say."""
 
 from __future__ import annotations
 
@@ -14,29 +14,100 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
-from vcs_visil import plots
+from vcs_runtime.util.printable import printable
+from vcs_visil import correlation, plots
 from vcs_visil.cli.model import json_option, say_approximate
-from vcs_visil.formats import Scores, along_frontier, by_format, drops, read_lines
-from vcs_visil.jobs.scores import are_approximate, read_scores
+from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops
+from vcs_visil.jobs.scores import are_approximate, read_answers, read_lines, read_scores
+from vcs_visil.selection import frontier, select_summary
+
+
+@click.command()
+@click.argument("scores", type=PATH)
+@click.option("--alpha", type=NumberRange(min=0), multiple=True, metavar="X", required=True,
+              help="Price of a token in nats; may be repeated.")  # fmt: skip
+@max_read_mb
+@json_option
+def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
+    """Choose a summary of each video in SCORES.
+
+    SCORES is an output of `visil score`. The chosen summary has the least score + alpha * tokens. The
+    frontier is also printed: the choices as alpha grows from 0.
+    """
+    scored = read_scores(scores)
+    say_approximate(scores, are_approximate(scored))
+    try:
+        candidates = candidates_of(scored)
+    except ValueError as error:
+        raise InputError(f"{scores}: {error}") from None
+    for name, listed in candidates.items():
+        chosen = {f"{a:g}": select_summary(listed, a) for a in alpha}
+        front = [{"alpha": step.alpha, "name": step.name} for step in frontier(listed)]
+        if as_json:
+            click.echo(json.dumps({"id": name, "chosen": chosen, "frontier": front}))
+        else:
+            steps = ", ".join(f"{step['name']} from {step['alpha']:.6g}" for step in front)
+            choices = "; ".join(f"alpha {a}: {c}" for a, c in chosen.items())
+            click.echo(printable(f"{name}: {choices} ({steps})"))
+
+
+@click.command()
+@click.argument("scores", type=PATH)
+@click.option("--answers", type=PATH, required=True, metavar="FILE",
+              help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1)."
+              )  # fmt: skip
+@click.option("--trim", is_flag=True, help="Leave out one largest and one smallest score.")
+@click.option("--by-video", is_flag=True, help="Shuffle answers within a video only.")
+@click.option("--shuffles", type=click.IntRange(min=100), default=correlation.SHUFFLES, show_default=True,
+              metavar="N", help="Number of shuffles of the permutation test.")  # fmt: skip
+@click.option("--seed", type=int, default=correlation.SEED, show_default=True, metavar="N",
+              help="Seed of the shuffles.")  # fmt: skip
+@max_read_mb
+@json_option
+def correlate(
+    scores: Path, answers: Path, trim: bool, by_video: bool, shuffles: int, seed: int, as_json: bool
+) -> None:
+    """Correlate SCORES with answers to questions.
+
+    SCORES is an output of `visil score`. This command needs the extra `experiments`.
+    """
+    require("scipy", "experiments", "correlating scores")
+    listed = read_answers(answers, scores)
+    say_approximate(scores, listed.approximate)
+    if listed.skipped:
+        warn(f"{answers}: {listed.skipped} lines with an error are left out")
+    if listed.full:
+        warn(f"{answers}: {listed.full} answers from the full video are left out: its score is always 0")
+    groups = listed.videos if by_video else None
+    result = correlation.correlate(
+        listed.scores, listed.correct, groups=groups, trim=trim, shuffles=shuffles, seed=seed
+    )
+    if as_json:
+        click.echo(json.dumps(result.to_dict()))
+        return
+    out = console()
+    out.print(f"{result.n} answers, {result.correct} correct")
+    how = "exact" if result.exact else f"{shuffles} shuffles{', within videos' if by_video else ''}"
+    out.print(f"Pearson's r {result.r:.6f}, p {result.p:.6f} (two-sided, {how})")
+    if result.logit:
+        b = result.logit
+        out.print(
+            f"logit: b0 {b.b0:.6f} (se {b.se0:.6f}, p {b.p0:.6f}), "
+            f"b1 {b.b1:.6f} (se {b.se1:.6f}, p {b.p1:.6f})"
+        )
+    else:
+        out.print("logit: none; a threshold on the scores separates the answers")
 
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
-@click.option(
-    "--answers",
-    type=PATH,
-    metavar="FILE",
-    help="JSONL file of answers to questions, such as `visil answer` writes.",
-)
-@click.option("--judged", type=PATH, metavar="FILE", help="Output of `visil correspond`.")
-@click.option(
-    "--alpha",
-    type=NumberRange(min=0),
-    multiple=True,
-    metavar="X",
-    help="Price of a token in nats; may be repeated. [default: where choices change]",
-)
+@click.option("--answers", type=PATH, metavar="FILE",
+              help="JSONL file of answers to questions, such as `visil write answer` writes.")  # fmt: skip
+@click.option("--judged", type=PATH, metavar="FILE", help="Output of `visil write correspond`.")
+@click.option("--alpha", type=NumberRange(min=0), multiple=True, metavar="X",
+              help="Price of a token in nats; may be repeated. [default: where choices change]")  # fmt: skip
 @click.option("--plots", "folder", type=PATH, metavar="DIR", help="Folder for PNG files of the figures.")
 @max_read_mb
 @json_option
@@ -96,7 +167,7 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
     lines, failed = read_lines(path)
     if failed:
         warn(f"{path}: {failed} lines with an error are left out")
-    return lines
+    return [row for _, row in lines]
 
 
 def _print(result: Mapping[str, Any]) -> None:

@@ -44,12 +44,12 @@ class Source:
     """A question file and its folders."""
 
     path: Path
-    videos: Path | None = None
-    subtitles: Path | None = None
-    task: str | None = None
+    videos: Path | None = None  # None: the data set's own place for them
+    subtitles: Path | None = None  # likewise
+    task: str | None = None  # of LongVideoBench; None for all
 
     def items(self, folder: Path, limit: int | None = None) -> list[dict[str, Any]]:
-        """Read the questions, one item per video."""
+        """Read the questions, one item per video (the first `limit`), with paths relative to `folder`."""
         try:
             entries = json.loads(read_whole(self.path))
         except (ValueError, RecursionError) as error:
@@ -108,7 +108,7 @@ class Source:
 
 
 def read_subtitles(path: Path, offset: float, duration: float) -> list[dict[str, Any]]:
-    """Read subtitles of LongVideoBench, in the two forms that its files have."""
+    """Read subtitles of LongVideoBench, in its two forms; the video begins at second `offset`."""
     try:
         entries = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:

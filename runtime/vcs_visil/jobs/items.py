@@ -24,8 +24,8 @@ MADE = "made"
 class Item:
     """One line of a JSONL file of videos."""
 
-    place: str
-    folder: Path
+    place: str  # file and line, for errors
+    folder: Path  # of the file: paths in the line are relative to it
     row: Mapping[str, Any]
 
     @property
@@ -190,6 +190,14 @@ def read_items(path: Path) -> Iterator[Item]:
             raise InputError(f"{place}: id {name!r} is there twice")
         seen.add(name)
         yield Item(place, path.parent, row)
+
+
+def read_videos(path: Path) -> list[Item]:
+    """Read all items of a file; raise InputError if there is none."""
+    items = list(read_items(path))
+    if not items:
+        raise InputError(f"{path}: the file holds no videos")
+    return items
 
 
 def _text(value: Any, place: str) -> str:

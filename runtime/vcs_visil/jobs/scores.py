@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -16,11 +16,14 @@ from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts,
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil.asking import Model
 from vcs_visil.correlation import LARGEST_SCORE
-from vcs_visil.jobs.items import Item, read_items
-from vcs_visil.masking import builtin_keywords, mask_caption
+from vcs_visil.jobs.items import Item, read_videos
+from vcs_visil.masking import mask_caption
 from vcs_visil.options import VisilOptions
 from vcs_visil.score import score
 from vcs_visil.summaries import VIDEO
+
+QUANTITIES = ("seconds", "confidence")
+"""Further numbers that answers of people may have."""
 
 
 @dataclass
@@ -29,29 +32,29 @@ class Counts:
 
     scored: int = 0
     failed: int = 0
-    resumed: int = 0
+    resumed: int = 0  # of both kinds, from an earlier run
 
 
 def score_videos(
     model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int, video: bool = False,
-    drop_missing: bool = False, choose_keywords: bool = False, inputs: Sequence[Path] = (),
-    resume: bool = False, overwrite: bool = False, report: Callable[[str], None] = lambda message: None,
-    progress: bool = True,
+    drop_missing: bool = False, inputs: Sequence[Path] = (), resume: bool = False, overwrite: bool = False,
+    report: Callable[[str], None] = lambda message: None, progress: bool = True,
 ) -> Counts:  # fmt: skip
     """Score the summaries of every video of a file, and append one line per video to an output.
 
     A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
-    input is checked before the first video is scored.
+    input is checked before the first video is scored. The output may be none of `inputs`, files in use.
     """
-    total, own = 0, ""
-    for item in read_items(source):  # the whole file is checked first
-        total += 1
-        if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values()):
-            own = own or item.place
+    videos = read_videos(source)
+    own = [
+        item.place
+        for item in videos
+        if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values())
+    ]
     if own:
-        report(f"{own}: made by the model that scores, which favours it: take another (docs/guide/visil.md)")
-    if not total:
-        raise InputError(f"{source}: the file holds no videos")
+        report(
+            f"{own[0]}: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
+        )
     counts = Counts()
 
     def add(item: Item, record: Record, resumed: bool) -> None:
@@ -70,9 +73,9 @@ def score_videos(
         check_texts(place, record, hash_texts(item.row))
 
     run_resumable(
-        output, read_items(source), total,
+        output, videos, len(videos),
         lambda items: (
-            [(item, {**_record(item, model, options, frames, video, drop_missing, choose_keywords),
+            [(item, {**_record(item, model, options, frames, video, drop_missing),
                      "texts": hash_texts(item.row)})] for item in items
         ),
         add, identify=attrgetter("id"), check=check, inputs=[source, *inputs], resume=resume,
@@ -82,16 +85,10 @@ def score_videos(
 
 
 def _record(
-    item: Item, model: Model, options: VisilOptions, frames: int, whole: bool, drop_missing: bool,
-    choose_keywords: bool,
-) -> dict[str, Any]:  # fmt: skip
+    item: Item, model: Model, options: VisilOptions, frames: int, whole: bool, drop_missing: bool
+) -> dict[str, Any]:
     try:
-        caption = item.text("caption")
-        keywords = item.row.get("keywords")
-        if choose_keywords and keywords is None:
-            keywords = builtin_keywords(caption)
-        else:
-            keywords = item.several("keywords")
+        caption, keywords = item.text("caption"), item.several("keywords")
         masked = mask_caption(caption, keywords, count=options.count, drop_missing=drop_missing)
         video = item.video(frames)
         results = score(video, masked, [*item.summaries(), *([video] if whole else [])], model, options)
@@ -114,7 +111,7 @@ def _frames_again(item: Item, record: Record, frames: int) -> int:
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read the scores of a job."""
+    """Read the summaries of each scored video, by id; raise InputError for scores of several models."""
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()
     otherwise = "no line of `vcs-runtime visil score -o`"
@@ -132,16 +129,6 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not scores:
         raise InputError(f"{path}: the file holds no scores")
     return scores
-
-
-def without_videos(
-    scores: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the scores of the summaries: those of the full video only where there is nothing else."""
-    return {
-        name: [part for part in parts if part.get("format") != VIDEO] or [*parts]
-        for name, parts in scores.items()
-    }
 
 
 def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
@@ -171,7 +158,7 @@ def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and bool(abs(value) <= LARGEST_SCORE)
+    return type(value) in (int, float) and bool(abs(value) <= LARGEST_SCORE)
 
 
 @dataclass
@@ -179,22 +166,20 @@ class Answers:
     """Answers to questions with the scores of their summaries, for `correlate`."""
 
     scores: list[float] = field(default_factory=list)
-    correct: list[int] = field(default_factory=list)
+    correct: list[int] = field(default_factory=list)  # 1 or 0
     videos: list[str] = field(default_factory=list)
-    skipped: int = 0
-    full: int = 0
+    skipped: int = 0  # lines with an error
+    full: int = 0  # answers from the full video, which are left out
     approximate: bool = False
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
-    """Read answers to questions, each with the score of its summary."""
+    """Read answers to questions, each with the score of its summary; skip those from the full video."""
     scored = read_scores(scores)
     by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
-    answers = Answers(approximate=are_approximate(scored))
-    for place, row in answer_lines(path):
-        if row is None:
-            answers.skipped += 1
-            continue
+    lines, failed = read_lines(path)
+    answers = Answers(skipped=failed, approximate=are_approximate(scored))
+    for place, row in lines:
         video, name = str(row["id"]), row["name"]
         if row.get("format") == VIDEO:
             answers.full += 1
@@ -207,12 +192,13 @@ def read_answers(path: Path, scores: Path) -> Answers:
     return answers
 
 
-def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield file and line with each answer of a file; None for a line with an error."""
+def read_lines(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """Read answers or judgements with their places, and count the lines with an error, which are left out."""
+    lines, failed = [], 0
     for number, row in read_jsonl(path):
         place = f"{path} line {number}"
         if isinstance(row, dict) and "error" in row:
-            yield place, None
+            failed += 1
             continue
         if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
             raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
@@ -220,4 +206,11 @@ def answer_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
         if not isinstance(row["name"], str):
             raise InputError(f"{place}: 'name' must be a text, not {row['name']!r}")
-        yield place, row
+        for name in QUANTITIES:
+            value = row.get(name)
+            if value is not None and not _is_number(value):
+                raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
+        lines.append((place, row))
+    if not lines:
+        raise InputError(f"{path}: the file holds no answers")
+    return lines, failed

@@ -1,10 +1,10 @@
-"""Steps for the videos of a JSONL file, resumable: each adds a field to a line, or writes lines about it."""
+"""What a model writes about the videos of a JSONL file: fields of its lines, or lines; resumable."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +15,110 @@ from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
-from vcs_visil.jobs.items import MADE, Item, read_items
+from vcs_visil import writing
+from vcs_visil.frames import FRAMES, format_timecode
+from vcs_visil.jobs.confusing import KINDS, SEED, Donor, confuse
+from vcs_visil.jobs.items import MADE, Item, read_videos
+from vcs_visil.masking import builtin_keywords
+from vcs_visil.prompts import Prompts, builtin
+
+Lines = list[dict[str, Any]]
+
+#: The steps, and the field that each adds to lines without it; None: it writes lines of its own.
+STEPS: Mapping[str, str | None] = {
+    "answer": None, "caption": "caption", "confuse": "confused", "correspond": None,
+    "keyframes": "keyframes", "keywords": "keywords", "summarize": "summaries",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Who writes, and the options of the steps."""
+
+    writer: Any = None  # a `writing.Writer`; None for keywords and confused keyframes without a model
+    prompts: Prompts = field(default_factory=builtin)
+    frames: int = FRAMES
+    keyframes: Sequence[int] = (0, 1, 3)  # of the summaries
+    video: bool = False  # also answer from the video itself
+    kinds: Sequence[str] = KINDS  # what is confused
+    seed: int = SEED
+    donors: Sequence[Donor] = ()
+
+    @property
+    def by(self) -> str:
+        """Model and prompts, for a signature."""
+        if self.writer is None:
+            return "builtin"
+        return f"model:{self.writer.fingerprint}|prompt:{self.prompts.version}"
+
+    def caption(self, item: Item) -> str:
+        """Write a caption."""
+        return writing.write_caption(self.writer, self.prompts, item.video(self.frames).frames)
+
+    def keywords(self, item: Item) -> list[str]:
+        """Choose keywords, with the model or without one."""
+        caption = item.text("caption")
+        if self.writer is None:
+            return builtin_keywords(caption)
+        return writing.choose_keywords(self.writer, self.prompts, caption)
+
+    def choose_keyframes(self, item: Item) -> list[dict[str, str]]:
+        """Choose three keyframes of a video file."""
+        file, numbers = item.file, item.sampled(self.frames)
+        timed = [
+            (format_timecode(number, file.fps), image)
+            for number, image in zip(numbers, file.read(numbers), strict=True)
+        ]
+        return writing.choose_keyframes(self.writer, self.prompts, timed, file.fps, file.frames)
+
+    def summarize(self, item: Item) -> Lines:
+        """Write a summary for each number of keyframes."""
+        video, written = item.video(self.frames), []
+        for count in dict.fromkeys(self.keyframes):
+            chosen = item.chosen_keyframes(count)
+            images = [item.keyframe(name) for name in chosen]
+            text = writing.write_summary(self.writer, self.prompts, video.frames, images)
+            written.append({"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen})
+        return written
+
+    def confuse(self, item: Item) -> Lines:
+        """Confuse the summaries."""
+        return confuse(item, self.donors, self.kinds, self.seed, self.writer, self.prompts)
+
+    def correspond(self, item: Item) -> Lines:
+        """Judge which summaries correspond to the video, a line each."""
+        lines, images = [], item.video(self.frames).frames
+        for shown in item.rounds():
+            summaries = [summary for summary, _ in shown]
+            judged = writing.judge_summaries(self.writer, self.prompts, images, summaries)
+            for (summary, fields), judgement in zip(shown, judged, strict=True):
+                truth = item.truth(fields)
+                lines.append({
+                    "name": summary.name, "format": summary.format,
+                    **{name: fields[name] for name in ("of", "confused") if name in fields},
+                    "corresponds": judgement.corresponds, "confidence": judgement.confidence,
+                    **({} if truth is None else {"correct": int(judgement.corresponds == truth)}),
+                })  # fmt: skip
+        return lines
+
+    def answer(self, item: Item) -> Lines:
+        """Answer the questions from each summary alone, a line each."""
+        lines, shown = [], [*(item.summaries() if "summaries" in item.row or not self.video else ())]
+        for question, choices, right in item.questions():
+            for one in [*shown, *([item.video(self.frames)] if self.video else ())]:
+                letter = writing.answer_question(self.writer, self.prompts, one, question, choices)
+                lines.append({
+                    "name": one.name, "format": one.format, "question": question, "given": letter,
+                    "correct": int(letter == right),
+                })  # fmt: skip
+        return lines
+
+    def step(self, name: str) -> Step:
+        """Return a step of `STEPS` with these options."""
+        looks = name not in ("keywords", "confuse") and (name != "answer" or self.video)
+        by = f"{self.by}|kinds:{'+'.join(self.kinds)}|seed:{self.seed}" if name == "confuse" else self.by
+        take = self.choose_keyframes if name == "keyframes" else getattr(self, name)
+        return Step(name, by, take, STEPS[name], self.frames if looks else None)
 
 
 @dataclass(frozen=True)
@@ -23,10 +126,10 @@ class Step:
     """A step that is done with each video."""
 
     name: str
-    by: str
-    take: Callable[[Item], Any]
-    field: str | None = None
-    frames: int | None = None
+    by: str  # fields of the signature
+    take: Callable[[Item], Any]  # returns the value of the field, or the lines
+    field: str | None = None  # None: the step writes lines of its own
+    frames: int | None = None  # of a video file that the step looks at; None: it looks at none
 
     def signature(self, row: Mapping[str, Any]) -> str:
         """Return what the result depends on besides the line: fields `key:value`, separated by "|"."""
@@ -88,13 +191,10 @@ def run_step(
     """Do a step for every video of a file, and append the results to an output.
 
     The whole input is checked before the first video. If a video cannot be used, the others are still done.
+    Returns the number of failed videos, those of earlier runs included.
     """
-    total, begins = 0, ""
-    for item in read_items(source):  # the whole file is checked first
-        total += 1
-        begins = begins or f"{{{json.dumps(next(iter(item.row)) if step.field else 'id')}: "
-    if not total:
-        raise InputError(f"{source}: the file holds no videos")
+    videos = read_videos(source)
+    begins = f"{{{json.dumps(next(iter(videos[0].row)) if step.field else 'id')}: "
     failed = set()
 
     def work(items: Iterator[Item]) -> Iterator[list[tuple[Item, Record]]]:
@@ -112,7 +212,7 @@ def run_step(
             failed.add(item.id)
 
     run_resumable(
-        output, read_items(source), total, work, count,
+        output, videos, len(videos), work, count,
         identify=attrgetter("id"), check=step.check, inputs=[source, *inputs], begins=begins,
         several_lines=True, resume=resume, overwrite=overwrite,
         bar=partial(progress_bar, enabled=progress, what=step.name, unit="videos"),

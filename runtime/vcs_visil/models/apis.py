@@ -10,10 +10,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from vcs_runtime.errors import ModelError, TextError
-from vcs_visil.images import Part
-from vcs_visil.models.answers import as_base64, get_at, number
+from vcs_visil.images import Part, as_base64
 from vcs_visil.models.generated import LEAST, Generated
-from vcs_visil.models.http import Client
+from vcs_visil.models.http import Client, get_at, number
 from vcs_visil.models.servers import TIMEOUT, Chat
 
 
@@ -66,7 +65,7 @@ class Gemini:
     """A model of the Gemini API (`generateContent` with `responseLogprobs`)."""
 
     def __init__(self, url: str, model: str | None, *, timeout: float = TIMEOUT) -> None:
-        """Check the arguments; nothing is sent yet."""
+        """Check the arguments; nothing is sent yet. The path of `url` is "/v1beta" unless it has one."""
         if not model:
             raise ValueError("model is missing: the API has many")
         self._client = Client(url, timeout, "x-goog-api-key: ")

@@ -44,10 +44,13 @@ _TAGS = {
 
 
 class GenAI:
-    """A model of onnxruntime-genai. Answers are deterministic. Not thread-safe."""
+    """A model of onnxruntime-genai. Answers are deterministic. Not thread-safe.
+
+    The fingerprint is the name of its folder, and eight digits of the hash of its files.
+    """
 
     def __init__(self, folder: Path, device: str = "auto") -> None:
-        """Load the model."""
+        """Load the model of a folder; raise ModelError if onnxruntime-genai cannot."""
         refuse_telemetry()
         og = require("onnxruntime_genai", "visil", "a model in this process")
         if device not in DEVICES:

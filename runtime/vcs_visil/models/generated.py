@@ -86,7 +86,7 @@ class Generates(Protocol):
 
 
 def check_generated(generated: Generated, top: int) -> None:
-    """Check a generated answer."""
+    """Raise TextError for an empty answer, ModelError for missing or foreign log-probabilities."""
     if not generated.text.strip():
         raise TextError("the model's answer is empty")
     if not generated.tokens:

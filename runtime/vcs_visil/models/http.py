@@ -1,4 +1,4 @@
-"""JSON over HTTP with the one server that the user named: no proxies, no redirects."""
+"""JSON over HTTP with the one server that the user named (no proxies, no redirects), and its answers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import http.client
 import json
 import os
 import socket
-import threading
-import time
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,7 +28,7 @@ class Client:
     """A client of one server."""
 
     def __init__(self, url: str, timeout: float, header: str = "Authorization: Bearer ") -> None:
-        """Check the arguments; nothing is sent yet."""
+        """Check the arguments (ValueError); nothing is sent yet. `header` ends where the key begins."""
         parts = urlsplit(url)
         if parts.username is not None or parts.query or parts.fragment:  # they may be keys: not repeated here
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
@@ -39,7 +37,7 @@ class Client:
         allowed = f"a number of seconds above 0, up to {_MOST_SECONDS}"
         checked_number("timeout", timeout, allowed, lambda seconds: 0 < seconds <= _MOST_SECONDS)
         self._header = header.partition(": ")
-        self.url = url.rstrip("/")
+        self.url, self._path = url.rstrip("/"), parts.path.rstrip("/")
         self._timeout = timeout
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         # Neither asks a proxy or follows a redirect.
@@ -50,7 +48,7 @@ class Client:
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Send JSON and return the JSON of the answer."""
+        """Send JSON and return the JSON of the answer; raise TextError if the server refuses the request."""
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:
@@ -62,7 +60,12 @@ class Client:
             name, _, before = self._header
             headers[name] = f"{before}{key}"
         try:
-            response, content = self._exchange(path, body, headers)
+            with closing(self._connection()) as connection:
+                connection.request("GET" if body is None else "POST", self._path + path, body, headers)
+                response = connection.getresponse()
+                content = response.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise http.client.HTTPException(f"the answer has more than {_MOST_BYTES} bytes")
             if 200 <= response.status < 300:
                 return json.loads(content)
             message = content[:500].decode("utf-8", "replace").strip()
@@ -83,42 +86,21 @@ class Client:
             reason = "the answer is not JSON"
         raise ModelError(f"{self.url}{path}: {reason}")
 
-    def _exchange(
-        self, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request, and return the answer with its body.
 
-        Raises TimeoutError if not all of it is there in time, however often a part of it comes.
-        """
-        end = time.monotonic() + self._timeout
-        late = threading.Event()
-        connection = self._connection()
-        with closing(connection):
-            connection.connect()
-            opened = connection.sock
+def get_at(value: Any, kind: Any, *path: str | int) -> Any:
+    """Return the value of type `kind` at `path` in an answer; raise ModelError naming the path."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            raise ModelError(f"the server's answer has no {'.'.join(map(str, path))}") from None
+    if not isinstance(value, kind):
+        raise ModelError(f"the server's answer has {value!r} at {'.'.join(map(str, path))}")
+    return value
 
-            def stop() -> None:
-                late.set()
-                with suppress(OSError):
-                    socket.socket.shutdown(opened, socket.SHUT_RDWR)  # ends the read that waits
 
-            timer = threading.Timer(max(0.0, end - time.monotonic()), stop)
-            timer.daemon = True
-            timer.start()
-            try:
-                target = urlsplit(self.url + path)
-                query = f"?{target.query}" if target.query else ""
-                connection.request("GET" if body is None else "POST", target.path + query, body, headers)
-                response = connection.getresponse()
-                content = response.read(_MOST_BYTES + 1)
-            except (OSError, http.client.HTTPException):
-                if late.is_set():
-                    raise TimeoutError from None
-                raise
-            finally:
-                timer.cancel()
-        if late.is_set():
-            raise TimeoutError
-        if len(content) > _MOST_BYTES:
-            raise http.client.HTTPException(f"the answer has more than {_MOST_BYTES} bytes")
-        return response, content
+def number(value: Any) -> float:
+    """Return a log-probability of an answer; raise ModelError if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(f"the server's answer has {value!r} for a log-probability")
+    return float(value)

@@ -89,7 +89,7 @@ def check_forced(forced: Forced, answer: str) -> None:
 
 
 def answer_length(tokens: Sequence[str], answer: str) -> int:
-    """Find an answer at the end of a prompt's tokens."""
+    """Count the tokens at the end of a prompt that join to the answer; ModelError if none do."""
     letters = _letters(answer)
     joined = ""
     for count, token in enumerate(reversed(tokens), 1):
@@ -105,7 +105,7 @@ def answer_length(tokens: Sequence[str], answer: str) -> int:
 
 
 def by_word(forced: Forced, answer: str) -> list[float]:
-    """Sum the log-probabilities of the tokens of each word.
+    """Sum the log-probabilities (nats) of the tokens of each word.
 
     A token belongs to the word that contains its first character other than a space. A token of spaces only
     belongs to the next word.

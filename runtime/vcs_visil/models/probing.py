@@ -6,8 +6,9 @@ Each known fault fails one of these checks. Together they need about thirty shor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -25,13 +26,16 @@ _ROOM = 16  # tokens of a generated answer
 _PROMPTS = ("Name one thing that you see.", "Write any word.", "What comes to your mind first?")
 
 
+A = TypeVar("A", bound=Forced | Generated)
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
     """The outcome of one check."""
 
     name: str
     passed: bool
-    detail: str
+    detail: str  # the measured numbers, or the reason for the failure
 
 
 def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[ProbeCheck]:
@@ -58,7 +62,7 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
     ValueError
         `tolerance` is not above 0.
     """
-    return _outcomes(_CHECKS, model, images, _checked(tolerance))
+    return _Forcing(model, tolerance).outcomes(images)
 
 
 def probe_generated(
@@ -89,31 +93,7 @@ def probe_generated(
     ValueError
         `tolerance` is not above 0.
     """
-    return _outcomes(_GENERATED_CHECKS, model, images, _checked(tolerance), top)
-
-
-def _checked(tolerance: float) -> float:
-    return checked_number("tolerance", tolerance, "a number of nats above 0", lambda nats: nats > 0)
-
-
-def _outcomes(
-    checks: Sequence[tuple[str, Callable[..., str]]],
-    model: LogProbs | Generates,
-    images: bool,
-    tolerance: float,
-    *more: int,
-) -> list[ProbeCheck]:
-    """Perform checks up to the first that fails; those of images only if the model will receive images."""
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be a number above 0, not {tolerance!r}")
-    outcomes: list[ProbeCheck] = []
-    for name, examine in checks:
-        if images or name != "images":
-            try:
-                outcomes.append(ProbeCheck(name, True, examine(model, tolerance, *more)))
-            except _Failed as failure:
-                return [*outcomes, ProbeCheck(name, False, str(failure))]
-    return outcomes
+    return _Generating(model, tolerance, top).outcomes(images)
 
 
 def require_passed(model: LogProbs | Generates, checks: list[ProbeCheck]) -> list[ProbeCheck]:
@@ -127,195 +107,183 @@ class _Failed(Exception):
     """The reason why a check fails."""
 
 
-def _numbers(model: LogProbs, tolerance: float) -> str:
-    forced = _forced(model, [_PROMPTS[0]], _ANSWER)
-    if 0.0 in forced.logprobs:
-        raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_tokens(forced)}")
-    return _tokens(forced)
+class _Probe(Generic[A]):
+    """The checks of one model. Each returns its numbers for people, or raises _Failed."""
 
+    checks: tuple[str, ...]
 
-def _same(model: LogProbs, tolerance: float) -> str:
-    drift = _drift(model, [_PROMPTS[0]])
-    if drift > tolerance:
-        raise _Failed(
-            f"the same question asked twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
-            "tolerance accepts this; then take several samples"
-        )
-    return f"the same question asked twice differs by {drift:.2g}"
+    def __init__(self, tolerance: float) -> None:
+        allowed = "a number of nats above 0"
+        self.tolerance = checked_number("tolerance", tolerance, allowed, lambda nats: nats > 0)
 
+    def outcomes(self, images: bool) -> list[ProbeCheck]:
+        """Perform the checks up to the first that fails; the one of images only if `images` is true."""
+        outcomes: list[ProbeCheck] = []
+        for name in self.checks:
+            if images or name != "images":
+                try:
+                    outcomes.append(ProbeCheck(name, True, getattr(self, name)()))
+                except _Failed as failure:
+                    return [*outcomes, ProbeCheck(name, False, str(failure))]
+        return outcomes
 
-def _text(model: LogProbs, tolerance: float) -> str:
-    same = _drift(model, [_PROMPTS[0]])
-    change = _difference(*(_forced(model, [prompt], _ANSWER) for prompt in _PROMPTS[:2]))
-    if change <= 2 * same:
-        raise _Failed(f"another prompt changes nothing{', or no more than asking again' if same else ''}")
-    return f"another prompt changes {change:.2g}"
+    def ask(self, parts: Sequence[Part], run: int = 0) -> A:
+        """Ask the model the same question each time, after these texts and images."""
+        raise NotImplementedError
 
+    def difference(self, first: A, second: A) -> float:
+        """Return the largest difference between the numbers of two answers."""
+        raise NotImplementedError
 
-def _greedy(model: LogProbs, tolerance: float) -> str:
-    """Compare the model's likeliest token with the same token forced, first and later in an answer."""
-    worst = 0.0
-    for prefix in ("", _START):
-        for prompt in _PROMPTS:
-            token, value = model.next([prompt], prefix)
-            if not token.strip() or "\ufffd" in token:
-                continue  # the end, or part of a character, cannot be forced
-            forced = _forced(model, [prompt], prefix + token if prefix else token.lstrip())
-            # " man" and "man" are different tokens.
-            same = prefix or token == token.lstrip() or forced.tokens[-1] == token
-            if same and forced.tokens[-1].strip() == token.strip():
-                break
-        else:
-            raise _Failed("no prompt has a likeliest token that can be forced; nothing can be compared")
-        off = abs(forced.logprobs[-1] - value)
-        if off > tolerance:
+    def drift(self, parts: Sequence[Part]) -> float:
+        """Return the difference between two runs of one question; two runs, so that no cache answers."""
+        return self.difference(*(self.ask(parts, run) for run in (0, 1)))
+
+    def same(self) -> str:
+        drift = self.drift([_PROMPTS[0]])
+        if drift > self.tolerance:
             raise _Failed(
-                f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it has "
-                f"{forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens or of another prompt"
+                f"the same question asked twice differs by {drift:.3g} nats, more than {self.tolerance:g}: a "
+                "larger tolerance accepts this; then take several samples"
             )
-        worst = max(worst, off)
-    return f"forced and likeliest token differ by {worst:.2g}"
+        return f"the same question asked twice differs by {drift:.2g}"
 
-
-def _chain(model: LogProbs, tolerance: float) -> str:
-    whole, start = (_forced(model, [_PROMPTS[0]], answer) for answer in (_ANSWER, _START))
-    count = len(start.tokens)
-    if whole.tokens[:count] != start.tokens:
-        raise _Failed(f"the beginning of an answer alone has other tokens: {whole.tokens}, {start.tokens}")
-    off = max(abs(a - b) for a, b in zip(whole.logprobs, start.logprobs, strict=False))
-    if off > tolerance:
-        both = f"{_tokens(whole)} and {_tokens(start)}"
-        raise _Failed(f"later words change the numbers of earlier ones by {off:.3g}: {both}")
-    return f"later words change the numbers of earlier ones by {off:.2g}"
-
-
-def _images(model: LogProbs, tolerance: float) -> str:
-    images, other = _three_images()
-    same = _drift(model, [*images, _PROMPTS[0]])
-    least = float("inf")
-    for place in range(3):
-        swapped = [*images[:place], other, *images[place + 1 :]]
-        change = _difference(*(_forced(model, [*some, _PROMPTS[0]], _ANSWER) for some in (images, swapped)))
+    def text(self) -> str:
+        same = self.drift([_PROMPTS[0]])
+        change = self.difference(*(self.ask([prompt]) for prompt in _PROMPTS[:2]))
         if change <= 2 * same:
-            raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
-        least = min(least, change)
-    # A server of a text model may read the base64 of a file as text, which also changes the answer. A vision
-    # model has the same number of tokens for all images of one size.
-    plain, busy = (_forced(model, [some, _PROMPTS[0]], _ANSWER).prompt_tokens for some in (other, _busy()))
-    if plain != busy:
-        raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
-    return f"another image changes at least {least:.2g}"
+            raise _Failed(f"another prompt changes nothing{', or no more than asking again' if same else ''}")
+        return f"another prompt changes {change:.2g}"
 
-
-_CHECKS: tuple[tuple[str, Callable[[LogProbs, float], str]], ...] = (
-    ("numbers", _numbers), ("same", _same), ("text", _text), ("greedy", _greedy), ("chain", _chain),
-    ("images", _images),
-)  # fmt: skip
-
-
-def _numbers_generated(model: Generates, tolerance: float, top: int) -> str:
-    generated = _generated(model, [_PROMPTS[0]], top)
-    return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(generated.tokens, generated.logprobs, strict=True))
-
-
-def _same_generated(model: Generates, tolerance: float, top: int) -> str:
-    drift = _drift_generated(model, [_PROMPTS[0]], top)
-    if drift > tolerance:
-        raise _Failed(
-            f"the same question asked twice differs by {drift:.3g} nats, more than {tolerance:g}: a larger "
-            "tolerance accepts this; then take several samples"
-        )
-    return f"the same question asked twice differs by {drift:.2g}"
-
-
-def _text_generated(model: Generates, tolerance: float, top: int) -> str:
-    same = _drift_generated(model, [_PROMPTS[0]], top)
-    change = _distance(*(_generated(model, [prompt], top) for prompt in _PROMPTS[:2]))
-    if change <= 2 * same:
-        raise _Failed(f"another prompt changes nothing{', or no more than asking again' if same else ''}")
-    return f"another prompt changes {change:.2g}"
-
-
-def _greedy_generated(model: Generates, tolerance: float, top: int) -> str:
-    """Compare each token that was written with the likeliest ones at its place."""
-    worst, compared = 0.0, 0
-    for prompt in _PROMPTS:
-        generated = _generated(model, [prompt], top)
-        for token, value, listed in zip(generated.tokens, generated.logprobs, generated.top, strict=True):
-            if listed:
-                worst, compared = max(worst, max(number for _, number in listed) - value), compared + 1
-            if worst > tolerance:
+    def images(self) -> str:
+        images, other = _three_images()
+        same = self.drift([*images, _PROMPTS[0]])
+        least = float("inf")
+        for place in range(3):
+            swapped = [*images[:place], other, *images[place + 1 :]]
+            change = self.difference(*(self.ask([*some, _PROMPTS[0]]) for some in (images, swapped)))
+            if change <= 2 * same:
                 raise _Failed(
-                    f"the written token {token!r} has {value:.4f}, but another one is likelier "
-                    f"({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the numbers are of "
-                    "other places"
+                    f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up"
                 )
-    return f"{compared} written tokens are the likeliest ones, to {worst:.2g}"
+            least = min(least, change)
+        # A server of a text model may read the base64 of a file as text, which also changes the answer. A
+        # vision model has the same number of tokens for all images of one size.
+        plain, busy = (self.ask([some, _PROMPTS[0]]).prompt_tokens for some in (other, _busy()))
+        if plain != busy:
+            raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
+        return f"another image changes at least {least:.2g}"
 
 
-def _images_generated(model: Generates, tolerance: float, top: int) -> str:
-    images, other = _three_images()
-    same = _drift_generated(model, [*images, _PROMPTS[0]], top)
-    least = float("inf")
-    for place in range(3):
-        swapped = [*images[:place], other, *images[place + 1 :]]
-        change = _distance(*(_generated(model, [*some, _PROMPTS[0]], top) for some in (images, swapped)))
-        if change <= 2 * same:
-            raise _Failed(f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up")
-        least = min(least, change)
-    plain, busy = (_generated(model, [some, _PROMPTS[0]], top).prompt_tokens for some in (other, _busy()))
-    if plain != busy:
-        raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
-    return f"another image changes at least {least:.2g}"
+class _Forcing(_Probe[Forced]):
+    checks = ("numbers", "same", "text", "greedy", "chain", "images")
+
+    def __init__(self, model: LogProbs, tolerance: float) -> None:
+        super().__init__(tolerance)
+        self.model = model
+
+    def ask(self, parts: Sequence[Part], run: int = 0) -> Forced:
+        return self.force(parts, _ANSWER, run)
+
+    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
+        try:
+            forced = self.model.force(parts, answer, run)
+        except TextError as error:  # the model cannot give this answer, or takes no images
+            raise _Failed(str(error)) from None
+        try:
+            check_forced(forced, answer)
+        except ModelError as error:
+            raise _Failed(str(error)) from None
+        return forced
+
+    def difference(self, first: Forced, second: Forced) -> float:
+        if len(first.logprobs) != len(second.logprobs):
+            raise _Failed(f"the same answer has different tokens: {first.tokens} and {second.tokens}")
+        return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
+
+    def numbers(self) -> str:
+        forced = self.ask([_PROMPTS[0]])
+        if 0.0 in forced.logprobs:
+            raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_tokens(forced)}")
+        return _tokens(forced)
+
+    def greedy(self) -> str:
+        """Compare the model's likeliest token with the same token forced, first and later in an answer."""
+        worst = 0.0
+        for prefix in ("", _START):
+            for prompt in _PROMPTS:
+                token, value = self.model.next([prompt], prefix)
+                if not token.strip() or "\ufffd" in token:
+                    continue  # the end, or part of a character, cannot be forced
+                forced = self.force([prompt], prefix + token if prefix else token.lstrip())
+                # " man" and "man" are different tokens.
+                same = prefix or token == token.lstrip() or forced.tokens[-1] == token
+                if same and forced.tokens[-1].strip() == token.strip():
+                    break
+            else:
+                raise _Failed("no prompt has a likeliest token that can be forced; nothing can be compared")
+            off = abs(forced.logprobs[-1] - value)
+            if off > self.tolerance:
+                raise _Failed(
+                    f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it has "
+                    f"{forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens or of another "
+                    "prompt"
+                )
+            worst = max(worst, off)
+        return f"forced and likeliest token differ by {worst:.2g}"
+
+    def chain(self) -> str:
+        whole, start = (self.force([_PROMPTS[0]], answer) for answer in (_ANSWER, _START))
+        if whole.tokens[: len(start.tokens)] != start.tokens:
+            raise _Failed(
+                f"the beginning of an answer alone has other tokens: {whole.tokens}, {start.tokens}"
+            )
+        off = max(abs(a - b) for a, b in zip(whole.logprobs, start.logprobs, strict=False))
+        if off > self.tolerance:
+            both = f"{_tokens(whole)} and {_tokens(start)}"
+            raise _Failed(f"later words change the numbers of earlier ones by {off:.3g}: {both}")
+        return f"later words change the numbers of earlier ones by {off:.2g}"
 
 
-_GENERATED_CHECKS: tuple[tuple[str, Callable[[Generates, float, int], str]], ...] = (
-    ("numbers", _numbers_generated), ("same", _same_generated), ("text", _text_generated),
-    ("greedy", _greedy_generated), ("images", _images_generated),
-)  # fmt: skip
+class _Generating(_Probe[Generated]):
+    checks = ("numbers", "same", "text", "greedy", "images")
 
+    def __init__(self, model: Generates, tolerance: float, top: int) -> None:
+        super().__init__(tolerance)
+        self.model, self.top = model, top
 
-def _generated(model: Generates, parts: Sequence[Part], top: int, run: int = 0) -> Generated:
-    try:
-        generated = model.generate(parts, _ROOM, top, run)
-        check_generated(generated, top)
-    except (TextError, ModelError) as error:
-        raise _Failed(str(error)) from None
-    return generated
+    def ask(self, parts: Sequence[Part], run: int = 0) -> Generated:
+        try:
+            generated = self.model.generate(parts, _ROOM, self.top, run)
+            check_generated(generated, self.top)
+        except (TextError, ModelError) as error:
+            raise _Failed(str(error)) from None
+        return generated
 
+    def difference(self, first: Generated, second: Generated) -> float:
+        """Return the largest difference at the first place; a token that one lacks counts as 1."""
+        one, other = (dict(generated.top[0]) for generated in (first, second))
+        common = [abs(one[token] - other[token]) for token in one.keys() & other.keys()]
+        return max([*common, float(one.keys() != other.keys())])
 
-def _drift_generated(model: Generates, parts: Sequence[Part], top: int) -> float:
-    return _distance(*(_generated(model, parts, top, run) for run in (0, 1)))
+    def numbers(self) -> str:
+        return _tokens(self.ask([_PROMPTS[0]]))
 
-
-def _distance(first: Generated, second: Generated) -> float:
-    """Return the largest difference of the numbers at the first place; a token that one lacks counts as 1."""
-    one, other = (dict(generated.top[0]) for generated in (first, second))
-    common = [abs(one[token] - other[token]) for token in one.keys() & other.keys()]
-    return max([*common, float(one.keys() != other.keys())])
-
-
-def _forced(model: LogProbs, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-    try:
-        forced = model.force(parts, answer, run)
-    except TextError as error:  # the model cannot give this answer, or takes no images
-        raise _Failed(str(error)) from None
-    try:
-        check_forced(forced, answer)
-    except ModelError as error:
-        raise _Failed(str(error)) from None
-    return forced
-
-
-def _drift(model: LogProbs, parts: Sequence[Part]) -> float:
-    """Return the difference between two runs of one question; two runs, so that no cache answers."""
-    return _difference(*(_forced(model, parts, _ANSWER, run) for run in (0, 1)))
-
-
-def _difference(first: Forced, second: Forced) -> float:
-    if len(first.logprobs) != len(second.logprobs):
-        raise _Failed(f"the same answer has different tokens: {first.tokens} and {second.tokens}")
-    return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
+    def greedy(self) -> str:
+        """Compare each token that was written with the likeliest ones at its place."""
+        worst, compared = 0.0, 0
+        for prompt in _PROMPTS:
+            answer = self.ask([prompt])
+            for token, value, listed in zip(answer.tokens, answer.logprobs, answer.top, strict=True):
+                if listed:
+                    worst, compared = max(worst, max(number for _, number in listed) - value), compared + 1
+                if worst > self.tolerance:
+                    raise _Failed(
+                        f"the written token {token!r} has {value:.4f}, but another one is likelier "
+                        f"({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the numbers are "
+                        "of other places"
+                    )
+        return f"{compared} written tokens are the likeliest ones, to {worst:.2g}"
 
 
 def _three_images() -> tuple[list[Image], Image]:
@@ -336,5 +304,5 @@ def _busy() -> Image:
     return Image.from_pixels(np.kron(blocks, np.ones((8, 8, 1), np.uint8)))
 
 
-def _tokens(forced: Forced) -> str:
-    return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(forced.tokens, forced.logprobs, strict=True))
+def _tokens(answer: Forced | Generated) -> str:
+    return " ".join(f"{t!r}:{v:.3f}" for t, v in zip(answer.tokens, answer.logprobs, strict=True))

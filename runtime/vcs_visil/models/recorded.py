@@ -7,7 +7,7 @@ to the fingerprint and to every byte of its question.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -20,9 +20,11 @@ from vcs_visil.images import Image, Part
 from vcs_visil.models.generated import Generated, Generates, check_generated
 from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
 
+_Ask = Callable[[Any], dict[str, Any]]  # asks a model, checks the answer, and returns it as a record
+
 
 def question_key(fingerprint: str, parts: Sequence[Part], answer: str, kind: str) -> str:
-    """Return the sha256 of a question."""
+    """Return the sha256 of a question; `kind` is "next", the run, or "generate" with its numbers."""
     digest = hashlib.sha256()
     pieces = [("model", fingerprint.encode()), *map(_piece, parts), ("answer", answer.encode())]
     for name, data in [*pieces, ("kind", kind.encode())]:
@@ -64,30 +66,53 @@ class Recorded:
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         """Return the recorded log-probabilities of an answer."""
-        return _forced(self._look_up(parts, answer, str(run)))
+
+        def ask(model: Any) -> dict[str, Any]:
+            forced = model.force(parts, answer, run)
+            check_forced(forced, answer)
+            return {"answer": answer, "run": run, **asdict(forced)}
+
+        record = self._look_up(parts, answer, str(run), ask)
+        return Forced(tuple(record["tokens"]), tuple(record["logprobs"]), record["prompt_tokens"])
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
         """Return the recorded likeliest token after `prefix`, and its log-probability."""
-        record = self._look_up(parts, prefix, "next")
+
+        def ask(model: Any) -> dict[str, Any]:
+            token, value = model.next(parts, prefix)
+            return {"said": prefix, "token": token, "logprob": value}
+
+        record = self._look_up(parts, prefix, "next", ask)
         return record["token"], record["logprob"]
 
     def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
         """Return the recorded generated answer."""
-        return _generated(self._look_up(parts, "", _generate_kind(max_tokens, top, run)))
 
-    def _look_up(self, parts: Sequence[Part], answer: str, kind: str) -> Mapping[str, Any]:
-        record: Mapping[str, Any] | None = self._answers.get(
-            question_key(self.fingerprint, parts, answer, kind)
-        )
+        def ask(model: Any) -> dict[str, Any]:
+            generated = model.generate(parts, max_tokens, top, run)
+            check_generated(generated, top)
+            return {"run": run, **asdict(generated)}
+
+        record = self._look_up(parts, "", f"generate {max_tokens} {top} {run}", ask)
+        likeliest = tuple(tuple((token, value) for token, value in listed) for listed in record["top"])
+        tokens, values = tuple(record["tokens"]), tuple(record["logprobs"])
+        return Generated(record["text"], tokens, values, likeliest, record["prompt_tokens"])
+
+    def _look_up(self, parts: Sequence[Part], answer: str, kind: str, ask: _Ask) -> Mapping[str, Any]:
+        key = question_key(self.fingerprint, parts, answer, kind)
+        record: dict[str, Any] | None = self._answers.get(key)
         if record is None:
-            raise ModelError(
-                f"{self._path}: no answer to this question is recorded (answer {answer!r}, run {kind}): "
-                "the texts, images, prompts or options were different"
-            )
+            self._answers[key] = record = self._missing(key, answer, kind, ask)
         return record
 
+    def _missing(self, key: str, answer: str, kind: str, ask: _Ask) -> dict[str, Any]:
+        raise ModelError(
+            f"{self._path}: no answer to this question is recorded (answer {answer!r}, run {kind}): "
+            "the texts, images, prompts or options were different"
+        )
 
-class Recorder:
+
+class Recorder(Recorded):
     """A model whose answers are recorded. Recorded questions are not asked again.
 
     Each line is written and synced at once, so a stopped run loses no answer. CacheError is raised if the
@@ -127,41 +152,14 @@ class Recorder:
                 self._write({"visil": "answers", "model": self.fingerprint})
             stack.pop_all()  # it stays open
 
-    def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
-        """Return the recorded generated answer, or check and record the model's."""
-        key = question_key(self.fingerprint, parts, "", _generate_kind(max_tokens, top, run))
-        if key not in self._answers:
-            generated = self._model.generate(parts, max_tokens, top, run)  # type: ignore[union-attr]
-            check_generated(generated, top)
-            self._record(key, {"run": run, **asdict(generated)})
-        return _generated(self._answers[key])
-
-    def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-        """Return the recorded log-probabilities, or check and record those of the model."""
-        key = question_key(self.fingerprint, parts, answer, str(run))
-        if key not in self._answers:
-            forced = self._model.force(parts, answer, run)  # type: ignore[union-attr]
-            check_forced(forced, answer)
-            self._record(key, {"answer": answer, "run": run, **asdict(forced)})
-        return _forced(self._answers[key])
-
-    def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
-        """Return the recorded likeliest token after `prefix`, or record the one of the model."""
-        key = question_key(self.fingerprint, parts, prefix, "next")
-        if key not in self._answers:
-            token, value = self._model.next(parts, prefix)  # type: ignore[union-attr]
-            self._record(key, {"said": prefix, "token": token, "logprob": value})
-        record = self._answers[key]
-        return record["token"], record["logprob"]
-
     def close(self) -> None:
         """Close the table. Raises InputError if it is no longer what was recorded."""
         self._lines.close()
 
-    def _record(self, key: str, answer: dict[str, Any]) -> None:
-        record = {"key": key, **answer}
+    def _missing(self, key: str, answer: str, kind: str, ask: _Ask) -> dict[str, Any]:
+        record = {"key": key, **ask(self._model)}
         self._write(record)
-        self._answers[key] = record
+        return record
 
     def _write(self, record: dict[str, Any]) -> None:
         try:
@@ -183,17 +181,3 @@ def _read(path: Path) -> tuple[str | None, dict[str, Any]]:
         except (KeyError, TypeError):
             raise InputError(f"{path} line {number}: this is not a recorded answer") from None
     return fingerprint, answers
-
-
-def _forced(record: Mapping[str, Any]) -> Forced:
-    return Forced(tuple(record["tokens"]), tuple(record["logprobs"]), record["prompt_tokens"])
-
-
-def _generated(record: Mapping[str, Any]) -> Generated:
-    top = tuple(tuple((token, value) for token, value in listed) for listed in record["top"])
-    tokens, values = tuple(record["tokens"]), tuple(record["logprobs"])
-    return Generated(record["text"], tokens, values, top, record["prompt_tokens"])
-
-
-def _generate_kind(max_tokens: int, top: int, run: int) -> str:
-    return f"generate {max_tokens} {top} {run}"

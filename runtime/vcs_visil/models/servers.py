@@ -12,10 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_visil.images import Image, Part
-from vcs_visil.models.answers import as_base64, chat_content, get_at, number
+from vcs_visil.images import Image, Part, as_base64
 from vcs_visil.models.generated import TOP
-from vcs_visil.models.http import Client
+from vcs_visil.models.http import Client, get_at, number
 from vcs_visil.models.logprobs import Forced, answer_length
 
 TIMEOUT = 600.0
@@ -24,13 +23,25 @@ _CHAT = "/v1/chat/completions"
 _FIELD = "{prompt}"
 
 
+def chat_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    """Return texts and images as the content of a message of OpenAI's chat API."""
+    if not any(isinstance(part, Image) for part in parts):
+        return "".join(part for part in parts if isinstance(part, str))
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{as_base64(part)}"}}
+        for part in parts
+    ]
+
+
 class Chat:
-    """A server with the chat API of OpenAI."""
+    """A server with the chat API of OpenAI; its fingerprint is the kind of server and the model's name."""
 
     _KIND = ""
 
     def __init__(self, url: str, model: str | None = None, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its models."""
+        """Ask the server for its models; `model` is None for its only one. `timeout` is in seconds."""
         self._client = Client(url, timeout)
         answer = self._client.get("/v1/models")
         try:
@@ -71,7 +82,8 @@ class VLLM(Chat):
         _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
         if answered.get("prompt_logprobs") is None:
             raise ModelError(
-                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see --stepping"
+                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see --model "
+                "stepping:URL"
             )
         entries = get_at(answered, list, "prompt_logprobs")
         ids = get_at(answered, list, "prompt_token_ids")
@@ -104,9 +116,7 @@ class Stepping(Chat):
     def __init__(
         self, url: str, model: str | None = None, *, timeout: float = TIMEOUT, top: int = TOP
     ) -> None:  # fmt: skip
-        """Ask the server for its models."""
-        if not isinstance(top, int) or top < 1:
-            raise ValueError(f"top must be a whole number of at least 1, not {top!r}")
+        """Ask the server for its models, as `Chat` does."""
         super().__init__(url, model, timeout=timeout)
         self._top = top
 
@@ -173,7 +183,7 @@ class SGLang:
     """An SGLang server, asked through `/generate`. That takes plain text, so a chat template is needed."""
 
     def __init__(self, url: str, template: str, image: str, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its model."""
+        """Ask the server for its model. `template` holds `{prompt}` once; `image` stands for an image."""
         if template.count(_FIELD) != 1:
             raise InputError(f"template: it must contain {_FIELD} once")
         self._client = Client(url, timeout)

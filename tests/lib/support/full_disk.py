@@ -13,7 +13,7 @@ from pathlib import Path
 
 from support.command_line import vcs
 from vcs_experiments.results import Results
-from vcs_runtime.comparing.cells import Table, write_csv
+from vcs_runtime.comparing.tables import Table, write_csv
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:

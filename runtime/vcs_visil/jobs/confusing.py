@@ -33,11 +33,11 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Donor:
-    """Summaries whose keyframes other videos may get."""
+    """A video whose keyframes other videos may get."""
 
     id: str | int
-    video: str | None
-    keyframes: Mapping[int, Sequence[Any]]
+    video: str | None  # its file; None if all keyframes are image files
+    keyframes: Mapping[int, Sequence[Any]]  # of its summaries, by their number
 
 
 def read_donors(path: Path) -> list[Donor]:
@@ -62,7 +62,7 @@ def confuse(
     writer: Writer | None,
     prompts: Prompts,
 ) -> list[dict[str, Any]]:
-    """Confuse the summaries of a video."""
+    """Confuse the summaries of a video, in each kind; raise TextError if nothing can be confused."""
     made = []
     item.summaries()  # all are checked before a model is asked
     for summary in item.several("summaries"):
@@ -91,7 +91,7 @@ def confuse(
 
 
 def change_text(writer: Writer, prompts: Prompts, text: str, change: str) -> str:
-    """Let a model change a fact of a summary."""
+    """Let a model change a fact of a summary, such as "a place"; the keyframes stay as they are."""
     words = _words(text)
 
     def checked(answer: str) -> str:
