@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.util.atomic import write_whole
-from vcs_runtime.util.printable import printable
-from vcs_runtime.util.spreadsheets import cell
+from vcs_runtime.util.printable import cell, printable
 
 Cell = str | int | float | bool | None
 
