@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from vcs_runtime import Options, Scorer
 from vcs_runtime.jobs.run import score_file
-with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
+with Scorer.open(sys.argv[1], device="cpu", cache_mb=1) as scorer:
     score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
 """
 

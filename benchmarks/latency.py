@@ -35,7 +35,7 @@ def child(bundle: str) -> None:
     """Score each pair that comes in as a line; answer with seconds and score."""
     from vcs_runtime import Scorer
 
-    scorers = {"new": Scorer.open(bundle, "cpu", memory_mb=0), "cached": Scorer.open(bundle, "cpu")}
+    scorers = {"new": Scorer.open(bundle, "cpu", cache_mb=0), "cached": Scorer.open(bundle, "cpu")}
     for scorer in scorers.values():
         scorer.score("A man opens a door.", "A woman closes a window.")
     print(scorers["new"].signature, flush=True)

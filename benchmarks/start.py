@@ -29,7 +29,7 @@ from pathlib import Path
 
 STEPS = Path(__file__).resolve().with_name("start_steps.py")
 EXAMPLES = Path(__file__).resolve().parents[1] / "docs/examples"
-PAIR = ["--reference", str(EXAMPLES / "reference.txt"), "--generated", str(EXAMPLES / "generated.txt")]
+PAIR = [str(EXAMPLES / "reference.txt"), str(EXAMPLES / "generated.txt")]
 
 
 class Side:

@@ -78,7 +78,7 @@ def main() -> None:
         sys.exit("the means of the two differ")
     print("both give the same means to the bit")
     # The vectors in memory grow up to their limit, so the limit is small: nothing else should grow.
-    config = ScorerConfig(device="cpu", threads=arguments.threads, memory_mb=4)
+    config = ScorerConfig(device="cpu", threads=arguments.threads, cache_mb=4)
     memory = _memory(TextMetric(config), texts, arguments.evaluations)
     if arguments.keep:
         with Scorer.open("default", "cpu", threads=arguments.threads) as scorer:

@@ -1,6 +1,6 @@
 """What ONNX Runtime's own CUDA provider makes of a bundle, on a machine without a GPU.
 
-    python benchmarks/gpu/dry_run.py BUNDLE ... [--capability 9.0] [--gpu-mem-gb 40]
+    python benchmarks/gpu/dry_run.py BUNDLE ... [--capability 9.0] [--gpu-memory-gb 40]
 
 Needs onnxruntime-gpu, without NVIDIA's packages, and a C compiler: `make gpu-dry` makes such an environment,
 `.venv-gpu`. The provider is the real one. NVIDIA's libraries are stand-ins (tests/lib/support/cuda_stand_ins.py) that
@@ -57,7 +57,7 @@ def main() -> None:
     )
     parser.add_argument("bundles", nargs="+", type=Path)
     parser.add_argument("--capability", default="9.0", help="compute capability: 8.0, 8.9, 9.0, 12.0")
-    parser.add_argument("--gpu-mem-gb", type=float, help="limit of memory, as `score` takes it")
+    parser.add_argument("--gpu-memory-gb", type=float, help="limit of memory, as `score` takes it")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -68,7 +68,7 @@ def main() -> None:
             bundle, machine = str(path), {"capability": arguments.capability}
             opened = open_bundle(bundle)
             if spec := opened.part("embedder"):
-                run = gpu.call(embed, bundle, SHAPES, arguments.gpu_mem_gb, **machine)
+                run = gpu.call(embed, bundle, SHAPES, arguments.gpu_memory_gb, **machine)
                 print_part(f"{path}: {spec.name}, {spec.precision}", run, list(SHAPES))
             if spec := opened.part("segmenter"):
                 run = gpu.call(segment, bundle, TEXTS, **machine)

@@ -113,7 +113,7 @@ def draws_texts_as_markup(script: Any) -> Any:
 QUICK: dict[str, tuple[str, Plant, str]] = {
     "a line is lost": ("files", replace("OutputFile.append", without_the_last), "lines for"),
     "a traceback": ("arguments", replace("vcs_runtime.cli.compare.compare_files", raises(KeyError("x"))), "exit code 3"),
-    "a stray file": ("arguments", replace("vcs_runtime.cli.score.check_source", writes_elsewhere), "which is no output"),
+    "a stray file": ("arguments", replace("vcs_runtime.cli.score.is_text_pair", writes_elsewhere), "which is no output"),
     "a torn line stays": ("results", replace("OutputFile.end_last_line", nothing), "other bytes|JSONDecodeError"),
     "a damaged score is taken": ("results", replace("vcs_runtime.jobs.score_files.check_line", nothing), "defect"),
     "an undocumented error": ("api", replace("vcs_runtime.scoring.scorer.as_pairs", raises(KeyError("x"))), "an exception"),

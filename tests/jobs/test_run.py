@@ -315,7 +315,7 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
         from pathlib import Path
         from vcs_runtime import Options, Scorer
         from vcs_runtime.jobs.run import score_file
-        with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
+        with Scorer.open(sys.argv[1], device="cpu", cache_mb=1) as scorer:
             score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """

@@ -123,7 +123,7 @@ def test_a_text_of_a_block_in_flight_is_not_embedded_again(
         if len(machine.runs) == 1:
             assert all(requested.acquire(timeout=WAIT_S) for _ in range(2))
 
-    with Scorer.open(tiny_bundle, "cuda:0", memory_mb=0) as gpu:
+    with Scorer.open(tiny_bundle, "cuda:0", cache_mb=0) as gpu:
         list(numbered(gpu, [(shared, shared)] * BLOCK))
         alone = sum(shape[0] for shape, _ in machine.runs)
         machine.runs.clear()

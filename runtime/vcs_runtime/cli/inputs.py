@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors, verbose
+from vcs_runtime.cli.messages import verbose, warn
+from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.inference.vector_cache import outdated_cache
@@ -25,6 +25,8 @@ from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.reading import read_whole
 
+# Suffixes of files that hold more than one plain text.
+_DATA = frozenset(SUFFIXES) - {".txt"}
 # Embedders that read English alone.
 _ENGLISH = ("all-minilm-l6-v2",)
 
@@ -110,34 +112,42 @@ input_options = combined("source", _input, together(
     click.option("--generated-key", multiple=True, metavar="NAME",
                  help="Column of the generated text; repeated: several systems. [default: generated]"),
     click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
+    section="Input",
+), together(
     click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
                  help="A second pair with one id: refuse the input, or call the pair id#2."),
     max_read_mb,
     section="Input",
+    advanced=True,
 ))  # fmt: skip
-keep = together(
-    click.option("--keep", multiple=True, metavar="NAME",
+keep_column = together(
+    click.option("--keep-column", "keep", multiple=True, metavar="NAME",
                  help="Column of the input to repeat in the output; may be repeated."),
     section="Input",
+    advanced=True,
 )  # fmt: skip
 
 
-def check_source(
-    pairs: bool, references: Sequence[Path], generated: Path | None, source: InputOptions
-) -> None:
-    """Raise UsageError unless the input is given in one way."""
-    one = bool(references) or generated is not None
-    two = source.reference_file is not None or bool(source.prediction_files)
-    if pairs + one + two != 1:
+def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
+    """Whether the arguments are the text files of one pair; UsageError if the input is given in two ways."""
+    by_id = source.reference_file is not None or bool(source.prediction_files)
+    if bool(files) == by_id:
         raise click.UsageError(
-            "give either PAIRS, or --references and --predictions, or --reference and --generated"
+            "give either PAIRS, or --references and --predictions, or text files of one pair: "
+            "REFERENCE GENERATED"
         )
-    if one and (not references or generated is None):
-        raise click.UsageError("--reference and --generated belong together")
-    if one and (source.format or source.keys != Keys() or source.generated_keys):
-        raise click.UsageError("--reference and --generated are plain texts: they have no format and no keys")
-    if two and (source.reference_file is None or not source.prediction_files):
+    if by_id and (source.reference_file is None or not source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
+    if len(files) < 2:
+        return False
+    if data := next((path for path in files if path.suffix.lower() in _DATA), None):
+        raise click.UsageError(
+            f"several files are the plain texts of one pair, and {data} is none: give one file of PAIRS, or "
+            "several systems by --references and --predictions"
+        )
+    if source.format or source.keys != Keys() or source.generated_keys:
+        raise click.UsageError("REFERENCE and GENERATED are plain texts: they have no format and no keys")
+    return True
 
 
 def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
@@ -157,7 +167,7 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
             name: PairFile(file, key, source.duplicates)
             for name, key in (keys or {pairs.stem: source.keys}).items()
         }
-    assert source.reference_file is not None  # `check_source` was called before
+    assert source.reference_file is not None  # `is_text_pair` was called before
     reference_file = input_file(source.reference_file, source.format)
     references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
     systems: dict[str, PairSource] = {}
@@ -192,11 +202,10 @@ def input_file(path: Path, format: str | None) -> InputFile:
     return InputFile(Path(copy.name), format, "standard input")
 
 
-def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
-    """Read the text files of one pair."""
-    assert generated is not None  # `check_source` was called before
-    texts = [_read_text(path) for path in references]
-    return InputPair("pair", None, texts[0] if len(texts) == 1 else texts, _read_text(generated))
+def one_pair(files: Sequence[Path]) -> InputPair:
+    """Read the text files of one pair: its references, then its generated text."""
+    *references, generated = map(_read_text, files)
+    return InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:

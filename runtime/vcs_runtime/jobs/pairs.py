@@ -78,7 +78,7 @@ class Keys:
         """Raise ValueError if a kept key is the name of what a line of the output has anyway."""
         for name in self.keep:
             if name in OUTPUT_KEYS:
-                raise ValueError(f"--keep {name}: the output has a {name!r} of its own")
+                raise ValueError(f"--keep-column {name}: the output has a {name!r} of its own")
 
     def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
         """Return the keys of the references, of the generated text and of the id in a file."""

@@ -103,7 +103,7 @@ def _until_failure(
             yield block[:failed]
         raise InputError(
             f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair and "
-            "continue with --resume, or give --failed skip or zero"
+            "continue with --resume, or give --on-error skip or zero"
         )
 
 

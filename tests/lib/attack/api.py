@@ -103,16 +103,16 @@ def _api_calls(scorer: Scorer, rng: random.Random) -> Callable[[], Any]:
         names = (
             "device",
             "threads",
-            "memory_mb",
+            "cache_mb",
             "segmenter",
-            "gpu_mem_gb",
-            "pair_mem_gb",
+            "gpu_memory_gb",
+            "max_pair_gb",
             "batch_invariant",
             "bundle",
             "words",
         )
         changes = {name: _anything(rng) for name in rng.sample(names, rng.choice((1, 1, 2)))}
-        changes.pop("memory_mb" if rng.random() < 0.5 else "", None)
+        changes.pop("cache_mb" if rng.random() < 0.5 else "", None)
         if isinstance(changes.get("threads"), int) and changes["threads"] > 64:
             del changes["threads"]  # they would be started
         usual = {"bundle": _BUNDLE, "device": "cpu", "words": _BUNDLE}
