@@ -24,9 +24,10 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from vcs_runtime import Options, Scorer
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 with Scorer.open(sys.argv[1], device="cpu", cache_mb=1) as scorer:
-    score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
+    score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
 """
 
 

@@ -145,7 +145,7 @@ def open_scorer(bundle: Bundle, sleeping: list[SleepingGpu]) -> Scorer:
 
 def job(opened: Scorer, pairs: Path, scores: Path) -> str:
     """A digest of the job's scores."""
-    run.score_file(opened, pairs, scores, Options(), progress=False, overwrite=True)
+    run.score_file(opened, pairs, output.JobFiles(scores, overwrite=True, progress=False), Options())
     return hashlib.sha256(scores.read_bytes()).hexdigest()[:12]
 
 

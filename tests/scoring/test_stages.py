@@ -22,6 +22,7 @@ from support.stories import story, write_pairs
 from vcs_runtime import Embedder, Options, Scorer
 from vcs_runtime.errors import DeviceError, TextError
 from vcs_runtime.inference.vector_store import VectorStore
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 from vcs_runtime.scoring import preparation
 
@@ -262,7 +263,9 @@ def test_what_was_written_before_the_disk_is_full_stays(
     rows = [{"id": i, "reference": a, "generated": b} for i, (a, b) in enumerate(PAIRS)]
     write_pairs(tmp_path / "pairs.jsonl", rows)
     with pytest.raises(OSError, match="disk full"):
-        score_file(gpu, tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl", Options(), progress=False)
+        score_file(
+            gpu, tmp_path / "pairs.jsonl", JobFiles(tmp_path / "scores.jsonl", progress=False), Options()
+        )
     assert (tmp_path / "scores.jsonl").read_bytes().count(b"\n") == 2 * BLOCK
 
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -40,15 +39,16 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.jobs import run
+from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
-from vcs_runtime.jobs.summary import ON_ERROR, SKIP, Summary
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
 
 _OUTPUTS = (".jsonl", ".ndjson", *TABLES)
-ScoreFile = Callable[..., Summary]
+ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 
 
 @click.command(cls=SectionedCommand)
@@ -139,10 +139,8 @@ def score(
             score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
         summaries = {}
         for name, each in systems.items():
-            summaries[name] = summary = score_file(
-                each, targets[name], options,
-                failed=on_error, resume=resume, overwrite=overwrite, report_failure=warn,
-            )  # fmt: skip
+            job = JobFiles(targets[name], resume, overwrite, on_error, warn)
+            summaries[name] = summary = score_file(each, job, options)
             _print(name if len(systems) > 1 else "", summary, as_json)
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
@@ -192,10 +190,10 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
 
 
 def _score_on_ray(
-    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, output: Path | None,
-    options: Options, **how: Any,
+    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, files: JobFiles,
+    options: Options,
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
     with usage_errors(), connected(address):
-        return score_file(pairs, output, config, options, actors=actors, report_device=report_device, **how)
+        return score_file(pairs, files, config, options, actors=actors, report_device=report_device)
