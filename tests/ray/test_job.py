@@ -24,6 +24,9 @@ from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray import JobFiles, job, score_file
 from vcs_runtime.ray.dataset import through_actors
 
+# Ray Data warns of its own settings when it makes them.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
+
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,35 +72,40 @@ def open_keeping_vectors(config: ScorerConfig, output: Path) -> AbstractContextM
     return open_scorer(replace(config, cache=config.cache or output / "vectors"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputOptions:
-    """How the input of a command is read."""
+    """How the input of a command is read: the values of its options."""
 
     reference_file: Path | None
     prediction_files: tuple[Path, ...]
     format: str | None
-    keys: Keys
+    reference_key: tuple[str, ...]
+    generated_key: tuple[str, ...]
+    id_key: str | None
     duplicates: str
-    generated_keys: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(set(self.generated_key)) < len(self.generated_key):
+            raise click.UsageError("--generated-key: a column is named twice")
+        if self.has_several_systems and self.prediction_files:
+            raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
+        self.keys  # noqa: B018  # raises ValueError for what cannot be kept
 
-def _input(
-    reference_file: Path | None, prediction_files: tuple[Path, ...], format: str | None,
-    reference_key: tuple[str, ...], generated_key: tuple[str, ...], id_key: str | None, duplicates: str,
-    keep: tuple[str, ...] = (),
-) -> InputOptions:  # fmt: skip
-    if len(set(generated_key)) < len(generated_key):
-        raise click.UsageError("--generated-key: a column is named twice")
-    several = len(generated_key) > 1
-    if several and prediction_files:
-        raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
-    keys = Keys(reference_key, None if several or not generated_key else generated_key[0], id_key, keep)
-    systems = generated_key if several else ()
-    return InputOptions(reference_file, prediction_files, format, keys, duplicates, systems)
+    @property
+    def has_several_systems(self) -> bool:
+        """Whether the generated texts are in several columns, one of each system."""
+        return len(self.generated_key) > 1
+
+    @property
+    def keys(self) -> Keys:
+        """The names of what a row holds; of several systems without the generated text."""
+        generated = self.generated_key[0] if len(self.generated_key) == 1 else None
+        return Keys(self.reference_key, generated, self.id_key, self.keep)
 
 
 #: Options of the input; the command receives `source`, an `InputOptions`.
-input_options = combined("source", _input, together(
+input_options = combined("source", InputOptions, together(
     click.option("--references", "reference_file", type=PATH, metavar="FILE",
                  help="References by id, in place of PAIRS."),
     click.option("--predictions", "prediction_files", type=PATH, multiple=True, metavar="FILE",
@@ -145,7 +150,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             f"several files are the plain texts of one pair, and {data} is none: give one file of PAIRS, or "
             "several systems by --references and --predictions"
         )
-    if source.format or source.keys != Keys() or source.generated_keys:
+    if source.format or source.keys != Keys() or source.has_several_systems:
         raise click.UsageError("REFERENCE and GENERATED are plain texts: they have no format and no keys")
     return True
 
@@ -162,10 +167,11 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
     """Return the pairs of each system, by its name; what has no match is named on standard error."""
     if pairs is not None:
         file = input_file(pairs, source.format)
-        keys = {name: replace(source.keys, generated=name) for name in source.generated_keys}
+        if not source.has_several_systems:
+            return {pairs.stem: PairFile(file, source.keys, source.duplicates)}
         return {
-            name: PairFile(file, key, source.duplicates)
-            for name, key in (keys or {pairs.stem: source.keys}).items()
+            name: PairFile(file, replace(source.keys, generated=name), source.duplicates)
+            for name in source.generated_key
         }
     assert source.reference_file is not None  # `is_text_pair` was called before
     reference_file = input_file(source.reference_file, source.format)

@@ -241,25 +241,8 @@ def check_resume(resume: bool, overwrite: bool) -> None:
         raise click.UsageError("--resume and --overwrite exclude each other")
 
 
-def _scorer_config(
-    bundle: str,
-    segmenter: str,
-    device: str,
-    cache: Path | None,
-    threads: int | None,
-    gpu_memory_gb: float | None,
-    batch_invariant: bool,
-    max_pair_gb: float,
-    words: str,
-) -> ScorerConfig:
-    return ScorerConfig(
-        bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_memory_gb=gpu_memory_gb,
-        batch_invariant=batch_invariant, max_pair_gb=max_pair_gb, words=words,
-    )  # fmt: skip
-
-
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
-scorer_options = combined("config", _scorer_config, together(
+scorer_options = combined("config", ScorerConfig, together(
     bundle,
     segmenter,
     device,

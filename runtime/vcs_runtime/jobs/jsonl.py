@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.reading import TooLongError, next_line, refuse_special
+from vcs_runtime.util.reading import TooLongError, next_line, refuse_special, unique_keys
 
 Record = dict[str, Any]
 """One line of an output."""
@@ -60,16 +60,6 @@ def is_torn(line: bytes) -> bool:
     except InputError:
         return True
     return False
-
-
-def unique_keys(items: list[tuple[str, Any]]) -> Record:
-    """Make an object of JSON. Raises ValueError if it has one key twice: the first would be lost."""
-    found = dict(items)
-    if len(found) < len(items):
-        seen: set[str] = set()
-        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"an object has the key {twice!r} twice")
-    return found
 
 
 def _parse(line: bytes, place: str, hook: Callable[[list[tuple[str, Any]]], Record] | None = None) -> Any:
