@@ -338,7 +338,7 @@ def test_an_empty_path_is_refused(
     monkeypatch.chdir(tmp_path)
     done = vcs(*arguments)
     assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert "an empty name is no path." in done.stderr
+    assert "the path must not be empty." in done.stderr
 
 
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
 
 
 def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
-    """Return the pairs of each system, by its name; what has no match is named on standard error."""
+    """Return the pairs of each system, by the stem of its file or the name of its column."""
     if pairs is not None:
         file = input_file(pairs, source.format)
         if not source.has_several_systems:
@@ -215,7 +215,7 @@ def one_pair(files: Sequence[Path]) -> InputPair:
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:
-    """Check all pairs of an input, then read them."""
+    """Check all pairs of an input, then read them, or the one whose id is `name`. Raises InputError."""
     if not count_pairs(source):
         raise InputError(f"{source}: the file holds no pairs")
     if name is None:

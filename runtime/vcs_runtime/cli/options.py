@@ -24,12 +24,12 @@ from vcs_runtime.util.spreadsheets import formulas_as_text
 
 
 class NamedPath(click.Path):
-    """A path. An empty one is refused: it comes of a variable that is not set, and would mean this folder."""
+    """A path that is not empty, as that of an unset shell variable would be."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
         if not value:
-            self.fail("an empty name is no path.", param, ctx)
+            self.fail("the path must not be empty.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -52,7 +52,7 @@ class Number(click.types.FloatParamType):
     """Any finite number. click's own type takes NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number that a text says; click's error for a text that says another or none."""
+        """Return a finite number; click's error for any other text."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -160,7 +160,8 @@ def combined(
 ) -> Decorator:
     """Return a decorator that adds options to a command, and hands it one value made from all of them.
 
-    The command also receives the `shared` options as they are.
+    The names of the parameters of `make` are those of the options; a ValueError of it is wrong usage. The
+    command also receives the `shared` options as they are.
     """
     names = tuple(inspect.signature(make).parameters)
 
@@ -253,11 +254,11 @@ scorer_options = combined("config", ScorerConfig, together(
     section="Models",
 ), together(
     click.option("--gpu-memory-gb", type=NumberRange(0, 1e6, min_open=True, max_open=True), metavar="GB",
-                 help="Most GPU memory that the models may use. [default: no limit]"),
+                 help="Maximum GPU memory of the models. [default: no limit]"),
     click.option("--max-pair-gb", type=NumberRange(min=0, min_open=True),
                  default=ScorerConfig.max_pair_gb, show_default=True, metavar="GB",
-                 help="Most memory for the similarities of one pair, 8 bytes for each two chunks. A pair "
-                 "that needs more cannot be scored."),
+                 help="Maximum memory for the similarities of one pair, 8 bytes for each pair of chunks. A "
+                 "pair that needs more cannot be scored."),
     click.option("--batch-invariant", is_flag=True,
                  help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
                  "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "

@@ -18,9 +18,10 @@ Record = dict[str, Any]
 def read_jsonl(
     path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False, pipe: bool = False
 ) -> Iterator[tuple[int, Any]]:
-    """Read the values of a JSONL file one at a time, with their line numbers.
+    """Read the values of a JSONL file one at a time, with their line numbers from 1.
 
-    Blank lines and a byte order mark are skipped.
+    Raises InputError that names the file (`name`) and the line. Blank lines, a byte order mark and, if
+    `skip_torn`, a last line that was cut short are skipped. `unique` refuses an object with one key twice.
     """
     name = path if name is None else name
     number = 1
@@ -43,7 +44,7 @@ def read_records(
     path: Path, fields: Sequence[str] = ("id",), otherwise: str = "this is no line of an earlier run", *,
     skip_torn: bool = False, pipe: bool = False,
 ) -> Iterator[tuple[str, Record]]:  # fmt: skip
-    """Read the lines that a job has written, one at a time."""
+    """Read the lines that a job has written, with their places; InputError for one without `fields`."""
     for number, record in read_jsonl(path, skip_torn=skip_torn, pipe=pipe):
         place = f"{path} line {number}"
         if not isinstance(record, dict) or any(field not in record for field in fields):

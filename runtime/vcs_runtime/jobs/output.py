@@ -68,7 +68,7 @@ _LAST_LOCKABLE: Final = (1 << 31) - 2
 
 
 class OutputFile:
-    """An append-only JSONL file of whole lines, locked against a second writer."""
+    """An append-only JSONL file of whole lines, locked against a second writer; raises InputErrors."""
 
     def __init__(
         self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
@@ -101,7 +101,11 @@ class OutputFile:
         return read_records(self.path, skip_torn=True) if self._regular else iter(())
 
     def end_last_line(self, begins: str, *, known: bool) -> None:
-        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it."""
+        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it.
+
+        Raises InputError if the last line was not written by this job, whose lines start with `begins`; if
+        lines of this job are `known` to be there, the last one is, too.
+        """
         torn = self._after_last_line_end()
         if not torn:
             return

@@ -82,7 +82,7 @@ class Items(Generic[T]):
     """What a job goes through, in order."""
 
     items: Iterable[T]
-    total: int
+    total: int  # counted before
     identify: Callable[[T], str | int]
     check: Callable[[str, T, Record], None]  # InputError for a line of another job
 
@@ -97,7 +97,12 @@ def run_resumable(
     several_lines: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
 ) -> None:
-    """Do a job item by item, append its lines to an output, and continue an output that was begun."""
+    """Do a job item by item, append its lines to an output, and continue an output that was begun.
+
+    `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each` receives
+    every item with its line, and whether an earlier run has written it. With `several_lines` an item may have
+    more than one. Raises InputError if the output cannot be used, or changes while the job is running.
+    """
     taken = 0
 
     def counted() -> Iterator[T]:

@@ -42,7 +42,7 @@ def run_blocks(
     files: JobFiles,
     signature: str,
 ) -> Summary:
-    """Do what `score_file` does, with a function in place of the scorer."""
+    """Do what `score_file` does, with a function that takes the unfinished pairs in place of the scorer."""
     source = as_source(source)
     total = count_pairs(source)
     if not total:

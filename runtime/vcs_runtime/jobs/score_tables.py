@@ -41,7 +41,7 @@ def is_table(path: Path) -> bool:
 
 @contextmanager
 def lines_of(files: JobFiles) -> Iterator[JobFiles]:
-    """Yield the files of a job that writes lines, which become a table in the end if the output is one."""
+    """Yield the files for the lines of a job (OUTPUT.jsonl beside a table), and make the table in the end."""
     output = files.output
     if output is None or not is_table(output):
         yield files
@@ -60,7 +60,7 @@ def lines_of(files: JobFiles) -> Iterator[JobFiles]:
 
 
 def write_table(lines: Path, output: Path) -> None:
-    """Write the lines of a score file as a table. Raises OSError, and InputError for a line that is none."""
+    """Write the lines of a score file as a table. Raises OSError and InputError."""
     columns: dict[str, set[type]] = {}
     for _, record in read_records(lines):
         for name, value in record.items():
@@ -80,7 +80,7 @@ def write_table(lines: Path, output: Path) -> None:
 
 
 def read_table(path: Path) -> Iterator[tuple[str, Record]]:
-    """Read the rows of a table as the lines of which it was made, without what was empty there."""
+    """Read the rows of a table as records, empty cells dropped."""
     file = InputFile(path)
     try:
         for place, row in file.rows("id"):

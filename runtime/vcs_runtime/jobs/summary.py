@@ -24,7 +24,7 @@ _EVERY = score_table.names_with(score_table.FURTHER)
 
 @dataclass(frozen=True)
 class Statistic:
-    """The statistics of one score over pairs."""
+    """The statistics of one score over pairs: mean, sample standard deviation, 95 % bootstrap interval."""
 
     mean: float
     sd: float

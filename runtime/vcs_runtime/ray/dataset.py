@@ -199,7 +199,7 @@ def through_actors(
     actor: type[ScoreBatch], dataset: Dataset, config: ScorerConfig | str | os.PathLike[str],
     options: Options, actors: int | None, batch_size: int | None, arguments: dict[str, Any],
 ) -> Dataset:  # fmt: skip
-    """Map a data set through a pool of actors, in order; rows that kill three actors end it."""
+    """Map a data set through a pool of actors, in order; Ray Data replaces an actor that dies."""
     from ray.data import ActorPoolStrategy
 
     config = ScorerConfig.of(config)
@@ -212,7 +212,6 @@ def through_actors(
         compute=ActorPoolStrategy(size=needs.actors),
         num_cpus=needs.cpus,
         num_gpus=needs.gpus,
-        max_task_retries=2,
         fn_constructor_args=(pool_config(config, needs), options),
         fn_constructor_kwargs=arguments,
     )

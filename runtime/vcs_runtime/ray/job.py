@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +29,9 @@ from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.ray.dataset import pool_config, through_actors
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
+from vcs_runtime.scoring.result import Result
+
+_ATTEMPTS = 3  # actors that may die of one shard
 
 
 def score_file(
@@ -77,7 +82,7 @@ def score_file(
     needs = Needs.of(config.device, actors, config.threads)
     about = ray.remote(_about).options(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=2)
     try:
-        signature, _, device = ray.get(about.remote(ShardScorer, pool_config(config, needs), options))
+        signature, _, device = ray.get(about.remote(pool_config(config, needs), options))
         report_device(device)
         score = partial(_score_shards, config, options, actors, signature)
         return run_blocks(score, as_source(source), JobFiles.of(files), signature)
@@ -90,22 +95,37 @@ def score_file(
 class ShardScorer(ScoreBatch):
     """The actor: scores shards, which it takes from Ray's object store by their numbers."""
 
-    def __init__(self, config: ScorerConfig, options: Options, *, shards: list[Any] | None = None) -> None:
+    def __init__(self, config: ScorerConfig, options: Options, *, shards: list[Any], starts: Any) -> None:
         super().__init__(config, options)
-        self._shards = shards or []
+        self._shards = shards
+        self._starts = starts
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Score the shards of a batch, and add a column of pickled results with the name of the host."""
-        found = np.empty(len(batch["shard"]), object)
-        for row, number in enumerate(batch["shard"]):
-            pairs = [pair.texts for pair in import_ray().get(self._shards[number])]
-            found[row] = pickle.dumps((self.about()[1], self.score(pairs)))
-        return {"shard": batch["shard"], "results": found}
+        """Add a column of pickled results with the name of the host; no results if too many actors died."""
+        ray = import_ray()
+        column = np.empty(len(batch["shard"]), object)
+        for row, number in enumerate(batch["shard"].tolist()):
+            results = None
+            if ray.get(self._starts.add.remote(number)) <= _ATTEMPTS:
+                results = self.score([pair.texts for pair in ray.get(self._shards[number])])
+            column[row] = pickle.dumps((platform.node(), results))
+        return {"shard": batch["shard"], "results": column}
 
 
-def _about(actor: type[ShardScorer], config: ScorerConfig, options: Options) -> tuple[str, str, str]:
-    """Open an actor's scorer, so that its errors and its signature are known before the job begins."""
-    return actor(config, options).about()
+class _Starts:
+    """Counts how often each shard was begun, in a process that outlives the actors."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[int]()
+
+    def add(self, number: int) -> int:
+        self._counts[number] += 1
+        return self._counts[number]
+
+
+def _about(config: ScorerConfig, options: Options) -> tuple[str, str, str]:
+    """Open a scorer as an actor does, so that errors and the signature are known before the job begins."""
+    return ScoreBatch(config, options).about()
 
 
 def _score_shards(
@@ -120,18 +140,27 @@ def _score_shards(
     with _quiet():
         numbers = data.from_items([{"shard": i} for i in range(len(shards))], override_num_blocks=len(shards))
         numbers.context.enable_progress_bars = False
-        scored = through_actors(ShardScorer, numbers, config, options, actors, None, {"shards": shards})
+        arguments = {"shards": shards, "starts": ray.remote(_Starts).options(num_cpus=0).remote()}
+        scored = through_actors(ShardScorer, numbers, config, options, actors, None, arguments)
         for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
             for number, pickled in zip(batch["shard"], batch["results"], strict=True):
                 host, results = pickle.loads(pickled)
-                for result in results:
-                    if result.signature != signature:
-                        raise DeviceError(
-                            f"{host} would score as {result.signature}, another machine as {signature}: "
-                            "install the same version and bundle everywhere, and name a device"
-                        )
-                scored_pairs = zip(ray.get(shards[number]), results, strict=True)
-                yield [(pair, line_of(pair, result)) for pair, result in scored_pairs]
+                yield _block(ray.get(shards[number]), host, results, signature)
+
+
+def _block(pairs: list[InputPair], host: str, results: list[Result] | None, signature: str) -> Block:
+    """Return the lines of a shard. Raises DeviceError if it has no results, or another signature."""
+    if results is None:
+        raise DeviceError(
+            f"{_ATTEMPTS} actors died of the pairs from {pairs[0].place} to {pairs[-1].place}; "
+            "what was finished is kept, continue with --resume"
+        )
+    if other := next((result.signature for result in results if result.signature != signature), None):
+        raise DeviceError(
+            f"{host} would score as {other}, another machine as {signature}: install the same version and "
+            "bundle everywhere, and name a device"
+        )
+    return [(pair, line_of(pair, result)) for pair, result in zip(pairs, results, strict=True)]
 
 
 def _cut(pairs: Iterator[InputPair]) -> Iterator[list[InputPair]]:
