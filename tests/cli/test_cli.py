@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -321,10 +322,18 @@ def test_a_former_keyword_of_python_is_named_with_the_new_one(tiny_bundle: Path)
         replace(ScorerConfig(tiny_bundle), pair_mem_gb=1)  # type: ignore[call-arg]
 
 
-def test_scoring_imports_nothing_of_experiments_or_visil() -> None:
-    code = "import sys, vcs_runtime.cli.score; print(*(n for n in sys.modules if n.startswith('vcs_')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {name.split(".")[0] for name in done.stdout.split()} == {"vcs_numba", "vcs_runtime"}
+def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pairs_file: Path) -> None:
+    code = """
+        import sys
+        from vcs_runtime.cli import main
+        try:
+            main(["score", *sys.argv[1:], "--device", "cpu"])
+        except SystemExit as end:
+            print(end.code, *{name.split(".")[0] for name in sys.modules if name.startswith("vcs_")})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), pairs_file, "--bundle", tiny_bundle]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(done.stdout.splitlines()[-1].split()) == {"0", "vcs_numba", "vcs_runtime"}
 
 
 @pytest.mark.parametrize(
