@@ -89,7 +89,7 @@ def run_ours(work: dict[str, Any]) -> tuple[Callable[[], Scores], str]:
     from vcs_runtime import Scorer
 
     bundle, _, device = work["side"].removeprefix("ours ").rpartition(":")
-    scorer = Scorer.open(bundle or "default", device=device, memory_mb=work["memory_mb"])
+    scorer = Scorer.open(bundle or "default", device=device, cache_mb=work["memory_mb"])
     pairs = [tuple(pair) for pair in work["pairs"]]
     signature = scorer.signature
     for pair in work["warm"]:

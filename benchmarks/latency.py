@@ -58,7 +58,7 @@ def start(bundle: str, rounds: int) -> list[dict[str, Any]]:
                 sys.exit(done.stderr)
             return done.stdout
 
-        score = ["score", "--reference", PAIR[0], "--generated", PAIR[1], "--bundle", bundle]
+        score = ["score", *PAIR, "--bundle", bundle]
         commands = {
             "--version": ["--version"],
             "--help": ["--help"],
@@ -93,7 +93,7 @@ def pair(path: Path, bundle: str, count: int, rounds: int) -> list[dict[str, Any
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()[:count]]
     seconds: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
-        with Scorer.open(bundle, "cpu", memory_mb=0) as new, Scorer.open(bundle, "cpu") as cached:
+        with Scorer.open(bundle, "cpu", cache_mb=0) as new, Scorer.open(bundle, "cpu") as cached:
             signature = new.signature
             for workload, scorer in (("new", new), ("seen before", cached)):
                 scorer.score("A man opens a door.", "A woman closes a window.")  # warms up

@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from vcs_runtime.cli import cli
+from vcs_runtime.cli.options import ALL_OPTIONS
 
 LOG = logging.getLogger("mkdocs.hooks.links")
 ROOT = Path(__file__).parents[1]
@@ -163,6 +164,7 @@ class _Context(click.Context):
 def help_texts(name: str, command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
     """Yield the help of a command and of the commands below it, as Markdown."""
     context = _Context(command, parent, info_name=name.rpartition(" ")[2], **command.context_settings)
+    context.meta[ALL_OPTIONS] = True
     yield f"\n{'##' if name.count(' ') < 2 else '###'} {name}\n\n{command.get_help(context)}\n"
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):

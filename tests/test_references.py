@@ -207,7 +207,7 @@ def commands() -> Iterator[tuple[Text, int, str]]:
                     command = inner
                 elif (
                     re.fullmatch("--?[a-z][a-z-]*", word)
-                    and word != "--help"
+                    and word not in ("--help", "--help-all")
                     and word
                     not in {
                         option

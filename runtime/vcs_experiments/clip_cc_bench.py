@@ -25,6 +25,7 @@ from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.jobs import run as jobs
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.jsonl import Record
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.segmenters import Mix
@@ -120,10 +121,8 @@ def score_all(
 def _score(scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Problems) -> list[Record]:
     """Score one system by one judge, and return the lines of its score file."""
     name_step(str(pairs))
-    jobs.score_file(
-        scorer, pairs, path, OPTIONS, resume=out.resume, overwrite=out.overwrite,
-        report_failure=problems.add,
-    )  # fmt: skip
+    files = JobFiles(path, out.resume, out.overwrite, report=problems.add)
+    jobs.score_file(scorer, pairs, files, OPTIONS)
     return [row for _, row in read_scores(path, _SCORES)]
 
 

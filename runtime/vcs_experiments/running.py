@@ -14,7 +14,8 @@ from vcs_experiments.metrics.scoring import Job, Metrics, Scored
 from vcs_experiments.results import write_pairs
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.jsonl import Record
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.output import JobFiles
+from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 
 # Texts that are scored and written at a time: what a job that is stopped may lose.
@@ -49,8 +50,8 @@ def run_jobs(
         check_signature(place, record.get("signature"), metrics.signature)
 
     run_resumable(
-        out.folder / "pairs.jsonl", iter(jobs), len(jobs), partial(_score_blocks, metrics), collect,
-        identify=attrgetter("id"), check=check, resume=out.resume, overwrite=out.overwrite,
+        JobFiles(out.folder / "pairs.jsonl", out.resume, out.overwrite),
+        Items(jobs, len(jobs), attrgetter("id"), check), partial(_score_blocks, metrics), collect,
         bar=partial(progress_bar, unit="texts"),
     )  # fmt: skip
     write_pairs(out.folder, scores, metrics.columns, keys)

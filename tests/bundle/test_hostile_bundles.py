@@ -206,7 +206,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a newer schema": (lambda b: edit_manifest(b, lambda d: d.update(schema=4)), "this version reads schema"),
     "a key that stands twice": (
         lambda b: (b / MANIFEST).write_text((b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)),
-        "stands twice",
+        "twice",
     ),
     "an unknown key": (lambda b: edit_manifest(b, lambda d: d.update(run="rm")), "unknown field `run`"),
     "a number that is none": (

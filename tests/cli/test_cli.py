@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
-from vcs_runtime import Scorer
+from vcs_numba import Params
+from vcs_runtime import Options, Scorer, ScorerConfig
 from vcs_runtime.cli.citation import LINKS
 from vcs_runtime.inference import nvidia
 
@@ -52,21 +55,21 @@ def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_fil
 
 
 @pytest.mark.parametrize(
-    ("there", "options", "says"),
+    ("there", "verbose", "options", "says"),
     [
-        (False, (), ""),
-        (False, ("-v",), "vcs-runtime: ort-cpu (auto: "),
-        (True, (), "vcs-runtime: the GPU is not used: ort-cpu (auto: "),
-        (True, ("--device", "cpu"), ""),  # as asked
-        (False, ("--device", "cpu", "--verbose"), "vcs-runtime: ort-cpu (named)"),
+        (False, (), (), ""),
+        (False, ("-v",), (), "vcs-runtime: ort-cpu (auto: "),
+        (True, (), (), "vcs-runtime: the GPU is not used: ort-cpu (auto: "),
+        (True, (), ("--device", "cpu"), ""),  # as asked
+        (False, ("--verbose",), ("--device", "cpu"), "vcs-runtime: ort-cpu (named)"),
     ],
 )
 def test_the_device_is_reported_where_a_gpu_is_unused_or_on_request(
-    tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch, there: bool, options: tuple[str, ...],
-    says: str,
+    tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch, there: bool, verbose: tuple[str, ...],
+    options: tuple[str, ...], says: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(nvidia, "gpu_is_there", lambda: there)
-    done = vcs("score", pairs_file, "--bundle", tiny_bundle, *options)
+    done = vcs(*verbose, "score", pairs_file, "--bundle", tiny_bundle, *options)
     assert done.code == 0
     assert done.stderr.startswith(says)
     assert len(done.stderr.splitlines()) == bool(says)
@@ -139,7 +142,7 @@ def test_a_job_without_zeros_says_nothing_of_them(engine: tuple[object, ...], tm
 def test_the_zero_of_one_pair_is_explained_first(engine: tuple[object, ...], tmp_path: Path) -> None:
     (tmp_path / "ref").write_text(story(1, 3))
     (tmp_path / "gen").write_text(story(2, 2))
-    pair = ("--reference", tmp_path / "ref", "--generated", tmp_path / "gen")
+    pair = (tmp_path / "ref", tmp_path / "gen")
     sentence = "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged."
     assert vcs("score", *pair, *engine).stdout.startswith(sentence)
     assert sentence in vcs("explain", *pair, *engine).stdout
@@ -151,10 +154,10 @@ def test_the_zero_of_one_pair_is_explained_first(engine: tuple[object, ...], tmp
 def test_one_pair_from_two_files(scorer: Scorer, engine: tuple[object, ...], tmp_path: Path) -> None:
     for name, seed in (("ref", 1), ("ref2", 2), ("gen", 3)):
         (tmp_path / name).write_text(story(seed))
-    pair = ("--reference", tmp_path / "ref", "--generated", tmp_path / "gen")
+    pair = (tmp_path / "ref", tmp_path / "gen")
     done = vcs("score", *pair, "--json", *engine)
     assert json.loads(done.stdout) == scorer.score(story(1), story(3)).to_dict()
-    done = vcs("score", *pair, "--reference", tmp_path / "ref2", *engine)
+    done = vcs("score", tmp_path / "ref2", *pair, *engine)
     assert done.code == 0
     assert "of 2 won" in done.stdout
 
@@ -194,10 +197,10 @@ def test_unreadable_input_is_exit_code_2(
     broken.write_text(pairs_file.read_text() + "{nonsense\n")
     assert_one_line(vcs("score", broken, *engine), 2, f"{broken} line 13: not JSON")
     assert_one_line(vcs("score", tmp_path / "no.jsonl", *engine), 2, "no.jsonl: No such file")
-    one = ("score", "--reference", tmp_path / "no.txt", "--generated", tmp_path / "no.txt")
+    one = ("score", tmp_path / "no.txt", tmp_path / "no.txt")
     assert_one_line(vcs(*one, *engine), 2, "no.txt: No such file")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9.")
-    one = ("score", "--reference", tmp_path / "latin.txt", "--generated", tmp_path / "latin.txt")
+    one = ("score", tmp_path / "latin.txt", tmp_path / "latin.txt")
     assert_one_line(vcs(*one, *engine), 2, "latin.txt: not UTF-8 (byte 3)")
 
 
@@ -205,8 +208,8 @@ def test_unreadable_input_is_exit_code_2(
     "arguments",
     [
         ("score",),
-        ("score", "p.jsonl", "--generated", "g.txt"),
-        ("score", "--reference", "r.txt"),
+        ("score", "p.jsonl", "g.txt"),
+        ("score", "r.txt", "g.txt", "--format", "csv"),
         ("score", "p.jsonl", "--resume"),
         ("score", "p.jsonl", "-o", "o", "--resume", "--overwrite"),
         ("score", "p.jsonl", "--lct", "-1"),
@@ -215,8 +218,9 @@ def test_unreadable_input_is_exit_code_2(
         ("score", "p.jsonl", "--aggregate", "median"),
         ("score", "p.jsonl", "--short", "--chunk-size", "2"),
         ("score", "p.jsonl", "--preset", "mine"),
+        ("score", "p.jsonl", "--help-some"),
         ("score", "p.jsonl", "--threads", "2147483648"),
-        ("score", "p.jsonl", "--pair-mem-gb", "0"),
+        ("score", "p.jsonl", "--max-pair-gb", "0"),
         ("fetch", "other"),
         ("nonsense",),
     ],
@@ -226,6 +230,110 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert done.code == 2
     assert "Error: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("score", "--with", "hm-cf"), "--with is now --also"),
+        (("experiment", "rank", "--with=hm-cf"), "--with is now --also"),
+        (("score", "p.jsonl", "--failed", "zero"), "--failed is now --on-error"),
+        (("report", "p.jsonl", "--keep", "x"), "--keep is now --keep-column"),
+        (("serve", "--gpu-mem-gb", "2"), "--gpu-mem-gb is now --gpu-memory-gb"),
+        (("triton", "export", "--pair-mem-gb", "2"), "--pair-mem-gb is now --max-pair-gb"),
+        (("explain", "--reference", "r", "--generated", "g"), "--reference is gone: give two text files, or --references FILE"),
+        (("score", "r", "--generated", "g"), "--generated is gone: give two text files, or --predictions FILE"),
+        (("compare", "a", "b", "--json"), "--json is now --format json"),
+        (("score", "p.jsonl", "-v"), "-v comes before the command: vcs-runtime -v"),
+        (("score", "p.jsonl", "--lct-penalty", "excess"), "--lct-penalty is now lct_penalty in --params FILE.toml"),
+        (("explain", "--support", "1"), "--support is now support of [thresholds] in --params FILE.toml"),
+        (("score", "p.jsonl", "--preset", "table-lct0"), "--preset table-lct0 is now --preset default, to which it was equal"),
+    ],
+)  # fmt: skip
+def test_a_former_name_ends_with_one_line_that_names_the_new_one(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    assert vcs(*arguments) == (2, "", f"vcs-runtime: {says}\n")
+
+
+@pytest.mark.parametrize("option", ["--with", "--keep", "--support", "--json", "--reference"])
+def test_an_option_that_a_command_never_had_is_unknown(option: str) -> None:
+    error = vcs("capi", "build", option).stderr.splitlines()[-1]
+    assert error.startswith("Error: No such option")
+    assert option in error
+
+
+PARAMS = """
+lct = 0.25
+lct_penalty = "excess"
+regularizer = "length"
+nas_blend_factor = 0.5
+[thresholds]
+support = 0.9
+"""
+
+
+def test_parameters_come_from_a_file_and_lct_from_the_option(
+    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "p.toml").write_text(PARAMS)
+
+    def signature(*options: object) -> str:
+        done = vcs("score", pairs_file, "--json", "--params", tmp_path / "p.toml", *options, *engine)
+        return str(json.loads(done.stdout)["signature"])
+
+    params = Params(lct=0.25, lct_penalty="excess", regularizer="length", nas_blend_factor=0.5)
+    with Scorer.open(engine[1], device="cpu") as scorer:  # type: ignore[arg-type]
+        assert signature() == scorer.signature_for(Options(params=params))
+        assert signature("--preset", "paper") == scorer.signature_for(Options(chunk_size=3, params=params))
+        assert signature("--lct", 2) == scorer.signature_for(Options(params=replace(params, lct=2.0)))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("lct = ", "Invalid value"),
+        ("lct_penatly = 1", "no key 'lct_penatly' (there are lct, context_cutoff, "),
+        ("context_cutoff = 2", "context_cutoff must be"),
+        ("small_text = 3", "small_text must be 'paper' or 'reference', not 3"),
+        ("thresholds = 3", "thresholds must be a table: [thresholds]"),
+        ("[thresholds]\nsuport = 1", "no key 'suport' (there are support, rival, order, repeat)"),
+        ("[thresholds]\nsupport = 7", "support must be a number between -1 and 1, not 7"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_of_parameters_that_cannot_be_used_is_named_with_the_key(
+    content: str | None, says: str, pairs_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.toml"
+    if content is not None:
+        path.write_text(content)
+    done = vcs("score", pairs_file, "--params", path)
+    assert_one_line(done, 2, f"{path}: ")
+    assert says in done.stderr
+
+
+def test_a_former_keyword_of_python_is_named_with_the_new_one(tiny_bundle: Path) -> None:
+    with pytest.raises(TypeError, match="^memory_mb is now cache_mb$"):
+        Scorer.open(tiny_bundle, memory_mb=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="^gpu_mem_gb is now gpu_memory_gb$"):
+        ScorerConfig(tiny_bundle, gpu_mem_gb=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="^pair_mem_gb is now max_pair_gb$"):
+        replace(ScorerConfig(tiny_bundle), pair_mem_gb=1)  # type: ignore[call-arg]
+
+
+def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pairs_file: Path) -> None:
+    code = """
+        import sys
+        from vcs_runtime.cli import main
+        try:
+            main(["score", *sys.argv[1:], "--device", "cpu"])
+        except SystemExit as end:
+            print(end.code, *{name.split(".")[0] for name in sys.modules if name.startswith("vcs_")})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), pairs_file, "--bundle", tiny_bundle]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(done.stdout.splitlines()[-1].split()) == {"0", "vcs_numba", "vcs_runtime"}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +347,7 @@ def test_an_empty_path_is_refused(
     monkeypatch.chdir(tmp_path)
     done = vcs(*arguments)
     assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert "an empty name is no path." in done.stderr
+    assert "the path must not be empty." in done.stderr
 
 
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_names_that_are_not_utf_8(engine: tuple[object, ...], tmp_path: Path) ->
         ("explain", name, *engine),
         ("compare", scores, other),
         ("compare", scores, other, "--format", "latex"),
-        ("compare", scores, other, "--json"),
+        ("compare", scores, other, "--format", "json"),
         ("bundle", "pack", engine[1], "-o", f"{name}.tar"),
     ):
         done = vcs(*arguments)

@@ -75,10 +75,16 @@ def test_sections_hold_every_option_of_a_command() -> None:
     for name in ("score", "explain", "report"):
         command = cli.get_command(context, name)
         assert command
-        printed = vcs(name, "--help").stdout
+        printed = vcs(name, "--help-all").stdout
         assert "\nScoring:\n" in printed
+        usual = vcs(name, "--help").stdout
+        assert usual.endswith(f"\nMore options: vcs-runtime {name} --help-all\n")
         for option in command.params:
-            assert all(other in printed for other in option.opts if other.startswith("--")), option.opts
+            names = {other for other in option.opts if other.startswith("--")}
+            assert names <= set(printed.split()), option.opts
+            if names:
+                assert names.isdisjoint(usual.split()) == getattr(option, "advanced", False), option.opts
+        assert "--help-all" not in vcs("demo", "--help").stdout
 
 
 @pytest.mark.parametrize(("path", "command"), [*walk(cli)])

@@ -208,15 +208,17 @@ def test_several_columns_are_several_references(score: Callable[..., Finished], 
 
 def test_kept_columns_stand_in_the_output(score: Callable[..., Finished], tmp_path: Path) -> None:
     write_table(tmp_path / "a.csv", ROWS, ",")
-    done = score(tmp_path / "a.csv", *KEYS, "--keep", "genre", "--keep", "gt", "-o", tmp_path / "o.jsonl")
+    done = score(
+        tmp_path / "a.csv", *KEYS, "--keep-column", "genre", "--keep-column", "gt", "-o", tmp_path / "o.jsonl"
+    )
     assert done.code == 0, done.stderr
     assert [line["genre"] for line in read_lines(tmp_path / "o.jsonl")] == ["film\tx"] * 4
     write_json(tmp_path / "p.json", texts_by_id("pred"))
-    done = score("--references", tmp_path / "a.csv", "--predictions", tmp_path / "p.json", *KEYS, "--keep", "genre",
+    done = score("--references", tmp_path / "a.csv", "--predictions", tmp_path / "p.json", *KEYS, "--keep-column", "genre",
                  "-o", tmp_path / "p.jsonl")  # fmt: skip
     assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
-    done = score(tmp_path / "a.csv", *KEYS, "--keep", "vcs")
-    assert (done.code, "--keep vcs: the output has a 'vcs' of its own" in done.stderr) == (2, True)
+    done = score(tmp_path / "a.csv", *KEYS, "--keep-column", "vcs")
+    assert (done.code, "--keep-column vcs: the output has a 'vcs' of its own" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
@@ -298,14 +300,14 @@ def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: byt
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give either PAIRS, or --references and --predictions, or --reference and --generated"),
+        ((), "give either PAIRS, or --references and --predictions, or text files of one pair: REFERENCE GENERATED"),
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
         (("--references", "a.csv"), "--references and --predictions belong together"),
-        (("a.csv", "a.csv"), "give one file of PAIRS, or several systems"),
-        (("--reference", "a.csv", "--generated", "a.csv", "--id-key", "x"), "they have no format and no keys"),
+        (("a.csv", "a.csv"), "a.csv is none: give one file of PAIRS, or several systems"),
+        (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
         (("a.csv",), "a.csv line 1: no column 'reference' (there is 'video', 'gt', 'pred', 'genre')"),
         (("a.csv", *KEYS[:-1], "x"), "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')"),
-        (("a.csv", *KEYS, "--keep", "y"), "a.csv line 1: no column 'y' (there is"),
+        (("a.csv", *KEYS, "--keep-column", "y"), "a.csv line 1: no column 'y' (there is"),
         (("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
          "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt', 'pred', 'genre'): give --reference-key"),
         (("--references", "a.csv", "--predictions", "a.csv"), "a.csv line 2: no 'id' (there is"),

@@ -53,9 +53,7 @@ def test_one_pair_and_short_texts_are_counted_too(default_bundle: Path, tmp_path
     for path in texts:
         path.write_text(CHINESE, "utf-8")
     for more in ((), ("--short",)):
-        done = vcs(
-            "score", "--reference", texts[0], "--generated", texts[1], "--bundle", default_bundle, *more
-        )
+        done = vcs("score", texts[0], texts[1], "--bundle", default_bundle, *more)
         assert done.code == 0
         assert f"of {2 if more else 1} {NOTICE}" in done.stderr
 
@@ -76,7 +74,7 @@ def test_no_notice_for_other_models_whose_languages_are_unknown(tiny_bundle: Pat
 def test_substitution_of_any_model_says_that_it_reads_english_words(tiny_bundle: Path, pairs: Path) -> None:
     notice = "2 of 6 texts are not in Latin script: substitution compares English words, and is 0 for them"
     options = ("--bundle", tiny_bundle, "--words", tiny_bundle)
-    assert notice in vcs("score", pairs, *options, "--with", "substitution").stderr
+    assert notice in vcs("score", pairs, *options, "--also", "substitution").stderr
     assert notice not in vcs("score", pairs, *options).stderr
 
 

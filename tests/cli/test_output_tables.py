@@ -40,8 +40,8 @@ def parquet_rows(path: Path) -> list[dict[str, object]]:
 def test_a_table_holds_what_the_lines_hold(
     suffix: str, score: Callable[..., Finished], pairs: Path, tmp_path: Path
 ) -> None:
-    assert score(pairs, "-o", tmp_path / "o.jsonl", "--keep", "n").code == 1
-    assert score(pairs, "-o", tmp_path / f"o{suffix}", "--keep", "n").code == 1
+    assert score(pairs, "-o", tmp_path / "o.jsonl", "--keep-column", "n").code == 1
+    assert score(pairs, "-o", tmp_path / f"o{suffix}", "--keep-column", "n").code == 1
     lines = read_lines(tmp_path / "o.jsonl")
     if suffix == ".parquet":
         rows = parquet_rows(tmp_path / "o.parquet")
@@ -64,7 +64,7 @@ def test_half_a_surrogate_pair_is_written_as_its_number(
 ) -> None:
     row = {"id": "a\ud800", "reference": story(1), "generated": story(1), "\udfff": "\ud801"}
     write_pairs(tmp_path / "p.jsonl", [row])
-    done = score(tmp_path / "p.jsonl", "-o", tmp_path / f"o{suffix}", "--keep", "\udfff")
+    done = score(tmp_path / "p.jsonl", "-o", tmp_path / f"o{suffix}", "--keep-column", "\udfff")
     assert done.code == 0, done.stderr
     if suffix == ".parquet":
         [written] = parquet_rows(tmp_path / "o.parquet")
@@ -86,7 +86,7 @@ def test_compare_and_report_read_tables_as_they_read_lines(
             (tmp_path / end).mkdir(exist_ok=True)
             score(tmp_path / f"{name}.jsonl", "-o", tmp_path / end / f"{name}{end}")
         files = (tmp_path / end / f"p{end}", tmp_path / end / f"q{end}")
-        compared = vcs("compare", *files, "--json")
+        compared = vcs("compare", *files, "--format", "json")
         assert compared.code in (0, 1), compared.stderr
         printed.append(json.loads(compared.stdout.replace(end, "")))
         done = vcs("report", *files, "-o", tmp_path / end / "r.html", "--bundle", tiny_bundle)
@@ -135,7 +135,7 @@ def test_a_table_is_not_the_input(score: Callable[..., Finished], tmp_path: Path
 
 def test_failed_pairs_are_counted_beside_the_means(score: Callable[..., Finished], pairs: Path) -> None:
     plain = json.loads(score(pairs, "--json").stdout)
-    zero = json.loads(score(pairs, "--failed", "zero", "--json").stdout)
+    zero = json.loads(score(pairs, "--on-error", "zero", "--json").stdout)
     assert [(s["scored"], s["failed"], s["failed_as"], s["means_over"]) for s in (plain, zero)] == [
         (3, 1, "skip", 3), (3, 1, "zero", 4),
     ]  # fmt: skip
@@ -145,12 +145,12 @@ def test_failed_pairs_are_counted_beside_the_means(score: Callable[..., Finished
         assert zero["scores"][name]["mean"] == pytest.approx((3 * mean + silent) / 4, abs=1e-12)
     assert zero["zeros"] == plain["zeros"]
     assert "means over 3 of 4 pairs; 1 failed\n" in score(pairs).stdout
-    assert "means over 4 of 4 pairs; 1 failed (as 0)\n" in score(pairs, "--failed", "zero").stdout
+    assert "means over 4 of 4 pairs; 1 failed (as 0)\n" in score(pairs, "--on-error", "zero").stdout
 
 
 def test_zero_counts_a_job_in_which_everything_failed(score: Callable[..., Finished], tmp_path: Path) -> None:
     write_pairs(tmp_path / "p.jsonl", [{"reference": "One.", "generated": ""}])
-    done = score(tmp_path / "p.jsonl", "--failed", "zero", "--json")
+    done = score(tmp_path / "p.jsonl", "--on-error", "zero", "--json")
     assert (done.code, json.loads(done.stdout)["scores"]["margin"]["mean"]) == (1, -1)
 
 
@@ -158,7 +158,7 @@ def test_the_lines_are_the_same_whatever_failed_pairs_count(
     score: Callable[..., Finished], pairs: Path, tmp_path: Path
 ) -> None:
     for how in ("skip", "zero"):
-        assert score(pairs, "--failed", how, "-o", tmp_path / f"{how}.jsonl").code == 1
+        assert score(pairs, "--on-error", how, "-o", tmp_path / f"{how}.jsonl").code == 1
     assert (tmp_path / "skip.jsonl").read_bytes() == (tmp_path / "zero.jsonl").read_bytes()
 
 
@@ -166,7 +166,7 @@ def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mend
     score: Callable[..., Finished], pairs: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "o.jsonl"
-    done = score(pairs, "--failed", "error", "-o", output)
+    done = score(pairs, "--on-error", "error", "-o", output)
     assert done.code == 2
     assert (
         "p.jsonl line 3 (id p2): generated: the text is empty; what was finished before is kept"
@@ -176,7 +176,7 @@ def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mend
     rows = read_lines(pairs)
     rows[2]["generated"] = story(7)
     write_pairs(pairs, rows)
-    assert score(pairs, "--failed", "error", "-o", output, "--resume").code == 0
+    assert score(pairs, "--on-error", "error", "-o", output, "--resume").code == 0
     assert [line["id"] for line in read_lines(output)] == ["p0", "p1", "p2", "p3"]
 
 
@@ -190,7 +190,7 @@ def test_spreadsheets_run_no_text_if_asked(
     write_pairs(source, rows)
     separator = "," if suffix == "csv" else "\t"
     for option in ((), ("--csv-safe",)):
-        assert score(source, "-o", output, "--overwrite", "--keep", "=k", *option).code == 0
+        assert score(source, "-o", output, "--overwrite", "--keep-column", "=k", *option).code == 0
         with output.open(newline="", encoding="utf-8") as file:
             written = list(csv.DictReader(file, delimiter=separator))
         mark = "'" if option else ""

@@ -45,7 +45,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_difference_interval_tests_and_what_moved(pair: tuple[Path, Path]) -> None:
-    done = run(*pair, "--json", "--moved", 3)
+    done = run(*pair, "--format", "json", "--moved", 3)
     assert (done.exit_code, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["pairs"] == 40
@@ -56,8 +56,8 @@ def test_difference_interval_tests_and_what_moved(pair: tuple[Path, Path]) -> No
     assert found["p_permutation"] < 0.01
     assert found["moved"][0]["id"] == "7"
     assert len(found["moved"]) == 3
-    assert run(*pair, "--json", "--moved", 3).stdout == done.stdout
-    half = json.loads(run(*pair, "--json", "--score", "las").stdout)
+    assert run(*pair, "--format", "json", "--moved", 3).stdout == done.stdout
+    half = json.loads(run(*pair, "--format", "json", "--score", "las").stdout)
     assert half["difference"] == pytest.approx(found["difference"] / 2)
 
 
@@ -90,11 +90,11 @@ def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path
     assert "VCS is 0 for 6 of 8 scores, so the margin is compared; --score vcs compares VCS.\n" in done.stdout
     head, a, b = (line.split() for line in done.stdout.splitlines()[:3])
     assert (head[2], a[1:3], b[1:3]) == ("margin", ["3", "-0.1250"], ["3", "-0.0250"])
-    named = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--score", "vcs", "--json")
+    named = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--score", "vcs", "--format", "json")
     found = json.loads(named.stdout)
     assert (found["score"], found["reason"]) == ("vcs", "")
     write_pairs(tmp_path / "b.jsonl", zeros([0.2, 0.1, 0.1, 0.2]))
-    half = json.loads(run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--json").stdout)
+    half = json.loads(run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--format", "json").stdout)
     assert (half["score"], half["reason"]) == ("vcs", "")  # 3 of 8
 
 
@@ -114,7 +114,7 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     rows = lines([0.5] * 30)
     rows[3] = {"id": 3, "error": "generated: the text is empty", "signature": "vcs|one"}
     write_pairs(tmp_path / "b.jsonl", rows)
-    done = run(*pair, "--json")
+    done = run(*pair, "--format", "json")
     assert done.exit_code == 1
     found = json.loads(done.stdout)
     assert found["pairs"] == 29
@@ -169,7 +169,7 @@ def test_an_unknown_score_is_wrong_usage(pair: tuple[Path, Path]) -> None:
 def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     for name in "ab":
         write_pairs(tmp_path / name, lines([0.5 if name == "a" else 0.75]))
-    found = json.loads(run(tmp_path / "a", tmp_path / "b", "--json").stdout)
+    found = json.loads(run(tmp_path / "a", tmp_path / "b", "--format", "json").stdout)
     assert (found["difference"], found["ci95"], found["p_permutation"]) == (0.25, [None, None], None)
 
 
@@ -221,7 +221,7 @@ def holm_by_hand(p: list[float]) -> list[float]:
 
 
 def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Path]) -> None:
-    found = json.loads(run(*five, "--json").stdout)
+    found = json.loads(run(*five, "--format", "json").stdout)
     assert (found["baseline"], found["pairs"], found["tests"]) == ("one", 30, 4)
     base = values_of(five[0])
     for test, path in zip(found["comparisons"], five[1:], strict=True):
@@ -240,7 +240,7 @@ def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Pat
         False,
         False,
     ]
-    plain = json.loads(run(*five, "--json", "--correction", "none").stdout)
+    plain = json.loads(run(*five, "--format", "json", "--correction", "none").stdout)
     assert all(test["p_bootstrap_corrected"] == test["p_bootstrap"] for test in plain["comparisons"])
     text = run(*five).stdout
     assert "corrected by Holm's method over 4 tests" in text
@@ -257,12 +257,12 @@ def test_a_mark_needs_both_tests_after_correction(five: list[Path]) -> None:
 
 
 def test_the_interval_of_a_mean_is_that_of_score(five: list[Path]) -> None:
-    [own, *_] = json.loads(run(*five, "--json").stdout)["systems"]
+    [own, *_] = json.loads(run(*five, "--format", "json").stdout)["systems"]
     assert own["scores"]["vcs"]["ci95"] == mean_interval(values_of(five[0])).tolist()
 
 
 def test_all_pairs_are_one_family_of_tests(five: list[Path]) -> None:
-    found = json.loads(run(*five, "--json", "--all-pairs", "--baseline", "three").stdout)
+    found = json.loads(run(*five, "--format", "json", "--all-pairs", "--baseline", "three").stdout)
     assert found["tests"] == len(found["comparisons"]) == 10
     assert [test["baseline"] for test in found["comparisons"]][:4] == ["three"] * 4
     corrected = [test["p_bootstrap_corrected"] for test in found["comparisons"]]
@@ -284,13 +284,13 @@ def test_the_order_of_files_does_not_matter_with_a_named_baseline(five: list[Pat
         write_pairs(path, lines(values_of(path).tolist())[::-1])
     assert by_system(five) == by_system(five[::-1]) == by_system(five[2:] + five[:2])
     assert (
-        run(*five, "--baseline", five[3], "--json").stdout
-        == run(*five, "--baseline", "four", "--json").stdout
+        run(*five, "--baseline", five[3], "--format", "json").stdout
+        == run(*five, "--baseline", "four", "--format", "json").stdout
     )
 
 
 def test_several_scores_are_columns_of_one_family(five: list[Path]) -> None:
-    done = run(*five, "--score", "vcs", "--score", "las", "--json")
+    done = run(*five, "--score", "vcs", "--score", "las", "--format", "json")
     found = json.loads(done.stdout)
     assert (found["scores"], found["tests"]) == (["vcs", "las"], 8)
     halves = [test["difference"] / 2 for test in found["comparisons"][:4]]
@@ -366,11 +366,11 @@ def test_seventeen_systems(tmp_path: Path) -> None:
     files = [tmp_path / f"system-{number:02}.jsonl" for number in range(17)]
     for number, path in enumerate(files):
         write_pairs(path, lines((draw.uniform(0.3, 0.5, 20) + 0.02 * number).tolist()))
-    found = json.loads(run(*files, "--json", "--resamples", 200, "--all-pairs").stdout)
+    found = json.loads(run(*files, "--format", "json", "--resamples", 200, "--all-pairs").stdout)
     assert (len(found["systems"]), found["tests"]) == (17, 136)
     assert "So few resamples show no p below 1.4." in run(*files, "--resamples", 200, "--all-pairs").stdout
     # Enough of them by default: the first and the last are far apart, corrected for all pairs.
-    found = json.loads(run(*files, "--json", "--all-pairs").stdout)
+    found = json.loads(run(*files, "--format", "json", "--all-pairs").stdout)
     assert found["resamples"] == 27200
     [test] = [
         test
@@ -384,9 +384,11 @@ def test_names_of_systems(five: list[Path], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "one.jsonl"
     twin.write_bytes(five[0].read_bytes())
-    found = json.loads(run(five[0], twin, five[1], "--json").stdout)
+    found = json.loads(run(five[0], twin, five[1], "--format", "json").stdout)
     assert [system["name"] for system in found["systems"]] == [str(five[0]), str(twin), "two"]
-    found = json.loads(run(five[0], twin, "--name", "A", "--name", "B", "--baseline", "B", "--json").stdout)
+    found = json.loads(
+        run(five[0], twin, "--name", "A", "--name", "B", "--baseline", "B", "--format", "json").stdout
+    )
     assert [found[key] for key in ("baseline", "difference", "p_bootstrap", "moved")] == ["B", 0.0, 1.0, []]
 
 
@@ -398,7 +400,6 @@ def test_names_of_systems(five: list[Path], tmp_path: Path) -> None:
         (["one", "two", "--name", "A", "--name", "A"], "two systems are called 'A'"),
         (["one", "two", "--baseline", "nine"], "baseline must be one of 'one', 'two', not 'nine'"),
         (["one", "two", "three", "--moved", "3"], "--moved lists the pairs of two systems"),
-        (["one", "two", "--json", "--format", "csv"], "--json and --format exclude each other"),
         (["one", "two", "--correction", "bonferroni"], "'bonferroni' is not one of 'holm', 'none'"),
     ],
 )

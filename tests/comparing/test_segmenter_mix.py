@@ -47,7 +47,7 @@ def test_compare_names_both_sides_and_warns_where_they_differ(tmp_path: Path) ->
         done = vcs("compare", a, b, "--format", format_)
         assert "written 3 / 0, bare 1 / 2." in done.stdout
         assert "2 pairs were not split alike" in done.stdout
-    found = vcs("compare", a, b, "--json")
+    found = vcs("compare", a, b, "--format", "json")
     assert "2 pairs were not split alike in all systems" in found.stderr
     told = json.loads(found.stdout)
     assert [own["segmenters"] for own in told["systems"]] == [{RULES: 3}, {LEARNED: 2, RULES: 1}]

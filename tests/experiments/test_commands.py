@@ -235,7 +235,9 @@ def test_rank_compares_with_a_baseline_as_compare_does(
         files.append(tmp_path / f"{model}.jsonl")
         vcs("score", tmp_path / "pairs.jsonl", "-o", files[-1], "--bundle", tiny_bundle, "--device", "cpu")
     names = ("--name", "half", "--name", "copy", "--name", "[red]_y")
-    printed = vcs("compare", *files, *names, "--json", "--score", "vcs", "--all-pairs", "--resamples", 300)
+    printed = vcs(
+        "compare", *files, *names, "--format", "json", "--score", "vcs", "--all-pairs", "--resamples", 300
+    )
     expected = json.loads(printed.stdout)
     rows = {row["system"]: row for row in table(out, "comparison")}
     assert {name: (row["failed"], row["missing"]) for name, row in rows.items()} == {

@@ -41,7 +41,7 @@ def test_a_library_and_a_command_say_nothing_on_standard_error(
     assert (run.value, run.stderr) == ("", "")
     assert run.log.kernels
     (tmp_path / "a.txt").write_text("a man walks into the garden and a dog runs")
-    files = ["--reference", str(tmp_path / "a.txt"), "--generated", str(tmp_path / "a.txt")]
+    files = [str(tmp_path / "a.txt"), str(tmp_path / "a.txt")]
     models = ["--bundle", str(tiny_bundle), "--segmenter", str(sat_bundle)]
     for device in ("cuda:0", "cuda:1"):
         done = dry_gpu.command(["score", *files, *models, "--device", device], gpus=2)

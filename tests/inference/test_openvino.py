@@ -47,7 +47,7 @@ def scorers() -> Iterator[dict[str, Scorer]]:
     """Of the embedded default, on each device; they remember nothing, so that each call computes."""
     with ExitStack() as opened:
         yield {
-            device: opened.enter_context(Scorer.open("default", device, threads=2, memory_mb=0))
+            device: opened.enter_context(Scorer.open("default", device, threads=2, cache_mb=0))
             for device in ("cpu", *DEVICES)
         }
 
@@ -140,7 +140,7 @@ def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_o
     assert scorer.score_many([pairs[i] for i in order]) == [batched[i] for i in order]
     assert [scorer.score(*pair) for pair in pairs] == batched
     assert all(np.array_equal(scorer.embedder.embed([text])[0], vectors[i]) for i, text in enumerate(texts))
-    with Scorer.open("default", "openvino", threads=1, memory_mb=0) as single:
+    with Scorer.open("default", "openvino", threads=1, cache_mb=0) as single:
         assert single.score_many(pairs) == batched
         assert np.array_equal(single.embedder.embed(texts[::-1])[::-1], vectors)
 

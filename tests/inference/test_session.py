@@ -42,7 +42,7 @@ def layout_bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_a_gpu_session_has_an_arena_that_doubles_keeps_float32_and_has_its_weights_apart(
     tiny_bundle: Path, machine: stand_in.Machine
 ) -> None:
-    Embedder.open(tiny_bundle, "cuda:0", gpu_mem_gb=1.5).close()
+    Embedder.open(tiny_bundle, "cuda:0", gpu_memory_gb=1.5).close()
     [session] = machine.sessions
     assert session.providers == {
         "CUDAExecutionProvider": {
@@ -59,7 +59,7 @@ def test_a_gpu_session_has_an_arena_that_doubles_keeps_float32_and_has_its_weigh
 def test_both_models_share_the_memory_that_may_be_taken(
     mixed_bundle: Path, tiny_bundle: Path, machine: stand_in.Machine
 ) -> None:
-    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, gpu_mem_gb=2):
+    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, gpu_memory_gb=2):
         limits = [int(s.providers["CUDAExecutionProvider"]["gpu_mem_limit"]) for s in machine.sessions]
     assert len(limits) == 2
     assert sum(limits) == pytest.approx(2e9, abs=2)
@@ -73,8 +73,8 @@ def test_both_models_share_the_memory_that_may_be_taken(
 
 @pytest.mark.parametrize("wrong", [0, -1, "2", True, float("nan"), float("inf"), 1e300])
 def test_a_limit_that_is_none_is_refused(tiny_bundle: Path, wrong: Any) -> None:
-    with pytest.raises(ValueError, match="^gpu_mem_gb must be a number of GB above 0"):
-        Embedder.open(tiny_bundle, "cpu", gpu_mem_gb=wrong)
+    with pytest.raises(ValueError, match="^gpu_memory_gb must be a number of GB above 0"):
+        Embedder.open(tiny_bundle, "cpu", gpu_memory_gb=wrong)
 
 
 def test_a_gpu_computes_what_the_cpu_does(layout_bundle: Path, machine: stand_in.Machine) -> None:
@@ -184,7 +184,7 @@ def test_a_released_scorer_holds_no_session_and_scores_the_same_afterwards(
     tiny_bundle: Path, mixed_bundle: Path, machine: stand_in.Machine
 ) -> None:
     pairs = [(stripped(1, 3), stripped(2, 3)), (story(3), story(4))]
-    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, memory_mb=0) as scorer:
+    with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, cache_mb=0) as scorer:
         first = scorer.score_many(pairs)
         assert machine.open_sessions == 2
         scorer.release()

@@ -13,6 +13,7 @@ import pytest
 from support import stand_in
 from support.stories import story, write_pairs
 from vcs_runtime import Options, Scorer
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 
 PAIRS = 2_200  # three blocks of 200,000 characters
@@ -32,13 +33,13 @@ def expected(source: Path, tiny_bundle: Path) -> bytes:
     """What the CPU writes, as the GPU would sign it."""
     output = source.with_name("cpu.jsonl")
     with Scorer.open(tiny_bundle, device="cpu") as scorer:
-        score_file(scorer, source, output, Options(), progress=False)
+        score_file(scorer, source, JobFiles(output, progress=False), Options())
     return output.read_bytes().replace(b"engine:ort-cpu", b"engine:ort-cuda")
 
 
 def run_on_gpu(bundle: Path, source: Path, output: Path, *, resume: bool = False) -> int:
     with Scorer.open(bundle, device="cuda:0") as scorer:
-        return score_file(scorer, source, output, Options(), resume=resume, progress=False).resumed
+        return score_file(scorer, source, JobFiles(output, resume=resume, progress=False), Options()).resumed
 
 
 def test_a_job_of_three_blocks_equals_the_cpus_bytes(
@@ -74,6 +75,7 @@ def test_a_job_killed_between_two_blocks_is_continued(
         import pytest
         from support import stand_in
         from vcs_runtime import Options, Scorer
+        from vcs_runtime.jobs.output import JobFiles
         from vcs_runtime.jobs.run import score_file
 
         write = os.write
@@ -85,7 +87,7 @@ def test_a_job_killed_between_two_blocks_is_continued(
             stand_in.put_in(patch)
             with Scorer.open(sys.argv[1], device="cuda:0") as scorer:
                 os.write = killed_after_a_block
-                score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
+                score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
     """
     output = tmp_path / "gpu.jsonl"
     command = [sys.executable, "-c", textwrap.dedent(script), tiny_bundle, source, output]

@@ -62,13 +62,13 @@ def test_a_file_that_is_read_as_a_whole_has_a_limit(
     array, text = tmp_path / "p.json", tmp_path / "t.txt"
     array.write_text(f"[{','.join(pairs_file.read_text().splitlines())}]")
     text.write_text(story(1))
-    for path, arguments in ((array, (array,)), (text, ("--reference", text, "--generated", text))):
+    for path, arguments in ((array, (array,)), (text, (text, text))):
         done = score(*arguments, "--max-read-mb", "0.0001")
         assert_refused(done, f"{path}: a file of more than 0.0001 MB; --max-read-mb lifts the limit")
         for much in ("1", "1e6"):  # more than any memory: a limit, and no size to be prepared for
             assert score(*arguments, "--max-read-mb", much).code == 0
     os.truncate(text, 1_000_000_001)
-    assert_refused(score("--reference", text, "--generated", text), "more than 1000 MB")
+    assert_refused(score(text, text), "more than 1000 MB")
 
 
 def test_a_limit_lifts_that_of_lines_and_changes_no_score(
@@ -112,7 +112,7 @@ def test_devices_and_pipes_are_refused_where_they_cannot_work(
     ):
         assert_refused(vcs(*arguments), f"{special}: not a regular file")
     for arguments in (
-        ("score", "--reference", special, "--generated", refs, *bundle),
+        ("score", special, refs, *bundle),
         ("compare", special, scores),
         ("compare", scores, special),
         ("visil", "select", special, "--alpha", "1"),
@@ -129,16 +129,16 @@ def test_pipes_work_where_a_file_is_read_or_written_once(
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=(story(2),))
     writer.start()
-    by_pipe = score("--reference", pipe, "--generated", text, "--json")
+    by_pipe = score(pipe, text, "--json")
     writer.join()
     (tmp_path / "u.txt").write_text(story(2))
-    assert by_pipe == score("--reference", tmp_path / "u.txt", "--generated", text, "--json")
+    assert by_pipe == score(tmp_path / "u.txt", text, "--json")
 
     writer = threading.Thread(target=pipe.write_bytes, args=(scores.read_bytes(),))
     writer.start()
-    compared = vcs("compare", pipe, scores, "--name", "a", "--name", "b", "--json")
+    compared = vcs("compare", pipe, scores, "--name", "a", "--name", "b", "--format", "json")
     writer.join()
-    assert compared == vcs("compare", scores, scores, "--name", "a", "--name", "b", "--json")
+    assert compared == vcs("compare", scores, scores, "--name", "a", "--name", "b", "--format", "json")
 
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))

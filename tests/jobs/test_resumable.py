@@ -13,8 +13,8 @@ import pytest
 from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.output import OutputFile
-from vcs_runtime.jobs.resumable import check_signature, hash_texts, run_resumable
+from vcs_runtime.jobs.output import JobFiles, OutputFile
+from vcs_runtime.jobs.resumable import Items, check_signature, hash_texts, run_resumable
 
 
 def one_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]:
@@ -27,13 +27,24 @@ def two_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]
     return ([(item, {"id": item, "part": part, "signature": "s"}) for part in (1, 2)] for item in items)
 
 
-def run(output: Path, items: str, work: Any = one_each, signature: str = "s", **options: Any) -> list[Any]:
+def letters(text: str, total: int | None = None, signature: str = "s") -> Items[str]:
+    return Items(
+        text,
+        len(text) if total is None else total,
+        str,
+        lambda place, _, record: check_signature(place, record.get("signature"), signature),
+    )
+
+
+def run(
+    output: Path, items: str, work: Any = one_each, signature: str = "s", several_lines: bool = False,
+    **files: Any,
+) -> list[Any]:  # fmt: skip
     """Run a job over the letters of a text; returns what it was told of each line."""
     calls: list[Any] = []
     run_resumable(
-        output, iter(items), len(items), work, lambda *call: calls.append(call),
-        identify=str, **options,
-        check=lambda place, _, record: check_signature(place, record.get("signature"), signature),
+        JobFiles(output, **files), letters(items, signature=signature), work,
+        lambda *call: calls.append(call), several_lines=several_lines,
     )  # fmt: skip
     return calls
 
@@ -43,10 +54,8 @@ def test_every_block_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch
     write, sync = os.write, os.fsync
     monkeypatch.setattr(os, "write", lambda *call: (events.append("written"), write(*call))[1])
     monkeypatch.setattr(os, "fsync", lambda *call: (events.append("synced"), sync(*call))[1])
-    run_resumable(
-        tmp_path / "o.jsonl", iter("ab"), 2, one_each, lambda *call: events.append("counted"),
-        identify=str, check=lambda *_: None,
-    )  # fmt: skip
+    files = JobFiles(tmp_path / "o.jsonl")
+    run_resumable(files, letters("ab"), one_each, lambda *call: events.append("counted"))
     assert events == ["written", "synced", "counted"] * 2
 
 
@@ -227,10 +236,7 @@ def test_an_input_that_changes_while_it_is_read_ends_the_job(tmp_path: Path, ite
     source, output = tmp_path / "in.jsonl", tmp_path / "o.jsonl"
     for path in (None, output):
         with pytest.raises(InputError) as refusal:
-            run_resumable(
-                path, items, 3, one_each, lambda *_: None,
-                identify=str, check=lambda *_: None, inputs=[source],
-            )  # fmt: skip
+            run_resumable(JobFiles(path, inputs=[source]), letters(items, 3), one_each, lambda *_: None)
         assert str(refusal.value).startswith(f"{source}: it had 3 items when the job began, and has {now}; ")
     assert "".join(line["id"] for line in read_lines(output)) == items[:4]
 

@@ -22,7 +22,7 @@ from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.output import OutputFile
+from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.run import Block, record_of, run_blocks, score_file
@@ -31,7 +31,7 @@ from vcs_runtime.jobs.summary import Summary
 
 
 def run(scorer: Scorer, source: Path, output: Path | None, **options: bool) -> Summary:
-    return score_file(scorer, source, output, Options(), progress=False, **options)
+    return score_file(scorer, source, JobFiles(output, progress=False, **options), Options())  # type: ignore[arg-type]
 
 
 def test_one_line_a_pair_in_order_with_scores_and_signature(
@@ -71,9 +71,8 @@ def test_failed_pairs_are_reported_and_listed(scorer: Scorer, tmp_path: Path) ->
     source = tmp_path / "p.jsonl"
     write_pairs(source, rows)
     messages: list[str] = []
-    summary = score_file(
-        scorer, source, tmp_path / "o.jsonl", Options(), report_failure=messages.append, progress=False
-    )
+    files = JobFiles(tmp_path / "o.jsonl", report=messages.append, progress=False)
+    summary = score_file(scorer, source, files, Options())
     assert (summary.scored, summary.failed) == (1, 3)
     assert messages == [
         f"{source} line 2 (id bad): generated: the text is empty",
@@ -146,7 +145,7 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     scorer: Scorer, pairs_file: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out.jsonl"
-    score_file(scorer, pairs_file, output, Options(chunk_size=2), progress=False)
+    score_file(scorer, pairs_file, JobFiles(output, progress=False), Options(chunk_size=2))
     before = output.read_bytes()
     with pytest.raises(
         InputError,
@@ -156,10 +155,10 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     other = tmp_path / "other.jsonl"
     write_pairs(other, [{"id": "x", "reference": story(1), "generated": story(2)}])
     with pytest.raises(InputError, match="this is the output of another input"):
-        score_file(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+        score_file(scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2))
     write_pairs(other, read_lines(pairs_file)[:3])
     with pytest.raises(InputError, match="more lines than"):
-        score_file(scorer, other, output, Options(chunk_size=2), resume=True, progress=False)
+        score_file(scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2))
     foreign = tmp_path / "foreign.jsonl"
     foreign.write_text('{"some": "file"}\n')
     with pytest.raises(InputError, match="no line of an earlier run"):
@@ -241,8 +240,8 @@ def test_a_pairs_file_that_grows_or_shrinks_meanwhile_is_told(
         write_pairs(pairs_file, long)
         with pytest.raises(InputError, match=f"it had 12 items when the job began, and has {now}"):
             run_blocks(
-                partial(score_and_change, rows=changed), pairs_file, output, scorer.signature,
-                progress=False, overwrite=True,
+                partial(score_and_change, rows=changed), pairs_file,
+                JobFiles(output, overwrite=True, progress=False), scorer.signature,
             )  # fmt: skip
     assert [line["id"] for line in read_lines(output)] == [*range(12), 0]
 
@@ -267,7 +266,7 @@ def test_a_full_disk_keeps_what_was_finished(
     with pytest.raises(
         InputError, match=r"out\.jsonl: No space left on device; what was finished before is kept"
     ):
-        run_blocks(score_in_fours, pairs_file, output, scorer.signature, progress=False)
+        run_blocks(score_in_fours, pairs_file, JobFiles(output, progress=False), scorer.signature)
     monkeypatch.setattr(os, "write", real_write)
     assert [line["id"] for line in read_lines(output)] == [0, 1, 2, 3]
     summary = run(scorer, pairs_file, output, resume=True)
@@ -314,9 +313,10 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
         import resource, sys
         from pathlib import Path
         from vcs_runtime import Options, Scorer
+        from vcs_runtime.jobs.output import JobFiles
         from vcs_runtime.jobs.run import score_file
-        with Scorer.open(sys.argv[1], device="cpu", memory_mb=1) as scorer:
-            score_file(scorer, Path(sys.argv[2]), Path(sys.argv[3]), Options(), progress=False)
+        with Scorer.open(sys.argv[1], device="cpu", cache_mb=1) as scorer:
+            score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """
 

@@ -67,7 +67,7 @@ def test_an_installation_ends_with_doctor_and_a_score(kit: Path, tmp_path: Path)
     )
     assert (done.returncode, done.stderr) == (0, "")
     bundle = target / "share/vcs-runtime/bundles/tiny-bert"
-    story = f"--reference {kit / 'story/reference.txt'} --generated {kit / 'story/generated.txt'}"
+    story = f"{kit / 'story/reference.txt'} {kit / 'story/generated.txt'}"
     assert [line for line in done.stdout.splitlines() if line.startswith(("ran ", "$ "))] == [
         f"$ vcs-runtime doctor --bundle {bundle}",
         f"ran doctor --bundle {bundle} in {target}",

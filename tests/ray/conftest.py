@@ -9,6 +9,7 @@ import pytest
 
 from support.stories import story, write_pairs
 from vcs_runtime import Options, Scorer
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 
 
@@ -58,5 +59,5 @@ def source(rows: list[dict[str, object]], tmp_path_factory: pytest.TempPathFacto
 def plain(scorer: Scorer, source: Path) -> bytes:
     """The output of one process."""
     output = source.with_name("plain.jsonl")
-    score_file(scorer, source, output, Options(), progress=False)
+    score_file(scorer, source, JobFiles(output, progress=False), Options())
     return output.read_bytes()

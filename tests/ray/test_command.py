@@ -135,7 +135,7 @@ def test_ray_that_does_not_start_in_time_is_named_with_what_to_do(
     [
         (("p.jsonl", "--actors", 2), "--actors and --address belong to --runner ray"),
         (("p.jsonl", "--address", "auto"), "--actors and --address belong to --runner ray"),
-        (("--reference", "r", "--generated", "g", "--runner", "ray"), "--runner ray scores a file of PAIRS"),
+        (("r", "g", "--runner", "ray"), "--runner ray scores a file of PAIRS"),
         (("p.jsonl", "--runner", "ray", "--actors", 0), "--actors"),
     ],
 )

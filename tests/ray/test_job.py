@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from vcs_runtime import BundleError, DeviceError, Options, Scorer, ScorerConfig
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.run import score_file as score_here
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.ray import job, score_file, shards
+from vcs_runtime.ray import JobFiles, job, score_file
+from vcs_runtime.ray.dataset import through_actors
+
+# Ray Data warns of its own settings when it makes them.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
 
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "BLOCK_PAIRS", 3)
+    monkeypatch.setattr(job, "BLOCK_PAIRS", 3)
 
 
 @pytest.fixture
@@ -34,29 +39,26 @@ def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
 
     def run(
         output: Path | None, source: Path = source, bundle: Path = tiny_bundle, threads: int | None = None,
-        **job: Any,
+        actors: int = 1, options: Options | None = None, **files: Any,
     ) -> Summary:  # fmt: skip
         config = ScorerConfig(bundle, "cpu", threads=threads)
-        return score_file(source, output, config, **{"actors": 1, "progress": False, **job})
+        job = JobFiles(output, progress=False, **files)
+        return score_file(source, job, config, options or Options(), actors=actors)
 
     return run
 
 
 class Logged(job.ShardScorer):
-    """Logs into a folder. Scores only when so many actors are open that every machine has its share."""
+    """Logs into a folder. Scores only when so many actors score that every machine has its share."""
 
     folder: Path
     together = 1
 
-    def open(self) -> tuple[str, str, str]:
-        about = super().open()
-        (self.folder / f"opened-{os.getpid()}").touch()
-        return about
-
     def score(self, pairs: Any) -> Any:
         import ray
 
-        while len(list(self.folder.glob("opened-*"))) < self.together:
+        (self.folder / f"scores-{os.getpid()}").touch()
+        while len(list(self.folder.glob("scores-*"))) < self.together:
             time.sleep(0.05)
         line = [ray.get_runtime_context().get_node_id(), [str(generated) for _, generated in pairs]]
         with (self.folder / f"scored-{os.getpid()}").open("a") as file:
@@ -67,15 +69,15 @@ class Logged(job.ShardScorer):
 class OnOtherMachine(Logged):
     """Has another signature on every machine but the first."""
 
-    def open(self) -> tuple[str, str, str]:
+    def score(self, pairs: Any) -> Any:
         import ray
 
-        signature, _, device = super().open()
-        machine = ray.get_runtime_context().get_node_id()
-        first = min(node["NodeID"] for node in ray.nodes())
-        if machine != first:
-            signature = signature.replace("ort-cpu", "ort-cuda")
-        return signature, f"machine {machine}", device
+        results = super().score(pairs)
+        if ray.get_runtime_context().get_node_id() == min(node["NodeID"] for node in ray.nodes()):
+            return results
+        return [
+            replace(result, signature=result.signature.replace("ort-cpu", "ort-cuda")) for result in results
+        ]
 
 
 class DiesOnce(Logged):
@@ -104,41 +106,33 @@ Log = Callable[[], list[tuple[str, list[str]]]]
 
 
 @pytest.fixture
-def replace_actor(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def actor_class(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Put one of these classes into the place of the actor's; its folder, and the shards that it has scored."""
     import ray
 
-    def replace(actor: type[Logged], together: int = 1) -> tuple[Path, Log]:
+    def put(actor: type[Logged], together: int = 1) -> tuple[Path, Log]:
         ray.cloudpickle.register_pickle_by_value(sys.modules[actor.__module__])
         folder = tmp_path_factory.mktemp("actors")
         monkeypatch.setattr(actor, "folder", folder, raising=False)
         monkeypatch.setattr(actor, "together", together)
-        monkeypatch.setattr(job, "ShardScorer", actor)
+        monkeypatch.setattr(job, "through_actors", lambda _, *rest: through_actors(actor, *rest))
         return folder, lambda: [
             tuple(line) for path in sorted(folder.glob("scored-*")) for line in read_lines(path)
         ]
 
-    return replace
+    return put
 
 
 def test_two_machines_give_the_output_of_one_process(
-    run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    replace_actor: Any,
+    run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, actor_class: Any
 ) -> None:  # fmt: skip
-    _, log = replace_actor(Logged, together=4)
-    kept = []
-    keep = shards.ShardFolder.keep
-    monkeypatch.setattr(
-        shards.ShardFolder, "keep", lambda self, block: (kept.append(block), keep(self, block))
-    )
+    _, log = actor_class(Logged, together=4)
     messages: list[str] = []
-    summary = run(tmp_path / "o.jsonl", actors=4, report_failure=messages.append)
+    summary = run(tmp_path / "o.jsonl", actors=4, report=messages.append)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
     assert len({machine for machine, _ in log()}) == 2
-    assert kept, "no shard was finished before its turn: the order was not tried"
-    assert not (tmp_path / "o.jsonl.shards").exists()
     expected: list[str] = []
-    alone = score_here(scorer, source, None, Options(), report_failure=expected.append, progress=False)
+    alone = score_here(scorer, source, JobFiles(report=expected.append, progress=False), Options())
     assert messages == expected
     assert (summary.scored, summary.failed, summary.resumed) == (36, 4, 0)
     assert {**summary.to_dict(), "seconds": 0} == {**alone.to_dict(), "seconds": 0}
@@ -149,21 +143,21 @@ def test_options_and_threads_do_not_change_that(
 ) -> None:
     options = Options(chunk_size=2, aggregate="mean")
     run(tmp_path / "o.jsonl", options=options, actors=2, threads=2)
-    score_here(scorer, source, tmp_path / "plain.jsonl", options, progress=False)
+    score_here(scorer, source, JobFiles(tmp_path / "plain.jsonl", progress=False), options)
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
 
 
-def test_killed_actors_cost_nothing(run: Any, plain: bytes, tmp_path: Path, replace_actor: Any) -> None:
-    folder, _ = replace_actor(DiesOnce, together=2)
+def test_killed_actors_cost_nothing(run: Any, plain: bytes, tmp_path: Path, actor_class: Any) -> None:
+    folder, _ = actor_class(DiesOnce, together=2)
     run(tmp_path / "o.jsonl", actors=2)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
     assert len(list(folder.glob("died-*"))) == 2
 
 
 def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
-    run: Any, replace_actor: Any, tmp_path: Path
+    run: Any, actor_class: Any, tmp_path: Path
 ) -> None:
-    replace_actor(DiesOfAText)
+    actor_class(DiesOfAText)
     pairs = [{"id": i, "reference": story(i), "generated": story(50 + i)} for i in range(12)]
     pairs[7]["generated"] = "A man may die of this."
     write_pairs(tmp_path / "p.jsonl", pairs)
@@ -172,13 +166,9 @@ def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == list(range(6))
 
 
-def test_machines_that_would_score_otherwise_are_refused(
-    run: Any, replace_actor: Any, tmp_path: Path
-) -> None:
-    replace_actor(OnOtherMachine, together=4)
-    with pytest.raises(
-        DeviceError, match=r"machine \w+ would score as vcs.*, another machine as vcs.*name a device"
-    ):
+def test_machines_that_would_score_otherwise_are_refused(run: Any, actor_class: Any, tmp_path: Path) -> None:
+    actor_class(OnOtherMachine, together=4)
+    with pytest.raises(DeviceError, match=r"\S+ would score as vcs.*, another machine as vcs.*name a device"):
         run(tmp_path / "o.jsonl", actors=4)
 
 
@@ -189,66 +179,11 @@ def test_either_engine_goes_on_where_the_other_stopped(
     part = b"".join(plain.splitlines(keepends=True)[:cut]) + b'{"id": "torn'
     for output, go_on in (
         (tmp_path / "a.jsonl", lambda path: run(path, resume=True)),
-        (tmp_path / "b.jsonl", lambda path: score_here(scorer, source, path, Options(), resume=True, progress=False)),
+        (tmp_path / "b.jsonl", lambda path: score_here(scorer, source, JobFiles(path, resume=True, progress=False), Options())),
     ):  # fmt: skip
         output.write_bytes(part)
         assert go_on(output).resumed == cut
         assert output.read_bytes() == plain
-
-
-def keep_some(output: Path, lines: list[bytes]) -> Path:
-    """What a job leaves that is killed when lines 4 to 6 and 9 to 11 are finished, and none before."""
-    folder = output.with_name(output.name + ".shards")
-    folder.mkdir(exist_ok=True)
-    (folder / "line-4.jsonl").write_bytes(b"".join(lines[3:6]))
-    (folder / "line-9.jsonl").write_bytes(b"".join(lines[8:11]))
-    (folder / ".line-1.jsonl.0").write_bytes(b"torn")
-    output.touch()
-    return folder
-
-
-def test_shards_that_were_finished_before_their_turn_are_not_scored_again(
-    run: Any, plain: bytes, rows: list[dict[str, object]], tmp_path: Path, replace_actor: Any
-) -> None:
-    _, log = replace_actor(Logged)
-    output = tmp_path / "o.jsonl"
-    folder = keep_some(output, plain.splitlines(keepends=True))
-    run(output, resume=True)
-    assert output.read_bytes() == plain
-    scored = [generated for _, texts in log() for generated in texts]
-    assert sorted(scored) == sorted(
-        str(row["generated"]) for line, row in enumerate(rows, 1) if line not in (4, 5, 6, 9, 10, 11)
-    )
-    assert not folder.exists()
-
-
-def test_shards_of_another_job_are_refused(run: Any, plain: bytes, tmp_path: Path) -> None:
-    output = tmp_path / "o.jsonl"
-    folder = keep_some(output, plain.splitlines(keepends=True))
-    with pytest.raises(
-        InputError, match=r"o\.jsonl\.shards: shards of an earlier run; continue with --resume"
-    ):
-        run(output)
-    with pytest.raises(
-        InputError, match=r"line-4\.jsonl line 1: its signature is .*chunk:1.* this run's is .*chunk:2"
-    ):
-        run(output, resume=True, options=Options(chunk_size=2))
-    line = json.loads((folder / "line-4.jsonl").read_text().splitlines()[1])
-    (folder / "line-4.jsonl").write_text(
-        (folder / "line-4.jsonl").read_text().replace(line["texts"], "0" * 16)
-    )
-    with pytest.raises(InputError, match=r"line-4\.jsonl line 2: the texts of id .* have changed"):
-        run(output, resume=True)
-    (folder / "line-4.jsonl").unlink()
-    (folder / "line-9.jsonl").write_text('{"other": 1}\n')
-    with pytest.raises(InputError, match=r"line-9\.jsonl line 1: this is no line of an earlier run"):
-        run(output, resume=True)
-    (folder / "line-9.jsonl").unlink()
-    keep_some(output, plain.splitlines(keepends=True))
-    (folder / "notes.txt").write_text("mine")
-    run(output, overwrite=True)
-    assert output.read_bytes() == plain
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 def test_what_is_wrong_with_the_bundle_or_the_input_is_said_as_ever(run: Any, tmp_path: Path) -> None:
@@ -269,7 +204,7 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
     texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(300)]
     write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
-    score_here(scorer, source, whole, Options(), progress=False)
+    score_here(scorer, source, JobFiles(whole, progress=False), Options())
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--runner", "ray", "--address", cluster, "--actors", "2"]
     finished = kill_when_it_writes(command, output)

@@ -227,7 +227,7 @@ def test_the_report_of_one_pair_is_titled_by_its_file_and_says_why_vcs_is_zero(
 ) -> None:
     for name, text in (("ref.txt", story(1, 3)), ("gen.txt", story(2, 2))):
         (tmp_path / name).write_text(text)
-    texts = ("--reference", tmp_path / "ref.txt", "--generated", tmp_path / "gen.txt")
+    texts = (tmp_path / "ref.txt", tmp_path / "gen.txt")
     html = tmp_path / "r.html"
     assert vcs("report", *texts, "-o", html, "--bundle", tiny_bundle, "--device", "cpu").code == 0
     assert block_of(html, "index")["title"] == "gen.txt"
@@ -269,7 +269,7 @@ def test_hm_cf_is_shown_if_all_systems_have_it(everywhere: bool, tmp_path: Path,
         tmp_path / "p.jsonl", [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)]
     )
     options = ["--bundle", tiny_bundle, "--device", "cpu"]
-    with_it = ["--with", "hm-cf"]
+    with_it = ["--also", "hm-cf"]
     vcs("score", tmp_path / "p.jsonl", *options, *with_it, "-o", tmp_path / "a.jsonl")
     vcs("score", tmp_path / "p.jsonl", *options, *(with_it if everywhere else []), "-o", tmp_path / "b.jsonl")
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--ignore-signatures"]

@@ -118,7 +118,7 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
     for score in ("gas", "margin"):
         page.select_option("#compared", score)
         assert page.input_value("#distribution") == page.input_value("#wide") == score
-        own = json.loads(vcs("compare", *files, "--score", score, "--json").stdout)
+        own = json.loads(vcs("compare", *files, "--score", score, "--format", "json").stdout)
         for number, test in enumerate(own["comparisons"], start=1):
             cells = page.locator("#comparison tbody tr").nth(number).locator("td").all_inner_texts()
             assert cells[0] == f"{own['systems'][number]['scores'][score]['mean']:.3f}"

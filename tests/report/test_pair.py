@@ -69,7 +69,7 @@ def rich(tiny_bundle: Path, tmp_path_factory: Any) -> Path:
         )
     ]
     write_pairs(folder / "pairs.jsonl", rows)
-    keep = [argument for name in KEPT for argument in ("--keep", name)]
+    keep = [argument for name in KEPT for argument in ("--keep-column", name)]
     engine = ("--bundle", tiny_bundle, "--device", "cpu")
     for aggregate in ("max", "mean"):
         output = folder / f"{aggregate}.html"

@@ -195,8 +195,8 @@ def test_every_figure_is_drawn_without_a_warning_and_as_wide_as_a_page(size: tup
 def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None:
     for name, text in (("ref.txt", story(1, 6)), ("other.txt", story(2, 3)), ("gen.txt", story(1, 5))):
         (tmp_path / name).write_text(text)
-    texts = [part for name in ("other.txt", "ref.txt") for part in ("--reference", tmp_path / name)]
-    done = vcs("report", *texts, "--generated", tmp_path / "gen.txt", "-o", tmp_path / "r.pdf",
+    texts = [tmp_path / name for name in ("other.txt", "ref.txt")]
+    done = vcs("report", *texts, tmp_path / "gen.txt", "-o", tmp_path / "r.pdf",
                "--bundle", tiny_bundle, "--device", "cpu")  # fmt: skip
     assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()

@@ -181,7 +181,7 @@ def test_the_command_writes_pages_that_open(visit: Any, tiny_bundle: Path, tmp_p
     rows = [{"id": i, "reference": story(i), "generated": story(30 + i)} for i in range(3)]
     write_pairs(tmp_path / "p.jsonl", rows)
     engine = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
-    more = [argument for metric in ALSO for argument in ("--with", metric)]
+    more = [argument for metric in ALSO for argument in ("--also", metric)]
     done = vcs("report", tmp_path / "p.jsonl", *more, "-o", tmp_path / "r.html", *engine)
     assert done.code == 0, done.stderr
     page = visit(tmp_path / "r.html", "#pair-0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +102,20 @@ def test_a_pair_of_fifty_chunks_is_small_and_the_same_bytes_each_time(tmp_path: 
     assert b"default-src 'none'" in first
 
 
-@pytest.mark.parametrize("kind", ["pairs", "scores", "--pairs", "--generated"])
+@pytest.mark.parametrize("kind", ["pairs", "scores", "--pairs", "texts"])
 def test_a_report_does_not_replace_what_it_reads(
     tiny_bundle: Path, pairs_file: Path, tmp_path: Path, kind: str
 ) -> None:
     scores, output = tmp_path / "scores.jsonl", tmp_path / "x.html"
     assert vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu").code == 0
-    read = {"scores": scores}.get(kind, pairs_file)
+    text = Path(shutil.copy(pairs_file, tmp_path / "text"))
+    read = {"scores": scores, "texts": text}.get(kind, pairs_file)
     output.symlink_to(read)
     arguments = {
         "pairs": (pairs_file,),
         "scores": (scores,),
         "--pairs": (scores, "--pairs", pairs_file),
-        "--generated": ("--reference", scores, "--generated", pairs_file),
+        "texts": (Path(shutil.copy(scores, tmp_path / "a.txt")), read),
     }[kind]
     done = vcs("report", *arguments, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
     assert (done.code, done.stderr) == (

@@ -30,7 +30,7 @@ def test_files_summaries_and_comparisons_have_it(
     metric: str, suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
 ) -> None:
     out = tmp_path / f"o{suffix}"
-    done = score(pairs_file, "--with", metric, "-o", out, "--json")
+    done = score(pairs_file, "--also", metric, "-o", out, "--json")
     assert done.code == 0, done.stderr
     summary = json.loads(done.stdout)
     pairs = [(row["reference"], row["generated"]) for row in read_lines(pairs_file)]
@@ -48,7 +48,7 @@ def test_files_summaries_and_comparisons_have_it(
         own = summary["scores"][name]
         assert own["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
         assert own["ci95"][0] <= own["mean"] <= own["ci95"][1]
-        compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name, "--json")
+        compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name, "--format", "json")
         assert json.loads(compared.stdout)["mean_a"] == own["mean"]
 
 
@@ -60,14 +60,14 @@ def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
     assert not [own for own in FURTHER[metric] if own in done.stdout + out.read_text()]
     compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name)
     assert (compared.code, f"line 1: '{name}' is None" in compared.stderr) == (2, True)
-    continued = score(pairs_file, "--with", metric, "-o", out, "--resume")
+    continued = score(pairs_file, "--also", metric, "-o", out, "--resume")
     assert (continued.code, f"also:{metric}" in continued.stderr) == (2, True)
 
 
 def test_one_pair_is_printed_with_it(metric: str, score: Callable[..., Finished], tmp_path: Path) -> None:
     for name in ("r", "g"):
         (tmp_path / name).write_text(story(1 if name == "r" else 2))
-    done = score("--reference", tmp_path / "r", "--generated", tmp_path / "g", "--with", metric)
+    done = score(tmp_path / "r", tmp_path / "g", "--also", metric)
     shown = {line.split()[0]: line.rstrip() for line in done.stdout.splitlines() if line.strip()}
     for name, info in FURTHER[metric].items():
         assert (name in shown) == (info.level <= PART)

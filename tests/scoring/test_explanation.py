@@ -251,7 +251,8 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     assert err == "vcs-runtime: b: generated: the text holds nothing but punctuation\n"
     expected = json.dumps(scorer.explain(story(1), hostile).to_dict())
     assert json.loads(out) == {"id": "a", **json.loads(expected)}
-    code, out, err = run(pairs, "--id", "a", "--support", "0.9", *engine)
+    (tmp_path / "p.toml").write_text("[thresholds]\nsupport = 0.9")
+    code, out, err = run(pairs, "--id", "a", "--params", tmp_path / "p.toml", *engine)
     assert (code, err) == (0, "")
     assert "red" in out  # brackets are punctuation, and the words are no markup
     assert "\x1b" not in out
@@ -280,7 +281,6 @@ def test_no_word_is_broken_at_the_end_of_a_line(
 
 def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:
     assert run()[0] == 2
-    assert run("p.jsonl", "--support", "7")[0] == 2
-    assert run("--reference", "x", "--generated", "y", "--id", "z")[0] == 2
+    assert run("x", "y", "--id", "z")[0] == 2
     write_pairs(tmp_path / "p.jsonl", [{"id": "a", "reference": "x", "generated": "y"}])
     assert "no pair has the id 'q'" in run(tmp_path / "p.jsonl", "--id", "q", "--bundle", tiny_bundle).stderr

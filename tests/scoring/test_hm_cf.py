@@ -136,7 +136,7 @@ def test_pairs_that_count_as_nothing_count_in_its_mean(
     write_pairs(tmp_path / "p.jsonl", rows)
     means = {}
     for failed in ("skip", "zero"):
-        done = score(tmp_path / "p.jsonl", "--with", "hm-cf", "--failed", failed, "--json")
+        done = score(tmp_path / "p.jsonl", "--also", "hm-cf", "--on-error", failed, "--json")
         means[failed] = json.loads(done.stdout)["scores"]["hm_cf"]["mean"]
     assert means["zero"] == pytest.approx(means["skip"] * 2 / 3)
 

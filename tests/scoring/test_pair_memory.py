@@ -32,7 +32,7 @@ def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(tiny_bundle: 
     assert (finished.code, [line["id"] for line in lines]) == (1, [0, 1, 2])
     assert lines[1]["error"] == (
         "pair: the similarities of 12,000 x 12,001 chunks take 1.15 GB, more than 1: "
-        "join more sentences to a chunk, or raise pair_mem_gb (--pair-mem-gb)"
+        "join more sentences to a chunk, or raise max_pair_gb (--max-pair-gb)"
     )
     assert lines[1]["error"] in finished.stderr
     assert all("vcs" in lines[i] for i in (0, 2))
@@ -44,24 +44,24 @@ def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(tiny_bundle: 
 def test_the_limit_is_lifted_by_an_option_and_changes_no_score(tiny_bundle: Path, tmp_path: Path) -> None:
     for name, text in zip(("ref.txt", "gen.txt"), TEXTS, strict=True):
         (tmp_path / name).write_text(text, "utf-8")
-    pair = ("--reference", tmp_path / "ref.txt", "--generated", tmp_path / "gen.txt", "--json")
+    pair = (tmp_path / "ref.txt", tmp_path / "gen.txt", "--json")
     command = ("score", *pair, "--bundle", tiny_bundle, "--device", "cpu")
-    refused = vcs(*command, "--pair-mem-gb", TOO_LITTLE)
+    refused = vcs(*command, "--max-pair-gb", TOO_LITTLE)
     assert (refused.code, refused.stdout) == (1, "")
     assert "12 x 12 chunks" in refused.stderr
-    assert vcs(*command, "--pair-mem-gb", FITS) == vcs(*command)
+    assert vcs(*command, "--max-pair-gb", FITS) == vcs(*command)
 
 
 def test_all_references_count_and_so_do_sentences_of_hm_cf(tiny_bundle: Path) -> None:
-    with Scorer.open(tiny_bundle, device="cpu", pair_mem_gb=FITS) as scorer:
+    with Scorer.open(tiny_bundle, device="cpu", max_pair_gb=FITS) as scorer:
         alone = scorer.score(*TEXTS)
         with pytest.raises(TextError, match=r"24 x 12 chunks take 2.3e-06 GB"):
             scorer.score([TEXTS[0], TEXTS[0]], TEXTS[1])
         assert scorer.score([TEXTS[0], TEXTS[0]], TEXTS[1], chunk_size=3).error is None
-    with Scorer.open(tiny_bundle, device="cpu", pair_mem_gb=TOO_LITTLE) as scorer:
+    with Scorer.open(tiny_bundle, device="cpu", max_pair_gb=TOO_LITTLE) as scorer:
         assert scorer.score(*TEXTS, chunk_size=2).error is None
         with pytest.raises(
-            TextError, match="12 x 12 sentences take .*: leave out hm-cf, or raise pair_mem_gb"
+            TextError, match="12 x 12 sentences take .*: leave out hm-cf, or raise max_pair_gb"
         ):
             scorer.score(*TEXTS, chunk_size=2, also=["hm-cf"])
     with Scorer.open(tiny_bundle, device="cpu") as scorer:
@@ -75,14 +75,14 @@ def test_a_pair_that_is_refused_is_not_embedded(tiny_bundle: Path) -> None:
         def embed(self, texts: list[str]) -> list[list[float]]:
             raise AssertionError(texts)
 
-    with Scorer.open(tiny_bundle, device="cpu", embedder=Refusing(), pair_mem_gb=TOO_LITTLE) as scorer:
+    with Scorer.open(tiny_bundle, device="cpu", embedder=Refusing(), max_pair_gb=TOO_LITTLE) as scorer:
         assert "chunks" in str(scorer.score_many([TEXTS])[0].error)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan")])
 def test_a_limit_that_is_none_is_refused(wrong: float) -> None:
-    with pytest.raises(ValueError, match="pair_mem_gb must be a number of GB above 0"):
-        ScorerConfig(pair_mem_gb=wrong)
+    with pytest.raises(ValueError, match="max_pair_gb must be a number of GB above 0"):
+        ScorerConfig(max_pair_gb=wrong)
 
 
 def test_large_pairs_of_a_block_are_in_memory_one_group_at_a_time(
@@ -102,7 +102,7 @@ def test_a_machine_without_memory_is_no_defect(tiny_bundle: Path, tmp_path: Path
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (32 << 30, before[1]))  # the similarities need 39 GB
     try:
-        options = ("--bundle", tiny_bundle, "--device", "cpu", "--pair-mem-gb", "1e6")
+        options = ("--bundle", tiny_bundle, "--device", "cpu", "--max-pair-gb", "1e6")
         finished = vcs("score", source, "-o", output, *options)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)

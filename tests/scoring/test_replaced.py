@@ -181,7 +181,7 @@ def printed(tiny_bundle: Path, tmp_path: Path) -> Callable[..., Finished]:
 
 def test_the_command_lists_what_became_what(printed: Callable[..., Finished]) -> None:
     texts = ("A man opens the red door. The dog runs.", "A man opens the blue door. The dog never runs.")
-    done = printed(*texts, "--with", "substitution")
+    done = printed(*texts, "--also", "substitution")
     assert done.code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     head = lines.index(["replaced", "became", "kind", "similarity", "chunks"])
@@ -202,10 +202,10 @@ def test_many_replaced_words_are_cut_to_the_surest(printed: Callable[..., Finish
     reference = " ".join(sentence.format(thing, "red", "green", "white") for thing in things)
     colours = ("blue", "yellow", "black")
     generated = " ".join((sentence if i > 5 else turned).format(things[i], *colours) for i in range(12))
-    done = printed(reference, generated, "--with", "substitution")
+    done = printed(reference, generated, "--also", "substitution")
     rows = [line for line in done.stdout.splitlines() if "excludes it" in line]
     assert len(rows) == 20
-    listed = json.loads(printed(reference, generated, "--with", "substitution", "--json").stdout)["replaced"]
+    listed = json.loads(printed(reference, generated, "--also", "substitution", "--json").stdout)["replaced"]
     assert len(listed) > 30
     assert f"\nand {len(listed) - 20} more, which are less sure\n" in done.stdout
     first = sorted(range(len(listed)), key=lambda i: -listed[i]["weight"])[:20]

@@ -176,7 +176,7 @@ def test_rules_split_a_repeated_text_once(tiny_bundle: Path, split_by_rules: lis
 
 
 def test_without_memory_rules_split_a_text_every_time(tiny_bundle: Path, split_by_rules: list[str]) -> None:
-    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0) as fresh:
+    with Scorer.open(tiny_bundle, device="cpu", cache_mb=0) as fresh:
         for _ in range(3):
             fresh.score(*PAIRS[0])
     assert split_by_rules == [*PAIRS[0]] * 3
@@ -220,7 +220,7 @@ def test_scores_by_the_model_are_the_same_alone_batched_and_shuffled_to_the_bit(
     tiny_bundle: Path, mixed_bundle: Path
 ) -> None:
     pairs = [pair for both in zip(LOOSE, PAIRS, strict=True) for pair in both]
-    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0, segmenter=mixed_bundle) as fresh:
+    with Scorer.open(tiny_bundle, device="cpu", cache_mb=0, segmenter=mixed_bundle) as fresh:
         alone = [fresh.score(*pair) for pair in pairs]
         assert {result.segmenter for result in alone} == {"sentencex", "tiny-sat"}
         assert fresh.score_many(pairs) == alone
@@ -268,7 +268,7 @@ def test_the_signature_says_what_may_cut_and_how(
 
 def test_scores_are_the_same_alone_batched_and_shuffled_to_the_bit(tiny_bundle: Path) -> None:
     # No memory between calls: every score is computed from the texts.
-    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0) as fresh:
+    with Scorer.open(tiny_bundle, device="cpu", cache_mb=0) as fresh:
         alone = [fresh.score(*pair).scores for pair in PAIRS]
         batched = [result.scores for result in fresh.score_many(PAIRS)]
         order = random.Random(1).sample(range(len(PAIRS)), len(PAIRS))

@@ -22,6 +22,7 @@ from support.stories import story, write_pairs
 from vcs_runtime import Embedder, Options, Scorer
 from vcs_runtime.errors import DeviceError, TextError
 from vcs_runtime.inference.vector_store import VectorStore
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 from vcs_runtime.scoring import preparation
 
@@ -123,7 +124,7 @@ def test_a_text_of_a_block_in_flight_is_not_embedded_again(
         if len(machine.runs) == 1:
             assert all(requested.acquire(timeout=WAIT_S) for _ in range(2))
 
-    with Scorer.open(tiny_bundle, "cuda:0", memory_mb=0) as gpu:
+    with Scorer.open(tiny_bundle, "cuda:0", cache_mb=0) as gpu:
         list(numbered(gpu, [(shared, shared)] * BLOCK))
         alone = sum(shape[0] for shape, _ in machine.runs)
         machine.runs.clear()
@@ -262,7 +263,9 @@ def test_what_was_written_before_the_disk_is_full_stays(
     rows = [{"id": i, "reference": a, "generated": b} for i, (a, b) in enumerate(PAIRS)]
     write_pairs(tmp_path / "pairs.jsonl", rows)
     with pytest.raises(OSError, match="disk full"):
-        score_file(gpu, tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl", Options(), progress=False)
+        score_file(
+            gpu, tmp_path / "pairs.jsonl", JobFiles(tmp_path / "scores.jsonl", progress=False), Options()
+        )
     assert (tmp_path / "scores.jsonl").read_bytes().count(b"\n") == 2 * BLOCK
 
 

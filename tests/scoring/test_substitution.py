@@ -203,7 +203,7 @@ def test_pairs_that_count_as_nothing_have_the_lowest_margin(
     write_pairs(tmp_path / "p.jsonl", rows)
     means = {}
     for failed in ("skip", "zero"):
-        done = score(tmp_path / "p.jsonl", "--with", "substitution", "--failed", failed, "--json")
+        done = score(tmp_path / "p.jsonl", "--also", "substitution", "--on-error", failed, "--json")
         scores = json.loads(done.stdout)["scores"]
         means[failed] = [scores[name]["mean"] for name in ("vcs_strict", "margin_strict", "substitution")]
     assert means["skip"] == pytest.approx([1, 1, 0], abs=1e-6)

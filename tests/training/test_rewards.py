@@ -193,7 +193,8 @@ def test_wrong_arguments_are_named_before_the_training(config: ScorerConfig, wro
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"), [({"device": "gpu"}, "device must be"), ({"gpu_mem_gb": -1}, "gpu_mem_gb must be")]
+    ("wrong", "named"),
+    [({"device": "gpu"}, "device must be"), ({"gpu_memory_gb": -1}, "gpu_memory_gb must be")],
 )
 def test_so_are_wrong_values_of_a_config(config: ScorerConfig, wrong: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):

@@ -129,7 +129,7 @@ def test_what_the_session_may_take_reaches_it(config: ScorerConfig, monkeypatch:
         raise RuntimeError("enough")
 
     monkeypatch.setattr(Scorer, "from_config", record)
-    mine = replace(config, gpu_mem_gb=1.5, threads=3, memory_mb=7, segmenter="rules", cache="v")
+    mine = replace(config, gpu_memory_gb=1.5, threads=3, cache_mb=7, segmenter="rules", cache="v")
     assert TrainingScorer(mine).score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
     assert opened == [replace(mine, bundle=str(config.bundle), cache=str(Path("v").absolute()))]
 

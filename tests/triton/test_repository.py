@@ -282,7 +282,7 @@ def test_the_largest_numbers_of_a_configuration_are_written(tiny_bundle: Path, t
 
 @pytest.mark.parametrize(
     ("parameter", "number"),
-    [("scoring", "lct"), ("scoring", "chunk_size"), ("opening", "pair_mem_gb"), ("opening", "memory_mb")],
+    [("scoring", "lct"), ("scoring", "chunk_size"), ("opening", "max_pair_gb"), ("opening", "cache_mb")],
 )
 @pytest.mark.parametrize("wrong", ["NaN", "-Infinity", "1e999"])
 def test_a_model_whose_configuration_was_edited_to_no_number_is_not_loaded(
@@ -314,8 +314,8 @@ def test_the_command_writes_all_options_with_absolute_paths(
     assert written["device"] == "cpu"
     opening = json.loads(written["opening"])
     assert opening == {
-        "segmenter": "rules", "threads": 2, "gpu_mem_gb": None, "memory_mb": 256, "batch_invariant": False,
-        "pair_mem_gb": 1.0, "words": "default",
+        "segmenter": "rules", "threads": 2, "gpu_memory_gb": None, "cache_mb": 256, "batch_invariant": False,
+        "max_pair_gb": 1.0, "words": "default",
         "cache": str(tiny_bundle.parent / "vectors"),
     }  # fmt: skip
     scoring = json.loads(written["scoring"])

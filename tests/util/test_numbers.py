@@ -37,8 +37,8 @@ COUNTS = [(kind, name) for kind in CLASSES for name in arguments(kind, "int")]
 
 def test_the_table_has_the_arguments_that_take_numbers() -> None:
     names = {name for _, name in NUMBERS}
-    assert {"lct", "support", "gpu_mem_gb", "pair_mem_gb", "timeout_s", "floor", "unscorable"} <= names
-    assert {"threads", "memory_mb", "max_pairs", "top", "chunk_size"} <= {name for _, name in COUNTS}
+    assert {"lct", "support", "gpu_memory_gb", "max_pair_gb", "timeout_s", "floor", "unscorable"} <= names
+    assert {"threads", "cache_mb", "max_pairs", "top", "chunk_size"} <= {name for _, name in COUNTS}
 
 
 @pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value))
@@ -49,7 +49,7 @@ def test_a_float_is_finite(kind: Callable[..., Any], name: str, tiny_bundle: Pat
         with pytest.raises(ValueError, match=f"^{name} must be ") as error:  # noqa: PT012
             made = kind(**{name: wrong})
             # A name of a device may be checked when it is opened.
-            Scorer.from_config(ScorerConfig(tiny_bundle, "cpu", gpu_mem_gb=made.gpu_mem_gb))
+            Scorer.from_config(ScorerConfig(tiny_bundle, "cpu", gpu_memory_gb=made.gpu_memory_gb))
         assert len(str(error.value).splitlines()) == 1
 
 

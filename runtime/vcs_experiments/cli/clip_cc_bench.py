@@ -92,7 +92,7 @@ def clip_cc_bench(
     require("scipy", "experiments", "this experiment")
     if drawn:
         require_matplotlib()
-    configs = _judges(judges, replace(config, memory_mb=_MEMORY_MB))
+    configs = _judges(judges, replace(config, cache_mb=_MEMORY_MB))
     references, predictions = find_texts(data)
     problems = Problems(warn)
     texts, systems = study.read_texts(references, predictions, added, problems)

@@ -87,7 +87,7 @@ def _without_repetition(
 
 
 # Settings of the papers: those of their tables, in one pass, and those that their text states.
-_PRESETS = {"tables": (PRESETS["table-lct0"], PRESETS["table-lct1"]), "paper": (PRESETS["paper"],)}
+_PRESETS = {"tables": (PRESETS["default"], PRESETS["table-lct1"]), "paper": (PRESETS["paper"],)}
 _preset = click.option("--preset", type=click.Choice(list(_PRESETS)), default="tables", show_default=True,
                        help="Chunk size and LCTs of the papers' tables (1; 0 and 1), or of their text "
                        "(3; 0.1).")  # fmt: skip

@@ -17,7 +17,8 @@ from vcs_experiments.rewriting.prompts import ask_again, ask_for, identity
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.jsonl import Record
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.output import JobFiles
+from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 
 FILE = "rewrites.jsonl"
@@ -102,8 +103,8 @@ class Rewriter:
             check_texts(place, record, hash_texts(task.text))
 
         run_resumable(
-            folder / FILE, iter(tasks), len(tasks), self._lines, collect, identify=attrgetter("id"),
-            check=check, inputs=[source], resume=resume, overwrite=overwrite,
+            JobFiles(folder / FILE, resume, overwrite, inputs=[source]),
+            Items(tasks, len(tasks), attrgetter("id"), check), self._lines, collect,
             bar=partial(progress_bar, what="rewriting", unit="texts"),
         )  # fmt: skip
         return rewrites

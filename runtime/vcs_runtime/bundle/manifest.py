@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from vcs_runtime.errors import BundleError, SchemaError
+from vcs_runtime.util.reading import unique_keys
 
 SCHEMA: Final = 3
 # Schema 2 is schema 3 without the keys that have a default here.
@@ -282,7 +283,7 @@ def read_manifest(path: Path) -> Manifest:
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise BundleError(f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest")
         # Not msgspec's own parser, which takes the last of several equal keys.
-        data = json.loads(path.read_bytes(), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        data = json.loads(path.read_bytes(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise BundleError(f"{path}: cannot be read: {error}") from None
     schema = data.get("schema") if isinstance(data, dict) else None
@@ -333,15 +334,6 @@ def _explain(error: ValueError) -> str:
     text = f"{place.strip('.`')}: {message}" if place else message
     # The file may come from an attacker: its line breaks and control characters stay out of logs.
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} stands twice")
-        found[key] = value
-    return found
 
 
 def _refuse_constant(name: str) -> float:

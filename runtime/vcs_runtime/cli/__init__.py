@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 
 from vcs_runtime._version import __version__
-from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.messages import VERBOSE, warn
 from vcs_runtime.errors import VcsError
 from vcs_runtime.util import process
 from vcs_runtime.util.printable import printable
@@ -83,12 +83,18 @@ def _cite(context: click.Context, parameter: click.Parameter, asked: bool) -> No
         context.exit()
 
 
+def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[VERBOSE] = value
+
+
 @click.group(
     cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 @click.version_option(__version__, prog_name="vcs-runtime")
 @click.option("--cite", is_flag=True, is_eager=True, expose_value=False, callback=_cite,
               help="Show what to cite, as BibTeX, and exit.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
+              help="Report which device runs the models of a command, and why.")  # fmt: skip
 def cli() -> None:
     """Score how well a description tells the story of a video.
 

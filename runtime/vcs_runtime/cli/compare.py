@@ -9,7 +9,7 @@ import click
 import rich.table
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, SectionedCommand, as_json, csv_safe, max_read_mb, usage_errors
+from vcs_runtime.cli.options import PATH, SectionedCommand, csv_safe, max_read_mb, usage_errors
 from vcs_runtime.cli.tables import console
 from vcs_runtime.comparing import tables
 from vcs_runtime.comparing.compare import compare as compare_files
@@ -40,10 +40,10 @@ enough_resamples = click.option(
               "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
 @correction
-@click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the table. [default: text]")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True,
+              help="Format of the table.")  # fmt: skip
 @csv_safe
 @max_read_mb
-@as_json
 @click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
               "list, those that changed most first. [default: 10]")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
@@ -51,7 +51,7 @@ enough_resamples = click.option(
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 def compare(
     files: tuple[Path, ...], baseline: str | None, names: tuple[str, ...], scores: tuple[str, ...],
-    all_pairs: bool, correction: str, format_: str | None, as_json: bool, moved: int | None,
+    all_pairs: bool, correction: str, format_: str, moved: int | None,
     ignore_signatures: bool, resamples: int | None, seed: int,
 ) -> None:  # fmt: skip
     """Compare the score files of several systems.
@@ -64,8 +64,6 @@ def compare(
       vcs-runtime compare baseline.jsonl new-model.jsonl
       vcs-runtime compare a.jsonl b.jsonl c.jsonl --score vcs --score las --format latex
     """
-    if as_json and format_ not in (None, "json"):
-        raise click.UsageError("--json and --format exclude each other")
     if moved is not None and len(files) > 2:
         raise click.UsageError("--moved lists the pairs of two systems; there are more")
     with usage_errors():
@@ -73,7 +71,7 @@ def compare(
             files, names=names, baseline=baseline, scores=scores, correction=correction, all_pairs=all_pairs,
             moved=10 if moved is None else moved, force=ignore_signatures, resamples=resamples, seed=seed,
         )  # fmt: skip
-    if as_json or format_ == "json":
+    if format_ == "json":
         click.echo(json.dumps(comparison.to_dict()))
     elif format_ == "csv":
         table = tables.tables(comparison)[-1]
@@ -86,7 +84,7 @@ def compare(
         click.echo(tables.markdown(comparison), nl=False)
     else:
         _print(comparison)
-    if as_json or format_ in ("json", "csv"):  # the other formats say it among their notes
+    if format_ in ("json", "csv"):  # the other formats say it among their notes
         for sentence in comparison.about_segmenters[1:]:
             warn(sentence)
     for id_, systems in comparison.left_out.items():

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from vcs_runtime.cli.inputs import (
     InputOptions,
-    check_source,
     input_options,
     input_pairs,
+    is_text_pair,
     one_pair,
     one_source,
     open_scorer,
@@ -24,12 +24,11 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
+    FileParams,
     SectionedCommand,
     as_json,
-    pair_options,
+    explaining_options,
     scorer_options,
-    scoring_options,
-    threshold_options,
 )
 from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.scoring.explanation import Explanation
@@ -46,7 +45,6 @@ from vcs_runtime.scoring.verdicts import (
     UNSUPPORTED,
     VERDICTS,
     Chunk,
-    Thresholds,
     describe_thresholds,
     position,
     verdict_counts,
@@ -60,27 +58,23 @@ _COLOURS = {
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("pairs", type=PATH, required=False)
-@pair_options
+@click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @click.option(
     "--id", "name", metavar="NAME", help="Id of the one pair of PAIRS to explain. [default: all pairs]"
 )
 @as_json
 @input_options
-@threshold_options
-@scoring_options
+@explaining_options
 @scorer_options
 @click.pass_context
 def explain(
     context: click.Context,
     /,
-    pairs: Path | None,
-    references: tuple[Path, ...],
-    generated: Path | None,
+    files: tuple[Path, ...],
     name: str | None,
     as_json: bool,
     source: InputOptions,
-    thresholds: Thresholds,
+    params: FileParams,
     options: Options,
     config: ScorerConfig,
 ) -> None:
@@ -90,22 +84,22 @@ def explain(
     With several references, the pair is explained against the best one. docs/guide/explain.md says how
     often the verdicts are right.
 
-    PAIRS, or --references and --predictions of one system, are files as for `vcs-runtime score`.
+    The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system, or plain
+    texts.
 
     \b
     Examples:
       vcs-runtime explain pairs.jsonl --id 17
-      vcs-runtime explain --reference ref.txt --generated gen.txt --json
+      vcs-runtime explain reference.txt generated.txt --json
     """
-    check_source(pairs is not None, references, generated, source)
-    if references and name is not None:
+    many = not is_text_pair(files, source)
+    if name is not None and not many:
         raise click.UsageError("--id belongs to PAIRS")
-    many = not references
     if many:
-        found = one_source(pairs, source)
+        found = one_source(files[0] if files else None, source)
         failed, chosen = unmatched(found), input_pairs(found, name)
     else:
-        pair = one_pair(references, generated)
+        pair = one_pair(files)
         failed, chosen = False, iter([pair])
     with open_scorer(config) as scorer:
         blocks = scorer.stream(chosen, attrgetter("texts"), options)
@@ -114,7 +108,7 @@ def explain(
                 failed = True
                 warn(f"{pair.name}: {result.error}" if many else str(result.error))
                 continue
-            explanation = explain_result(result, evidence, options.params, thresholds)
+            explanation = explain_result(result, evidence, options.params, params.thresholds)
             if as_json:
                 head = {"id": pair.name} if many else {}
                 click.echo(json.dumps({**head, **explanation.to_dict()}))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors, verbose
+from vcs_runtime.cli.messages import verbose, warn
+from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
@@ -24,6 +24,8 @@ from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.reading import read_whole
 
+# Suffixes of files that hold more than one plain text.
+_DATA = frozenset(SUFFIXES) - {".txt"}
 # Embedders that read English alone.
 _ENGLISH = ("all-minilm-l6-v2",)
 
@@ -66,35 +68,40 @@ def open_keeping_vectors(config: ScorerConfig, output: Path) -> AbstractContextM
     return open_scorer(replace(config, cache=config.cache or output / "vectors"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputOptions:
-    """How the input of a command is read."""
+    """How the input of a command is read: the values of its options."""
 
     reference_file: Path | None
     prediction_files: tuple[Path, ...]
     format: str | None
-    keys: Keys
+    reference_key: tuple[str, ...]
+    generated_key: tuple[str, ...]
+    id_key: str | None
     duplicates: str
-    generated_keys: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(set(self.generated_key)) < len(self.generated_key):
+            raise click.UsageError("--generated-key: a column is named twice")
+        if self.has_several_systems and self.prediction_files:
+            raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
+        self.keys  # noqa: B018  # raises ValueError for what cannot be kept
 
-def _input(
-    reference_file: Path | None, prediction_files: tuple[Path, ...], format: str | None,
-    reference_key: tuple[str, ...], generated_key: tuple[str, ...], id_key: str | None, duplicates: str,
-    keep: tuple[str, ...] = (),
-) -> InputOptions:  # fmt: skip
-    if len(set(generated_key)) < len(generated_key):
-        raise click.UsageError("--generated-key: a column is named twice")
-    several = len(generated_key) > 1
-    if several and prediction_files:
-        raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
-    keys = Keys(reference_key, None if several or not generated_key else generated_key[0], id_key, keep)
-    systems = generated_key if several else ()
-    return InputOptions(reference_file, prediction_files, format, keys, duplicates, systems)
+    @property
+    def has_several_systems(self) -> bool:
+        """Whether the generated texts are in several columns, one of each system."""
+        return len(self.generated_key) > 1
+
+    @property
+    def keys(self) -> Keys:
+        """The names of what a row holds; of several systems without the generated text."""
+        generated = self.generated_key[0] if len(self.generated_key) == 1 else None
+        return Keys(self.reference_key, generated, self.id_key, self.keep)
 
 
 #: Options of the input; the command receives `source`, an `InputOptions`.
-input_options = combined("source", _input, together(
+input_options = combined("source", InputOptions, together(
     click.option("--references", "reference_file", type=PATH, metavar="FILE",
                  help="References by id, in place of PAIRS."),
     click.option("--predictions", "prediction_files", type=PATH, multiple=True, metavar="FILE",
@@ -106,34 +113,42 @@ input_options = combined("source", _input, together(
     click.option("--generated-key", multiple=True, metavar="NAME",
                  help="Column of the generated text; repeated: several systems. [default: generated]"),
     click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
+    section="Input",
+), together(
     click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
                  help="A second pair with one id: refuse the input, or call the pair id#2."),
     max_read_mb,
     section="Input",
+    advanced=True,
 ))  # fmt: skip
-keep = together(
-    click.option("--keep", multiple=True, metavar="NAME",
+keep_column = together(
+    click.option("--keep-column", "keep", multiple=True, metavar="NAME",
                  help="Column of the input to repeat in the output; may be repeated."),
     section="Input",
+    advanced=True,
 )  # fmt: skip
 
 
-def check_source(
-    pairs: bool, references: Sequence[Path], generated: Path | None, source: InputOptions
-) -> None:
-    """Raise UsageError unless the input is given in one way."""
-    one = bool(references) or generated is not None
-    two = source.reference_file is not None or bool(source.prediction_files)
-    if pairs + one + two != 1:
+def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
+    """Whether the arguments are the text files of one pair; UsageError if the input is given in two ways."""
+    by_id = source.reference_file is not None or bool(source.prediction_files)
+    if bool(files) == by_id:
         raise click.UsageError(
-            "give either PAIRS, or --references and --predictions, or --reference and --generated"
+            "give either PAIRS, or --references and --predictions, or text files of one pair: "
+            "REFERENCE GENERATED"
         )
-    if one and (not references or generated is None):
-        raise click.UsageError("--reference and --generated belong together")
-    if one and (source.format or source.keys != Keys() or source.generated_keys):
-        raise click.UsageError("--reference and --generated are plain texts: they have no format and no keys")
-    if two and (source.reference_file is None or not source.prediction_files):
+    if by_id and (source.reference_file is None or not source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
+    if len(files) < 2:
+        return False
+    if data := next((path for path in files if path.suffix.lower() in _DATA), None):
+        raise click.UsageError(
+            f"several files are the plain texts of one pair, and {data} is none: give one file of PAIRS, or "
+            "several systems by --references and --predictions"
+        )
+    if source.format or source.keys != Keys() or source.has_several_systems:
+        raise click.UsageError("REFERENCE and GENERATED are plain texts: they have no format and no keys")
+    return True
 
 
 def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
@@ -145,15 +160,16 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
 
 
 def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
-    """Return the pairs of each system, by its name; what has no match is named on standard error."""
+    """Return the pairs of each system, by the stem of its file or the name of its column."""
     if pairs is not None:
         file = input_file(pairs, source.format)
-        keys = {name: replace(source.keys, generated=name) for name in source.generated_keys}
+        if not source.has_several_systems:
+            return {pairs.stem: PairFile(file, source.keys, source.duplicates)}
         return {
-            name: PairFile(file, key, source.duplicates)
-            for name, key in (keys or {pairs.stem: source.keys}).items()
+            name: PairFile(file, replace(source.keys, generated=name), source.duplicates)
+            for name in source.generated_key
         }
-    assert source.reference_file is not None  # `check_source` was called before
+    assert source.reference_file is not None  # `is_text_pair` was called before
     reference_file = input_file(source.reference_file, source.format)
     references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
     systems: dict[str, PairSource] = {}
@@ -188,15 +204,14 @@ def input_file(path: Path, format: str | None) -> InputFile:
     return InputFile(Path(copy.name), format, "standard input")
 
 
-def one_pair(references: Sequence[Path], generated: Path | None) -> InputPair:
-    """Read the text files of one pair."""
-    assert generated is not None  # `check_source` was called before
-    texts = [_read_text(path) for path in references]
-    return InputPair("pair", None, texts[0] if len(texts) == 1 else texts, _read_text(generated))
+def one_pair(files: Sequence[Path]) -> InputPair:
+    """Read the text files of one pair: its references, then its generated text."""
+    *references, generated = map(_read_text, files)
+    return InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:
-    """Check all pairs of an input, then read them."""
+    """Check all pairs of an input, then read them, or the one whose id is `name`. Raises InputError."""
     if not count_pairs(source):
         raise InputError(f"{source}: the file holds no pairs")
     if name is None:

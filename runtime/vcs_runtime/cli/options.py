@@ -5,29 +5,31 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from vcs_numba import Params
-from vcs_runtime.errors import VcsError
+from vcs_runtime.errors import InputError, VcsError
 from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.printable import formulas_as_text
 from vcs_runtime.util.process import MOST_THREADS
-from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
+from vcs_runtime.util.reading import FILE_MB, LINE_MB, read_whole, reading_up_to
 
 
 class NamedPath(click.Path):
-    """A path. An empty one is refused: it comes of a variable that is not set, and would mean this folder."""
+    """A path that is not empty, as that of an unset shell variable would be."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
         if not value:
-            self.fail("an empty name is no path.", param, ctx)
+            self.fail("the path must not be empty.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -37,11 +39,9 @@ _SECTIONS = (
     "Options",
     "Input",
     "Scoring",
-    "Verdicts",
     "Models",
     "Language model",
     "Many machines",
-    "Details of the alignment",
 )
 
 Command = Callable[..., Any]
@@ -52,7 +52,7 @@ class Number(click.types.FloatParamType):
     """Any finite number. click's own type takes NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number that a text says; click's error for a text that says another or none."""
+        """Return a finite number; click's error for any other text."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -63,14 +63,72 @@ class NumberRange(Number, click.FloatRange):
     """A range of finite numbers. click's own range takes NaN: no comparison with it is true."""
 
 
+# Options of earlier versions: an option that the command must have for the advice to hold, and the advice.
+# Until 0.2.
+_FORMER: Final = {
+    "--with": ("--also", "is now --also"),
+    "--failed": ("--on-error", "is now --on-error"),
+    "--keep": ("--keep-column", "is now --keep-column"),
+    "--gpu-mem-gb": ("--gpu-memory-gb", "is now --gpu-memory-gb"),
+    "--pair-mem-gb": ("--max-pair-gb", "is now --max-pair-gb"),
+    "--json": ("--format", "is now --format json"),
+    "--verbose": ("--max-pair-gb", "comes before the command: vcs-runtime --verbose"),
+    "-v": ("--max-pair-gb", "comes before the command: vcs-runtime -v"),
+    "--reference": ("--predictions", "is gone: give two text files, or --references FILE"),
+    "--generated": ("--predictions", "is gone: give two text files, or --predictions FILE"),
+    **{
+        f"--{field.name.replace('_', '-')}": ("--params", f"is now {field.name} in --params FILE.toml")
+        for field in fields(Params) if field.name != "lct"
+    },
+    **{
+        f"--{field.name}": ("--params", f"is now {field.name} of [thresholds] in --params FILE.toml")
+        for field in fields(Thresholds)
+    },
+}  # fmt: skip
+#: The key of a context's `meta` that makes help list all options.
+ALL_OPTIONS: Final = f"{__name__}.all"
+
+
+def _help_all(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        context.meta[ALL_OPTIONS] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
 class SectionedCommand(click.Command):
-    """A command whose help lists its options under the headings that `together` gave them."""
+    """A command whose help lists its options under the headings that `together` gave them.
+
+    Advanced options are listed by --help-all only.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options, with --help-all among them."""
+        help_all = click.Option(
+            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_help_all
+        )
+        return [*super().get_params(ctx), help_all]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option of an earlier version ends with the name of the new one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            needed, advice = _FORMER.get(error.option_name, ("", ""))
+            if any(needed in option.opts for option in self.params):
+                raise VcsError(f"{error.option_name} {advice}") from None
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, one list for each heading."""
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _SECTIONS}
+        every = ctx.meta.get(ALL_OPTIONS)
+        left_out = False
         for option in self.get_params(ctx):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
+                if getattr(option, "advanced", False) and not every:
+                    left_out = True
+                    continue
                 # click appends the range of a number in brackets of its own.
                 text = record[1].replace("]  [", "; ")
                 sections[getattr(option, "section", "Options")].append((record[0], text))
@@ -78,9 +136,11 @@ class SectionedCommand(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        if left_out:
+            formatter.write(f"\nMore options: {ctx.command_path} --help-all\n")
 
 
-def together(*options: Decorator, section: str = "Options") -> Decorator:
+def together(*options: Decorator, section: str = "Options", advanced: bool = False) -> Decorator:
     """Return one decorator for several options; the help lists them in this order under `section`."""
 
     def decorate(command: Command) -> Command:
@@ -89,20 +149,29 @@ def together(*options: Decorator, section: str = "Options") -> Decorator:
             command = option(command)
         for parameter in getattr(command, "__click_params__", ())[first:]:
             vars(parameter).setdefault("section", section)
+            vars(parameter).setdefault("advanced", advanced)
         return command
 
     return decorate
 
 
-def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
-    """Return a decorator that adds options to a command, and hands it one value made from all of them."""
+def combined(
+    argument: str, make: Callable[..., Any], *options: Decorator, shared: Sequence[str] = ()
+) -> Decorator:
+    """Return a decorator that adds options to a command, and hands it one value made from all of them.
+
+    The names of the parameters of `make` are those of the options; a ValueError of it is wrong usage. The
+    command also receives the `shared` options as they are.
+    """
     names = tuple(inspect.signature(make).parameters)
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_value(*arguments: Any, **values: Any) -> Any:
             with usage_errors():
-                value = make(**{name: values.pop(name) for name in names if name in values})
+                value = make(**{name: values[name] for name in names if name in values})
+            for name in {*names}.difference(shared):
+                values.pop(name, None)
             return command(*arguments, **{argument: value}, **values)
 
         for option in reversed(options):
@@ -173,36 +242,8 @@ def check_resume(resume: bool, overwrite: bool) -> None:
         raise click.UsageError("--resume and --overwrite exclude each other")
 
 
-def _scorer_config(
-    bundle: str,
-    segmenter: str,
-    device: str,
-    cache: Path | None,
-    threads: int | None,
-    gpu_mem_gb: float | None,
-    batch_invariant: bool,
-    pair_mem_gb: float,
-    words: str,
-) -> ScorerConfig:
-    return ScorerConfig(
-        bundle, device, cache=cache, threads=threads, segmenter=segmenter, gpu_mem_gb=gpu_mem_gb,
-        batch_invariant=batch_invariant, pair_mem_gb=pair_mem_gb, words=words,
-    )  # fmt: skip
-
-
-def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    context.meta[_VERBOSE] = value
-
-
-def verbose() -> bool:
-    """Whether the running command has --verbose."""
-    return bool(click.get_current_context().meta.get(_VERBOSE))
-
-
-_VERBOSE = f"{__name__}.verbose"
-
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
-scorer_options = combined("config", _scorer_config, together(
+scorer_options = combined("config", ScorerConfig, together(
     bundle,
     segmenter,
     device,
@@ -210,103 +251,108 @@ scorer_options = combined("config", _scorer_config, together(
                  help="Folder that stores vectors for later runs. [default: none]"),
     click.option("--threads", type=click.IntRange(1, MOST_THREADS), metavar="N",
                  help="Number of CPU threads. [default: all cores]"),
-    click.option("--gpu-mem-gb", type=NumberRange(0, 1e6, min_open=True, max_open=True), metavar="GB",
-                 help="Most GPU memory that the models may use. [default: no limit]"),
-    click.option("--pair-mem-gb", type=NumberRange(min=0, min_open=True),
-                 default=ScorerConfig.pair_mem_gb, show_default=True, metavar="GB",
-                 help="Most memory for the similarities of one pair, 8 bytes for each two chunks. A pair "
-                 "that needs more cannot be scored."),
+    section="Models",
+), together(
+    click.option("--gpu-memory-gb", type=NumberRange(0, 1e6, min_open=True, max_open=True), metavar="GB",
+                 help="Maximum GPU memory of the models. [default: no limit]"),
+    click.option("--max-pair-gb", type=NumberRange(min=0, min_open=True),
+                 default=ScorerConfig.max_pair_gb, show_default=True, metavar="GB",
+                 help="Maximum memory for the similarities of one pair, 8 bytes for each pair of chunks. A "
+                 "pair that needs more cannot be scored."),
     click.option("--batch-invariant", is_flag=True,
                  help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
                  "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "
                  "that holds anyway."),
     click.option("--words", default=ScorerConfig.words, show_default=True, metavar="BUNDLE",
-                 help="Folder of the bundle whose token vectors compare words, for --with substitution."),
-    click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
-                 help="Report which device runs the models, and why."),
+                 help="Folder of the bundle whose token vectors compare words, for --also substitution."),
     section="Models",
+    advanced=True,
 ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FileParams:
+    """What `--params` gives: parameters of the metric by name, and thresholds of verdicts."""
+
+    metric: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Thresholds = Thresholds()
+
+
+class _ParamsFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A TOML file of `Params` and, in its table [thresholds], of `Thresholds`."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the `FileParams` of a file; click's error names the file and the key."""
+        if isinstance(value, FileParams):
+            return value
+        content = read_whole(PATH.convert(value, param, ctx), pipe=True)
+        try:
+            keys = tomllib.loads(content.decode())
+            thresholds = keys.pop("thresholds", {})
+            if not isinstance(thresholds, dict):
+                raise ValueError("thresholds must be a table: [thresholds]")
+            for group, known in ((keys, _PARAM_NAMES), (thresholds, _THRESHOLD_NAMES)):
+                if unknown := sorted(set(group) - set(known)):
+                    raise ValueError(f"no key {unknown[0]!r} (there are {', '.join(known)})")
+            Params(**keys)  # its errors name the key
+            return FileParams(keys, Thresholds(**thresholds))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{value}: {error}") from None
+
+
+_PARAM_NAMES = [parameter.name for parameter in fields(Params)]
+_THRESHOLD_NAMES = [threshold.name for threshold in fields(Thresholds)]
+
+
+class _Preset(click.Choice):  # type: ignore[type-arg]
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "table-lct0":  # until 0.2
+            raise VcsError("--preset table-lct0 is now --preset default, to which it was equal")
+        return super().convert(value, param, ctx)
 
 
 def _options(
     preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool, clean: str | None,
-    also: tuple[str, ...], lct_penalty: Any, small_text: Any, context_cutoff: float, context_window: float,
-    regularizer: Any, nas_blend_factor: float, nas_coverage_cutoff: float,
+    also: tuple[str, ...], params: FileParams,
 ) -> Options:  # fmt: skip
     if short and chunk_size is not None:
         raise click.UsageError("--chunk-size: words are the chunks of --short")
-    params = Params(
-        lct=PRESETS[preset][1] if lct is None else lct, lct_penalty=lct_penalty, small_text=small_text,
-        context_cutoff=context_cutoff, context_window=context_window, regularizer=regularizer,
-        nas_blend_factor=nas_blend_factor, nas_coverage_cutoff=nas_coverage_cutoff,
-    )  # fmt: skip
+    values = {"lct": PRESETS[preset][1], **params.metric, **({} if lct is None else {"lct": lct})}
     if chunk_size is None:
         chunk_size = 1 if short else PRESETS[preset][0]
     names = [name.strip() for name in clean.split(",")] if clean is not None else []
-    return Options(chunk_size, params, aggregate, short, names, also)
+    return Options(chunk_size, Params(**values), aggregate, short, names, also)
 
 
-_PARAMS = Params()
-further = click.option("--with", "also", type=click.Choice(FURTHER), multiple=True, metavar="METRIC",
+further = click.option("--also", type=click.Choice(FURTHER), multiple=True, metavar="METRIC",
                        help="Metric to compute beside VCS; may be repeated: substitution, which words others "
                        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
                        "fine similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
-#: Options of the metric; the command receives `options`, an `Options`.
-scoring_options = combined("options", _options, together(
-    click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
-                 help="Chunk size and LCT of the reference package, the papers, or their result tables."),
+_SCORING = (together(
+    click.option("--preset", type=_Preset(list(PRESETS)), default="default", show_default=True,
+                 help="Chunk size and LCT of the reference package, the papers, or a table of theirs."),
     click.option("--chunk-size", type=click.IntRange(min=1), metavar="K",
                  help="Number of sentences joined to one chunk. [default: the preset's, 1]"),
     click.option("--lct", type=NumberRange(min=0), metavar="X",
-                 help="Local Chronology Tolerance. [default: the preset's, 0]"),
+                 help="Local Chronology Tolerance. [default: of --params, else the preset's, 0]"),
     click.option("--aggregate", type=click.Choice(AGGREGATES), default="max", show_default=True,
                  help="How scores against several references become one."),
     click.option("--short", is_flag=True, help="Compare words instead of sentences, for short captions."),
-    click.option("--clean", metavar="NAMES",
-                 help="Comma-separated list of what is removed from all texts first: markdown, think "
-                 "(reasoning in <think> tags), list-numbers. [default: nothing]"),
     further,
     section="Scoring",
 ), together(
-    click.option("--lct-penalty", type=click.Choice(["full", "excess"]), default=_PARAMS.lct_penalty,
-                 show_default=True, help="Penalty beyond the tolerance: the full offset or the excess."),
-    click.option("--small-text", type=click.Choice(["paper", "reference"]), default=_PARAMS.small_text,
-                 show_default=True,
-                 help="Source of the scores of very short texts: the papers or the reference package."),
-    click.option("--context-cutoff", type=NumberRange(0, 1), default=_PARAMS.context_cutoff,
-                 show_default=True, metavar="X",
-                 help="Minimum similarity of a best match that may have other candidates."),
-    click.option("--context-window", type=NumberRange(0, min_open=True), default=_PARAMS.context_window,
-                 show_default=True, metavar="X",
-                 help="Divisor of the similarity band of a best match's candidates."),
-    click.option("--regularizer", type=click.Choice(["window", "length"]), default=_PARAMS.regularizer,
-                 show_default=True, help="Estimate of the order score that chance would give."),
-    click.option("--nas-blend-factor", type=NumberRange(-1, 1), default=_PARAMS.nas_blend_factor,
-                 show_default=True, metavar="X",
-                 help="Weight of the length ratio in the length regulariser."),
-    click.option("--nas-coverage-cutoff", type=NumberRange(0, 1), default=_PARAMS.nas_coverage_cutoff,
-                 show_default=True, metavar="X",
-                 help="Coverage threshold of the length regulariser."),
-    section="Details of the alignment",
+    click.option("--clean", metavar="NAMES",
+                 help="Comma-separated list of what is removed from all texts first: markdown, think "
+                 "(reasoning in <think> tags), list-numbers. [default: nothing]"),
+    click.option("--params", type=_ParamsFile(), default=FileParams(), metavar="FILE.toml",
+                 help=f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table "
+                 f"[thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default: none]"),
+    section="Scoring",
+    advanced=True,
 ))  # fmt: skip
-
-_THRESHOLDS = Thresholds()
-#: Options of verdicts on chunks; the command receives `thresholds`, a `Thresholds`.
-threshold_options = combined("thresholds", Thresholds, together(
-    click.option("--support", type=NumberRange(-1, 1), default=_THRESHOLDS.support, show_default=True,
-                 metavar="X", help="Minimum cosine similarity for a match to count as support."),
-    click.option("--rival", type=NumberRange(0, 2), default=_THRESHOLDS.rival, show_default=True,
-                 metavar="X", help="Similarity lead of another chunk that makes a reference chunk missing."),
-    click.option("--order", type=NumberRange(0, 1), default=_THRESHOLDS.order, show_default=True,
-                 metavar="X", help="Share of an offset that changed order must explain for a moved chunk."),
-    click.option("--repeat", type=NumberRange(-1, 1), default=_THRESHOLDS.repeat, show_default=True,
-                 metavar="X", help="Minimum similarity to an earlier generated chunk for a repeated chunk."),
-    section="Verdicts",
-))  # fmt: skip
-
-#: Options that give one pair by two or more text files.
-pair_options = together(
-    click.option("--reference", "references", type=PATH, multiple=True, metavar="FILE",
-                 help="Text file of one reference; may be repeated."),
-    click.option("--generated", type=PATH, metavar="FILE", help="Text file of the generated text."),
-)  # fmt: skip
+#: Options of the metric; the command receives `options`, an `Options`.
+scoring_options = combined("options", _options, *_SCORING)
+#: The same of a command with verdicts, which receives `params`, a `FileParams`, as well.
+explaining_options = combined("options", _options, *_SCORING, shared=("params",))

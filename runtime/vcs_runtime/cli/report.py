@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,10 +13,10 @@ import click
 
 from vcs_runtime.cli.inputs import (
     InputOptions,
-    check_source,
     input_options,
     input_pairs,
-    keep,
+    is_text_pair,
+    keep_column,
     one_pair,
     open_scorer,
     systems_of,
@@ -25,16 +25,16 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
+    FileParams,
     SectionedCommand,
-    pair_options,
+    explaining_options,
     scorer_options,
-    scoring_options,
-    threshold_options,
     usage_errors,
 )
 from vcs_runtime.comparing.compare import compare
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
+from vcs_runtime.jobs.readers.input_file import SUFFIXES
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
 from vcs_runtime.report.pdf_overview import write_overview
@@ -42,17 +42,15 @@ from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.score_table import HEADLINE, up_to
-from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES...]")
+@click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]")
 @click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
               help="Report to write: a .html or .pdf file.")  # fmt: skip
-@pair_options
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
               help="File of the pairs that were scored, one for each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
@@ -67,9 +65,8 @@ from vcs_runtime.util.progress import progress_bar
 @click.option("--date", "dated", metavar="TEXT", help="Date below the title. [default: the day on which the "
               "newest input was changed]")  # fmt: skip
 @input_options
-@keep
-@threshold_options
-@scoring_options
+@keep_column
+@explaining_options
 @scorer_options
 @click.pass_context
 def report(
@@ -77,8 +74,6 @@ def report(
     /,
     sources: tuple[Path, ...],
     output: Path,
-    references: tuple[Path, ...],
-    generated: Path | None,
     texts: tuple[Path, ...],
     pages: int,
     ignore_signatures: bool,
@@ -87,14 +82,15 @@ def report(
     baseline: str | None,
     dated: str | None,
     source: InputOptions,
-    thresholds: Thresholds,
+    params: FileParams,
     options: Options,
     config: ScorerConfig,
 ) -> None:
     """Write an HTML or PDF report about pairs or scores.
 
-    The source is a file of pairs of any format, one or several score files (one for each system), or one pair
-    given by --reference and --generated. --references and --predictions stand for PAIRS, or for --pairs.
+    The source is a file of pairs of any format, one or several score files (one for each system), or
+    plain texts: the references of one pair, and last its generated text. --references and --predictions
+    stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
     PDF holds every view of one pair, or the overview of many, on A4 pages. It needs `vcs-runtime[report]`.
@@ -107,20 +103,20 @@ def report(
       vcs-runtime report scores/*.jsonl -o report.html
       vcs-runtime report scores/*.jsonl --references refs.json --predictions systems/*.json -o report.html
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
-      vcs-runtime report --reference ref.txt --generated gen.txt -o report.pdf
+      vcs-runtime report reference.txt generated.txt -o report.pdf
     """
-    in_pdf = _in_pdf(output)
+    in_pdf, thresholds = _in_pdf(output), params.thresholds
     sources, source = _predictions_apart(sources, source)
     matched = bool(source.prediction_files)
-    of_scores = bool(sources) and _of_scores(sources[0], source.format, bool(texts) or matched)
-    check_source(bool(sources) and not (of_scores and matched), references, generated, source)
+    of_scores = _of_scores(sources, source.format, bool(texts) or matched)
+    one = is_text_pair(() if of_scores and matched else sources[:1] if of_scores else sources, source)
     _check_systems(sources, of_scores, names, baseline)
     if texts and (matched or not of_scores):
         raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
     if (texts or (of_scores and matched)) and in_pdf:
         raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
     found = [each for path in texts for each in systems_of(path, source).values()]
-    if matched or (sources and not of_scores):
+    if matched or not (of_scores or one):
         found = list(systems_of(None if matched else sources[0], source).values())
     if found and len(found) != (len(sources) if of_scores else 1):
         raise click.UsageError(
@@ -128,17 +124,17 @@ def report(
             "the score file of each (vcs-runtime score ... -o scores/), in the order of the texts"
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
-    inputs = (*references, *([generated] if generated else []))
-    refuse_input_as_output(output, *sources, *inputs, *chain.from_iterable(each.paths for each in found))
+    refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
-        if generated:
+        if one:
             assert scorer is not None
-            title = title or generated.name
-            files = generated.name, [path.name for path in references]
-            day = date_of([generated, *references]) if dated is None else dated
-            pair = one_pair(references, generated)
-            report_pair(scorer, pair, output, title, options, thresholds, files, day)
+            *references, generated = (path.name for path in sources)
+            day = date_of(sources) if dated is None else dated
+            report_pair(
+                scorer, one_pair(sources), output, title or generated, options, thresholds,
+                (generated, references), day,
+            )  # fmt: skip
             click.echo(output)
             return
         comparisons = _compared(sources, names, baseline, ignore_signatures)
@@ -194,7 +190,7 @@ def _check_systems(
     sources: Sequence[Path], of_scores: bool, names: Sequence[str], baseline: str | None
 ) -> None:
     """Raise UsageError unless the files, their names and the baseline fit together."""
-    several = len(sources) > 1
+    several = of_scores and len(sources) > 1
     if several and (other := next((path for path in sources if not is_scores(path)), None)):
         raise click.UsageError(f"several files must all be score files, one for each system: {other} is none")
     if len(names) not in (0, len(sources) if of_scores else 1):
@@ -227,6 +223,18 @@ def _dated(sources: Sequence[Path], found: Sequence[PairSource], of_scores: bool
     return f"{'scores' if of_scores else 'pairs'} of {date_of(paths)}"
 
 
-def _of_scores(path: Path, format: str | None, adds_pages: bool) -> bool:
-    """Whether a source is a score file: not if another format or standard input is given as pairs."""
-    return str(path) != "-" and (adds_pages or format in (None, "jsonl")) and is_scores(path)
+def _of_scores(sources: Sequence[Path], format: str | None, adds_pages: bool) -> bool:
+    """Whether the sources are score files: not if another format or standard input is given as pairs."""
+    if len(sources) == 1:
+        [path] = sources
+        return str(path) != "-" and (adds_pages or format in (None, "jsonl")) and is_scores(path)
+    return any(map(_may_be_scores, sources))
+
+
+def _may_be_scores(path: Path) -> bool:
+    """Whether one of several files is a score file; a plain text is none, even if it cannot be read twice."""
+    if path.suffix.lower() in SUFFIXES:
+        return is_scores(path)
+    with suppress(InputError):
+        return path.is_file() and is_scores(path)
+    return False

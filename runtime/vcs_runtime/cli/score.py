@@ -9,15 +9,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from vcs_runtime.cli.inputs import (
     InputOptions,
-    check_source,
     input_options,
-    keep,
+    is_text_pair,
+    keep_column,
     one_pair,
     open_scorer,
     report_device,
@@ -32,7 +31,6 @@ from vcs_runtime.cli.options import (
     check_resume,
     csv_safe,
     overwrite,
-    pair_options,
     resume,
     scorer_options,
     scoring_options,
@@ -41,34 +39,34 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.tables import print_result, print_summary
 from vcs_runtime.jobs import run
+from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource
 from vcs_runtime.jobs.score_tables import TABLES
-from vcs_runtime.jobs.summary import FAILED, SKIP, Summary
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
 
 _OUTPUTS = (".jsonl", ".ndjson", *TABLES)
-ScoreFile = Callable[..., Summary]
+ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("pairs", type=PATH, nargs=-1, metavar="[PAIRS]")
+@click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @click.option("-o", "--output", type=NamedPath(path_type=str), metavar="FILE",
               help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
               "Parquet by its suffix; a folder (DIR/) for a file of each system.")  # fmt: skip
-@pair_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
 )
-@click.option("--failed", type=click.Choice(FAILED), default=SKIP, show_default=True,
+@click.option("--on-error", type=click.Choice(ON_ERROR), default=SKIP, show_default=True,
               help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
               "nothing, or end the job at the first one.")  # fmt: skip
 @resume
 @overwrite
-@csv_safe
+@together(csv_safe, advanced=True)
 @input_options
-@keep
+@keep_column
 @together(
     click.option("--runner", type=click.Choice(["process", "ray"]), default="process", show_default=True,
                  help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md)."),
@@ -77,6 +75,7 @@ ScoreFile = Callable[..., Summary]
     click.option("--address", metavar="ADDRESS",
                  help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]"),
     section="Many machines",
+    advanced=True,
 )  # fmt: skip
 @scoring_options
 @scorer_options
@@ -84,14 +83,12 @@ ScoreFile = Callable[..., Summary]
 def score(
     context: click.Context,
     /,
-    pairs: tuple[Path, ...],
+    files: tuple[Path, ...],
     output: str | None,
-    references: tuple[Path, ...],
-    generated: Path | None,
     resume: bool,
     overwrite: bool,
     as_json: bool,
-    failed: str,
+    on_error: str,
     source: InputOptions,
     runner: str,
     actors: int | None,
@@ -105,6 +102,7 @@ def score(
     `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe an `id`.
     --reference-key and its like give other names. --references and --predictions take texts by id: JSON
     `{id: text}`, any of these formats, or one text a line. docs/guide/input.md has a command for each case.
+    Several files are plain texts: the references of one pair, and last its generated text.
 
     A summary is printed; the scores of every pair are written to --output. Pairs that cannot be scored are
     named on standard error and have an `error` in the output. The exit code is then 1.
@@ -115,25 +113,23 @@ def score(
       vcs-runtime score pairs.jsonl -o scores.jsonl --resume
       vcs-runtime score run.csv --reference-key gt --generated-key pred --id-key video_id
       vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
-      vcs-runtime score --reference ref.txt --generated gen.txt
+      vcs-runtime score reference.txt generated.txt
     """
     if source.prediction_files:  # a pattern of the shell gives one option several files
-        source, pairs = replace(source, prediction_files=(*source.prediction_files, *pairs)), ()
-    if len(pairs) > 1:
-        raise click.UsageError("give one file of PAIRS, or several systems by --references and --predictions")
-    check_source(bool(pairs), references, generated, source)
+        source, files = replace(source, prediction_files=(*source.prediction_files, *files)), ()
+    texts = is_text_pair(files, source)
     check_resume(resume, overwrite)
     if runner != "ray" and (actors or address):
         raise click.UsageError("--actors and --address belong to --runner ray")
     if output is None and (resume or overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
-    if references:
+    if texts:
         if runner == "ray":
             raise click.UsageError("--runner ray scores a file of PAIRS")
-        if output is not None or failed != SKIP:
-            raise click.UsageError("--output and --failed belong to PAIRS; use --json for one pair")
-        context.exit(_score_pair(one_pair(references, generated), config, options, as_json))
-    systems = systems_of(pairs[0] if pairs else None, source)
+        if output is not None or on_error != SKIP:
+            raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
+        context.exit(_score_pair(one_pair(files), config, options, as_json))
+    systems = systems_of(files[0] if files else None, source)
     targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     with ExitStack() as stack:
@@ -143,10 +139,8 @@ def score(
             score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
         summaries = {}
         for name, each in systems.items():
-            summaries[name] = summary = score_file(
-                each, targets[name], options,
-                failed=failed, resume=resume, overwrite=overwrite, report_failure=warn,
-            )  # fmt: skip
+            job = JobFiles(targets[name], resume, overwrite, on_error, warn)
+            summaries[name] = summary = score_file(each, job, options)
             _print(name if len(systems) > 1 else "", summary, as_json)
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
@@ -196,10 +190,10 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
 
 
 def _score_on_ray(
-    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, output: Path | None,
-    options: Options, **how: Any,
+    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, files: JobFiles,
+    options: Options,
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
     with usage_errors(), connected(address):
-        return score_file(pairs, output, config, options, actors=actors, report_device=report_device, **how)
+        return score_file(pairs, files, config, options, actors=actors, report_device=report_device)

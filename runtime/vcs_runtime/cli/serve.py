@@ -29,14 +29,14 @@ from vcs_runtime.util.extras import require
               help="File with the token that clients must send. [default: none needed]")  # fmt: skip
 @together(
     click.option("--max-body-mb", type=NumberRange(0, 1e6, min_open=True), default=8.0,
-                 show_default=True, metavar="MB", help="Most megabytes of a request."),
+                 show_default=True, metavar="MB", help="Maximum size of a request."),
     click.option("--max-pairs", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
-                 help="Most pairs of a request."),
+                 help="Maximum number of pairs in a request."),
     click.option("--timeout-s", type=NumberRange(0, 1e6, min_open=True), default=60.0,
                  show_default=True, metavar="S",
-                 help="Most seconds until a request is scored, and to finish after SIGTERM."),
+                 help="Maximum seconds until a request is scored, and to finish after SIGTERM."),
     click.option("--queue", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
-                 help="Most requests that wait or are scored; others are asked to come back later."),
+                 help="Maximum number of requests in work; further requests get HTTP 429."),
 )  # fmt: skip
 @scoring_options
 @scorer_options

@@ -104,19 +104,19 @@ def each_device(device: str) -> list[str]:
     return [f"cuda:{index}" for index in range(count)]
 
 
-def check_device(device: str, gpu_mem_gb: float | None = None) -> None:
+def check_device(device: str, gpu_memory_gb: float | None = None) -> None:
     """Raise what a scorer on this device would raise before it looks at a GPU; errors as `choose_device`."""
-    choose_device("cuda:0" if device == "cuda:all" else device, gpu_mem_gb)
+    choose_device("cuda:0" if device == "cuda:all" else device, gpu_memory_gb)
 
 
-def choose_device(device: str, gpu_mem_gb: float | None = None) -> Device:
+def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
 
-    `gpu_mem_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name or number,
-    DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
+    `gpu_memory_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name or
+    number, DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
     """
     kind, index = split_device(device)
-    memory = _bytes(gpu_mem_gb)
+    memory = _bytes(gpu_memory_gb)
     if kind == "openvino":
         precision, reason = openvino.best_precision()
         instructions = openvino.bf16_instructions() if precision == "bf16" else ""
@@ -168,11 +168,11 @@ def _cuda_hindrance() -> str:
     return ""
 
 
-def _bytes(gpu_mem_gb: float | None) -> int | None:
-    if gpu_mem_gb is None:
+def _bytes(gpu_memory_gb: float | None) -> int | None:
+    if gpu_memory_gb is None:
         return None
     allowed = "a number of GB above 0 and below 10^6"  # its bytes fit into 64 bits
-    return int(checked_number("gpu_mem_gb", gpu_mem_gb, allowed, lambda size: 0 < size < 1e6) * 1e9)
+    return int(checked_number("gpu_memory_gb", gpu_memory_gb, allowed, lambda size: 0 < size < 1e6) * 1e9)
 
 
 def cuda_of(device: Device) -> Device:

@@ -34,6 +34,7 @@ from vcs_runtime.inference.token_vectors import (
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
 from vcs_runtime.util.progress import report_part
+from vcs_runtime.util.renamed import refusing_former_keywords
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
@@ -82,12 +83,13 @@ class Embedder:
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
 
     @classmethod
+    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",
         device: str = "auto",
         threads: int | None = None,
-        gpu_mem_gb: float | None = None,
+        gpu_memory_gb: float | None = None,
         *,
         batch_invariant: bool = False,
     ) -> Embedder:
@@ -102,7 +104,7 @@ class Embedder:
             A named device is used or refused.
         threads
             Largest number of CPU threads. None: every core.
-        gpu_mem_gb
+        gpu_memory_gb
             GB (10^9 bytes) of a GPU's memory that the model may take, weights included, on each GPU. None:
             no limit.
         batch_invariant
@@ -125,7 +127,8 @@ class Embedder:
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         first, *others = (
-            choose_for(opened, "embedder", name, gpu_mem_gb, batch_invariant) for name in each_device(device)
+            choose_for(opened, "embedder", name, gpu_memory_gb, batch_invariant)
+            for name in each_device(device)
         )
         if others:
             first = dataclasses.replace(first, reason=f"named: {1 + len(others)} GPUs")

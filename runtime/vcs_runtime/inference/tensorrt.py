@@ -52,19 +52,19 @@ _WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long a
 
 
 def choose_for(
-    bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None = None, batch_invariant: bool = False
+    bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None = None, batch_invariant: bool = False
 ) -> Device:
     """Choose the device for a part of a bundle, "embedder" or "segmenter", with the engines that fit.
 
     "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
     otherwise the CPU. A DeviceError names the command that helps; ValueError: there is no such device.
     """
-    chosen = _choose(bundle, part, device, gpu_mem_gb)
+    chosen = _choose(bundle, part, device, gpu_memory_gb)
     return replace(chosen, batch_invariant=batch_invariant and chosen.is_gpu)
 
 
-def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) -> Device:
-    chosen = choose_device(device, gpu_mem_gb)
+def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None) -> Device:
+    chosen = choose_device(device, gpu_memory_gb)
     spec = bundle.part(part)
     if spec and spec.precision == "bf16" and chosen.provider_name == "ort-cpu":
         raise DeviceError(
@@ -88,7 +88,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_mem_gb: float | None) ->
             times_cuda = speed(bundle, engines)
             why = describe_speed(bundle, times_cuda)
             if times_cuda is not None and times_cuda >= _FASTER:
-                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_mem_gb)
+                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
                 return replace(tensorrt, engines=engines, reason=f"auto: TensorRT engine, {why}")
         return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {why}")
     return chosen

@@ -11,7 +11,7 @@ SEED = 20250101
 
 
 def mean_interval(values: npt.NDArray[np.float64], *, seed: int = SEED) -> npt.NDArray[np.float64]:
-    """Compute 95 % percentile-bootstrap intervals of means, from 1,000 resamples."""
+    """Compute 95 % percentile-bootstrap intervals: `(2,)` for values `(n,)`, `(2, c)` for `(c, n)`."""
     draw = np.random.default_rng(seed)
     rows = np.ascontiguousarray(values.T)
     means = np.empty((RESAMPLES, *rows.shape[1:]))

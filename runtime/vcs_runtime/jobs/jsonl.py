@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.reading import TooLongError, next_line, refuse_special
+from vcs_runtime.util.reading import TooLongError, next_line, refuse_special, unique_keys
 
 Record = dict[str, Any]
 """One line of an output."""
@@ -18,9 +18,10 @@ Record = dict[str, Any]
 def read_jsonl(
     path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False, pipe: bool = False
 ) -> Iterator[tuple[int, Any]]:
-    """Read the values of a JSONL file one at a time, with their line numbers.
+    """Read the values of a JSONL file one at a time, with their line numbers from 1.
 
-    Blank lines and a byte order mark are skipped.
+    Raises InputError that names the file (`name`) and the line. Blank lines, a byte order mark and, if
+    `skip_torn`, a last line that was cut short are skipped. `unique` refuses an object with one key twice.
     """
     name = path if name is None else name
     number = 1
@@ -43,7 +44,7 @@ def read_records(
     path: Path, fields: Sequence[str] = ("id",), otherwise: str = "this is no line of an earlier run", *,
     skip_torn: bool = False, pipe: bool = False,
 ) -> Iterator[tuple[str, Record]]:  # fmt: skip
-    """Read the lines that a job has written, one at a time."""
+    """Read the lines that a job has written, with their places; InputError for one without `fields`."""
     for number, record in read_jsonl(path, skip_torn=skip_torn, pipe=pipe):
         place = f"{path} line {number}"
         if not isinstance(record, dict) or any(field not in record for field in fields):
@@ -60,16 +61,6 @@ def is_torn(line: bytes) -> bool:
     except InputError:
         return True
     return False
-
-
-def unique_keys(items: list[tuple[str, Any]]) -> Record:
-    """Make an object of JSON. Raises ValueError if it has one key twice: the first would be lost."""
-    found = dict(items)
-    if len(found) < len(items):
-        seen: set[str] = set()
-        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"an object has the key {twice!r} twice")
-    return found
 
 
 def _parse(line: bytes, place: str, hook: Callable[[list[tuple[str, Any]]], Record] | None = None) -> Any:

@@ -11,7 +11,8 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +20,55 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
 from vcs_runtime.util.atomic import refuse_input_as_output
 
+SKIP, ZERO, ERROR = "skip", "zero", "error"
+#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
+#: nothing, or ends the job.
+ON_ERROR = (SKIP, ZERO, ERROR)
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """The output of a job, and what happens to it.
+
+    Parameters
+    ----------
+    output
+        File for the lines. None: nothing is written, and the job only has a summary.
+    resume
+        Continue the output after its last complete line.
+    overwrite
+        Replace an existing output.
+    on_error
+        What a pair does that cannot be scored: `skip` leaves it out of the means, `zero` counts it as a text
+        that says nothing, `error` ends the job.
+    report
+        Is called with a message for everything that cannot be scored.
+    progress
+        Whether a terminal shows a progress bar.
+    inputs
+        Files that the job reads, none of which may be its output.
+    """
+
+    output: Path | None = None
+    resume: bool = False
+    overwrite: bool = False
+    on_error: str = SKIP
+    report: Callable[[str], None] = lambda message: None
+    progress: bool = True
+    inputs: Sequence[Path] = ()
+
+    @classmethod
+    def of(cls, value: JobFiles | Path | None) -> JobFiles:
+        """Return the files of a job unchanged, and for an output a job that writes it."""
+        return value if isinstance(value, JobFiles) else cls(value)
+
+
 # Windows' C library counts the places of locks in 31 bits.
 _LAST_LOCKABLE: Final = (1 << 31) - 2
 
 
 class OutputFile:
-    """An append-only JSONL file of whole lines, locked against a second writer."""
+    """An append-only JSONL file of whole lines, locked against a second writer; raises InputErrors."""
 
     def __init__(
         self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
@@ -57,7 +101,11 @@ class OutputFile:
         return read_records(self.path, skip_torn=True) if self._regular else iter(())
 
     def end_last_line(self, begins: str, *, known: bool) -> None:
-        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it."""
+        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it.
+
+        Raises InputError if the last line was not written by this job, whose lines start with `begins`; if
+        lines of this job are `known` to be there, the last one is, too.
+        """
         torn = self._after_last_line_end()
         if not torn:
             return

@@ -36,12 +36,12 @@ OUTPUT_KEYS = frozenset({
 class InputPair:
     """One row of an input file."""
 
-    place: str
+    place: str  # "line 7"; "row 7" of a Parquet file or a sheet; "entry 7" of a JSON file
     id: str | int | None
-    reference: Any
+    reference: Any  # a text or several
     generated: Any
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    missing: bool = False
+    kept: Mapping[str, Any] = field(default_factory=dict)  # columns that the output repeats
+    missing: bool = False  # there is no generated text, which was reported already
 
     @property
     def name(self) -> str | int:
@@ -78,7 +78,7 @@ class Keys:
         """Raise ValueError if a kept key is the name of what a line of the output has anyway."""
         for name in self.keep:
             if name in OUTPUT_KEYS:
-                raise ValueError(f"--keep {name}: the output has a {name!r} of its own")
+                raise ValueError(f"--keep-column {name}: the output has a {name!r} of its own")
 
     def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
         """Return the keys of the references, of the generated text and of the id in a file."""

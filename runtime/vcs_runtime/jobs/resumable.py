@@ -12,12 +12,12 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record
-from vcs_runtime.jobs.output import OutputFile
+from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.util.progress import progress_bar
 
 T = TypeVar("T")
@@ -77,44 +77,56 @@ def written_texts(place: object, record: Record) -> Any:
     return record["texts"]
 
 
+@dataclass(frozen=True)
+class Items(Generic[T]):
+    """What a job goes through, in order."""
+
+    items: Iterable[T]
+    total: int  # counted before
+    identify: Callable[[T], str | int]
+    check: Callable[[str, T, Record], None]  # InputError for a line of another job
+
+
 def run_resumable(
-    path: Path | None,
-    items: Iterable[T],
-    total: int,
+    files: JobFiles,
+    through: Items[T],
     work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
     each: Callable[[T, Record, bool], None],
     *,
-    identify: Callable[[T], str | int],
-    check: Callable[[str, T, Record], None],
-    inputs: Sequence[Path] = (),
     begins: str = '{"id": ',
     several_lines: bool = False,
-    resume: bool = False,
-    overwrite: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
 ) -> None:
-    """Do a job item by item, append its lines to an output, and continue an output that was begun."""
+    """Do a job item by item, append its lines to an output, and continue an output that was begun.
+
+    `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each` receives
+    every item with its line, and whether an earlier run has written it. With `several_lines` an item may have
+    more than one. Raises InputError if the output cannot be used, or changes while the job is running.
+    """
     taken = 0
 
     def counted() -> Iterator[T]:
         nonlocal taken
-        for item in items:
+        for item in through.items:
             taken += 1
             yield item
 
-    left = counted()
+    remaining = counted()
+    total = through.total
     with contextlib.ExitStack() as stack:
         output = None
         done = 0
-        if path:
-            output = stack.enter_context(OutputFile(path, inputs, resume=resume, overwrite=overwrite))
-        if output and resume:
-            for item, record, first in _finished(output, left, identify, check, several_lines):
+        if files.output:
+            output = stack.enter_context(
+                OutputFile(files.output, files.inputs, resume=files.resume, overwrite=files.overwrite)
+            )
+        if output and files.resume:
+            for item, record, first in _finished(output, remaining, through, several_lines):
                 done += first
                 each(item, record, True)
             output.end_last_line(begins, known=done > 0)
-        advance = stack.enter_context(bar(total, done=done))
-        for block in work(left):
+        advance = stack.enter_context(bar(total, done=done, enabled=files.progress))
+        for block in work(remaining):
             if output:
                 output.append(record for _, record in block)
             for item, record in block:
@@ -124,30 +136,27 @@ def run_resumable(
                 break
         if taken != total:
             raise InputError(
-                f"{inputs[0] if inputs else 'the input'}: it had {total} items when the job began, and has "
-                f"{'more' if taken > total else taken} now; what was finished is kept, continue with --resume"
+                f"{files.inputs[0] if files.inputs else 'the input'}: it had {total} items when the job "
+                f"began, and has {'more' if taken > total else taken} now; what was finished is kept, "
+                "continue with --resume"
             )
 
 
 def _finished(
-    output: OutputFile,
-    items: Iterator[T],
-    identify: Callable[[T], str | int],
-    check: Callable[[str, T, Record], None],
-    several_lines: bool,
+    output: OutputFile, items: Iterator[T], through: Items[T], several_lines: bool
 ) -> Iterator[tuple[T, Record, bool]]:
     """Each existing line with its item, and whether it is the item's first."""
     another = "this is the output of another input"
     item: T | None = None
     for place, record in output.records():
-        first = not (several_lines and item is not None and record["id"] == identify(item))
+        first = not (several_lines and item is not None and record["id"] == through.identify(item))
         if first:
             item = next(items, None)
         if item is None:
             raise InputError(f"{place}: the output has more lines than the input has items: {another}")
-        if record["id"] != identify(item):
+        if record["id"] != through.identify(item):
             raise InputError(
-                f"{place}: id {record['id']!r}, where the input has {identify(item)!r}: {another}"
+                f"{place}: id {record['id']!r}, where the input has {through.identify(item)!r}: {another}"
             )
-        check(place, item, record)
+        through.check(place, item, record)
         yield item, record, first

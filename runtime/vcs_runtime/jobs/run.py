@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -11,75 +12,55 @@ from typing import Any
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs import score_files
+from vcs_runtime.jobs.output import ERROR, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import lines_of
-from vcs_runtime.jobs.summary import ERROR, SKIP, Summary
+from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
-from vcs_runtime.util.progress import progress_bar
 
 Block = list[tuple[InputPair, dict[str, Any]]]
 """Pairs with their lines of the output."""
 
 
 def score_file(
-    scorer: Scorer,
-    source: Path | PairSource,
-    output: Path | None,
-    options: Options,
-    *,
-    failed: str = SKIP,
-    resume: bool = False,
-    overwrite: bool = False,
-    report_failure: Callable[[str], None] = lambda message: None,
-    progress: bool = True,
+    scorer: Scorer, source: Path | PairSource, files: JobFiles | Path | None, options: Options
 ) -> Summary:
     """Score the pairs of a file, and append one line of JSON a pair to an output.
 
     The whole input is checked before the first pair is scored. What was written before an error stays.
     """
-    return run_blocks(
-        partial(_score_blocks, scorer, options=options), source, output, scorer.signature_for(options),
-        failed=failed, resume=resume, overwrite=overwrite, report_failure=report_failure, progress=progress,
-    )  # fmt: skip
+    score = partial(_score_blocks, scorer, options=options)
+    return run_blocks(score, source, JobFiles.of(files), scorer.signature_for(options))
 
 
 def run_blocks(
     score: Callable[[Iterator[InputPair]], Iterator[Block]],
     source: Path | PairSource,
-    output: Path | None,
+    files: JobFiles,
     signature: str,
-    *,
-    failed: str = SKIP,
-    resume: bool = False,
-    overwrite: bool = False,
-    report_failure: Callable[[str], None] = lambda message: None,
-    progress: bool = True,
 ) -> Summary:
-    """Do what `score_file` does, with a function in place of the scorer."""
+    """Do what `score_file` does, with a function that takes the unfinished pairs in place of the scorer."""
     source = as_source(source)
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(signature, failed_as=failed)
+    summary = Summary(signature, failed_as=files.on_error)
 
     def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
         summary.add(record)
         summary.resumed += resumed
         if "error" in record and not pair.missing:
-            report_failure(_failure(source, pair, record))
+            files.report(_failure(source, pair, record))
 
-    if failed == ERROR:
+    if files.on_error == ERROR:
         score = partial(_until_failure, source, score)
+    pairs = Items(source.read(), total, attrgetter("name"), partial(check_line, signature))
     started = time.monotonic()
-    with lines_of(output, source.paths, resume=resume, overwrite=overwrite) as lines:
-        run_resumable(
-            lines, source.read(), total, score, count,
-            identify=attrgetter("name"), check=partial(check_line, signature), inputs=source.paths,
-            resume=resume, overwrite=overwrite, bar=partial(progress_bar, enabled=progress),
-        )  # fmt: skip
+    with lines_of(replace(files, inputs=source.paths)) as lines:
+        run_resumable(lines, pairs, score, count)
     summary.seconds = time.monotonic() - started
     return summary
 
@@ -103,7 +84,7 @@ def _until_failure(
             yield block[:failed]
         raise InputError(
             f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair and "
-            "continue with --resume, or give --failed skip or zero"
+            "continue with --resume, or give --on-error skip or zero"
         )
 
 

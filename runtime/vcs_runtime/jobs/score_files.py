@@ -47,7 +47,10 @@ def metrics_of(path: Path) -> tuple[str, ...]:
 def read_scores(
     path: Path, names: Sequence[str] = _NUMBERS, *, pipe: bool = False
 ) -> Iterator[tuple[str, Record]]:
-    """Read the lines of a score file one at a time."""
+    """Read the lines of a score file, each with its place and the numbers `names` or an `error`.
+
+    Raises InputError for a line that is none, and for lines of several signatures.
+    """
     signature = None
     fields = ("id", "signature")
     otherwise = "no line of a score file (`vcs-runtime score -o`)"

@@ -9,14 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_records
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.scoring import score_table
@@ -38,28 +40,27 @@ def is_table(path: Path) -> bool:
 
 
 @contextmanager
-def lines_of(
-    output: Path | None, inputs: Sequence[Path], *, resume: bool, overwrite: bool
-) -> Iterator[Path | None]:
-    """Yield the file for the lines of a job, which becomes a table in the end if `output` is one."""
+def lines_of(files: JobFiles) -> Iterator[JobFiles]:
+    """Yield the files for the lines of a job (OUTPUT.jsonl beside a table), and make the table in the end."""
+    output = files.output
     if output is None or not is_table(output):
-        yield output
+        yield files
         return
     if output.suffix.lower() == ".parquet":
         require("pyarrow.parquet", "parquet", f"{output}: writing Parquet")
-    refuse_input_as_output(output, *inputs)
-    if output.exists() and not overwrite:
-        what = "it is whole, so there is nothing to continue; " if resume else "it exists; "
+    refuse_input_as_output(output, *files.inputs)
+    if output.exists() and not files.overwrite:
+        what = "it is whole, so there is nothing to continue; " if files.resume else "it exists; "
         raise InputError(f"{output}: {what}replace it with --overwrite")
     lines = output.with_name(f"{output.name}.jsonl")
-    yield lines
+    yield replace(files, output=lines)
     with unwritable(output):
         write_table(lines, output)
         lines.unlink()
 
 
 def write_table(lines: Path, output: Path) -> None:
-    """Write the lines of a score file as a table. Raises OSError, and InputError for a line that is none."""
+    """Write the lines of a score file as a table. Raises OSError and InputError."""
     columns: dict[str, set[type]] = {}
     for _, record in read_records(lines):
         for name, value in record.items():
@@ -79,7 +80,7 @@ def write_table(lines: Path, output: Path) -> None:
 
 
 def read_table(path: Path) -> Iterator[tuple[str, Record]]:
-    """Read the rows of a table as the lines of which it was made, without what was empty there."""
+    """Read the rows of a table as records, empty cells dropped."""
     file = InputFile(path)
     try:
         for place, row in file.rows("id"):

@@ -1,4 +1,4 @@
-"""Which segmenters split the pairs of systems: in words, and what that does to their scores."""
+"""Summary of the segmenters used, with a warning if they differ."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vcs_runtime.util.printable import printable
 class Mix:
     """The segmenters of one or several systems."""
 
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    differently: int | None = None
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pairs by system and segmenter
+    differently: int | None = None  # pairs that are not split by one segmenter in all systems, if known
 
     @classmethod
     def of(cls, names: Mapping[str, Mapping[str, str]]) -> Mix:

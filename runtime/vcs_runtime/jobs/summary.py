@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 
 from vcs_runtime.jobs.bootstrap import mean_interval
+from vcs_runtime.jobs.output import SKIP, ZERO
 from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
 from vcs_runtime.scoring.signature import long_form
 
-SKIP, ZERO, ERROR = "skip", "zero", "error"
-#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
-#: nothing, or ends the job.
-FAILED = (SKIP, ZERO, ERROR)
 # The scores of a text that says nothing: no content, no order, and so the lowest margin.
 _SAYS_NOTHING = dict.fromkeys(score_table.ALL, 0.0) | {"margin": -1.0, "margin_strict": -1.0}
 _EVERY = score_table.names_with(score_table.FURTHER)
@@ -27,7 +24,7 @@ _EVERY = score_table.names_with(score_table.FURTHER)
 
 @dataclass(frozen=True)
 class Statistic:
-    """The statistics of one score over pairs."""
+    """The statistics of one score over pairs: mean, sample standard deviation, 95 % bootstrap interval."""
 
     mean: float
     sd: float

@@ -35,12 +35,12 @@ class Texts:
     """A file of texts by id."""
 
     file: InputFile
-    predictions: bool = False
+    predictions: bool = False  # or references
     keys: Keys = field(default_factory=Keys)
     duplicates: str = REFUSE
 
     def read(self) -> Iterator[InputPair]:
-        """Read the texts, in order, each as a pair that lacks its other text."""
+        """Read the texts, in order, as one-sided pairs."""
         layout = self.file.layout
         id_key = self.keys.id or layout.id
         try:

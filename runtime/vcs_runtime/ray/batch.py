@@ -18,8 +18,6 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
 
-#: Why pairs of a data set cannot decide on a segmenter together.
-
 
 class ScoreBatch:
     """Scores batches of pairs, for `Dataset.map_batches` with `batch_format="numpy"`, or as an actor.

@@ -87,17 +87,17 @@ class Needs:
         needs.check()
         return needs if actors else replace(needs, actors=needs._room(nodes))
 
-    def check(self, actors: int | None = None) -> None:
-        """Raise DeviceError unless the cluster can run `actors` of these actors (None: all)."""
-        count = self.actors if actors is None else actors
+    def check(self) -> None:
+        """Raise DeviceError unless the cluster can run these actors."""
         nodes = _nodes()
         if self.gpus and not any(node.get("GPU", 0) >= self.gpus for node in nodes):
             raise DeviceError(f"no machine of the Ray cluster ({_offers(nodes)}) offers a GPU")
-        if (room := self._room(nodes)) < count:
+        if (room := self._room(nodes)) < self.actors:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
-                f"actors: {count} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU left free for "
-                f"reading, the Ray cluster ({_offers(nodes)}) has room for {room}, and would wait for ever"
+                f"actors: {self.actors} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU "
+                f"left free for reading, the Ray cluster ({_offers(nodes)}) has room for {room}, and would "
+                "wait for ever"
             )
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:

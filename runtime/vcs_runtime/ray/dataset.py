@@ -20,9 +20,9 @@ from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
-from vcs_runtime.ray.shards import write_shard
 from vcs_runtime.scoring.columns import Columns, scores_of, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.util.atomic import unwritable, write_whole
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -68,7 +68,7 @@ def score_dataset(
         The cluster can never run these actors.
     """
     arguments = {"reference": reference, "generated": generated}
-    return _through_actors(ScoreBatch, dataset, config, options, actors, batch_size, arguments)
+    return through_actors(ScoreBatch, dataset, config, options, actors, batch_size, arguments)
 
 
 def score_shards(
@@ -143,7 +143,7 @@ def score_shards(
         "finished": import_ray().put(finished),
         "expected": summary.signature,
     }
-    scored = _through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
+    scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
     names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
         for row in range(len(batch["error"])):
@@ -180,20 +180,29 @@ class _ShardWriter(ScoreBatch):
         if rows:
             # The name depends on the ids, so that a batch which is scored again replaces its file.
             digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[:16]
-            write_shard(
-                self._folder / f"{digest}.jsonl",
-                (record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)),
+            path = self._folder / f"{digest}.jsonl"
+            records = (
+                record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)
             )
+            with unwritable(path):
+                # The temporary name is unique: two actors may have the same rows, if one was believed dead.
+                write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
         return to_columns(results, self._options)
 
 
-def _through_actors(
+def pool_config(config: ScorerConfig, needs: Needs) -> ScorerConfig:
+    """Return how each actor of a pool opens its scorer."""
+    return replace(config.absolute(), threads=needs.cpus)
+
+
+def through_actors(
     actor: type[ScoreBatch], dataset: Dataset, config: ScorerConfig | str | os.PathLike[str],
-    options: Options, actors: int | None, batch_size: int, arguments: dict[str, Any],
+    options: Options, actors: int | None, batch_size: int | None, arguments: dict[str, Any],
 ) -> Dataset:  # fmt: skip
+    """Map a data set through a pool of actors, in order; Ray Data replaces an actor that dies."""
     from ray.data import ActorPoolStrategy
 
-    config = ScorerConfig.of(config).absolute()
+    config = ScorerConfig.of(config)
     needs = Needs.of(config.device, actors, config.threads)
     dataset.context.execution_options.preserve_order = True  # otherwise the fastest blocks come first
     return dataset.map_batches(
@@ -203,6 +212,6 @@ def _through_actors(
         compute=ActorPoolStrategy(size=needs.actors),
         num_cpus=needs.cpus,
         num_gpus=needs.gpus,
-        fn_constructor_args=(replace(config, threads=needs.cpus), options),
+        fn_constructor_args=(pool_config(config, needs), options),
         fn_constructor_kwargs=arguments,
     )

@@ -19,7 +19,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     # Not earlier: hashing would wait for the interpreter's lock after every piece of a file.
     load_ahead()
     use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
-    shares = _shares(bundle, segmenter_bundle, use, config.gpu_mem_gb)
+    shares = _shares(bundle, segmenter_bundle, use, config.gpu_memory_gb)
     # With "cuda:all", the embedder uses every GPU, and the segmenter the first one.
     where = config.device, config.threads
     embedder: ScoringEmbedder
@@ -36,7 +36,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     else:
         assert segmenter_bundle is not None
         segmenter = Segmenter.open(
-            segmenter_bundle, *where, use=use, gpu_mem_gb=shares[1], batch_invariant=config.batch_invariant
+            segmenter_bundle, *where, use=use, gpu_memory_gb=shares[1], batch_invariant=config.batch_invariant
         )
     return embedder, segmenter
 
@@ -64,17 +64,17 @@ def _opened(bundle: str | os.PathLike[str] | Bundle) -> Bundle:
 
 
 def _shares(
-    bundle: Bundle | None, segmenter_bundle: Bundle | None, use: str, gpu_mem_gb: float | None
+    bundle: Bundle | None, segmenter_bundle: Bundle | None, use: str, gpu_memory_gb: float | None
 ) -> tuple[float | None, float | None]:
-    """Divide `gpu_mem_gb` between embedder and segmenter in proportion to their weights.
+    """Divide `gpu_memory_gb` between embedder and segmenter in proportion to their weights.
 
     A model of the caller has no bundle, and takes nothing.
     """
-    if gpu_mem_gb is None:
+    if gpu_memory_gb is None:
         return None, None
     models = ((bundle, "embedder"), (segmenter_bundle, "segmenter"))
     sizes = [part.weights_size(spec) if part and (spec := part.part(name)) else 0 for part, name in models]
     if use == "rules" or not sizes[1]:
-        return gpu_mem_gb, None
-    share = gpu_mem_gb * sizes[1] / sum(sizes)
-    return gpu_mem_gb - share, share
+        return gpu_memory_gb, None
+    share = gpu_memory_gb * sizes[1] / sum(sizes)
+    return gpu_memory_gb - share, share

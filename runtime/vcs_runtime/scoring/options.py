@@ -19,13 +19,14 @@ from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.util.process import threads_or_cores
+from vcs_runtime.util.renamed import refusing_former_keywords
 
 AGGREGATES = ("max", "mean")
 HM_CF, SUBSTITUTION = "hm-cf", "substitution"
 #: Metrics that can be computed beside VCS.
 FURTHER = tuple(score_table.FURTHER)
-# Chunk size and LCT: docs/reference/vcs.md, section 11. The result tables use chunk size 1 with LCT 0 and 1.
-PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct0": (1, 0.0), "table-lct1": (1, 1.0)}
+# Chunk size and LCT: docs/reference/vcs.md, section 11. The tables use chunk size 1, LCT 0 (default) or 1.
+PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct1": (1, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class ScorerConfig:
         Folder of a vector cache, which runs and processes share. None: no folder.
     threads
         CPU threads of the model. None: all cores that this process may use.
-    memory_mb
+    cache_mb
         MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by rules and
         those found by the learned segmenter may take another sixteenth of it each.
     segmenter
@@ -108,16 +109,16 @@ class ScorerConfig:
         the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
         needs the extra `experiments` and NLTK's data. Or an object of the caller (see `TextSegmenter`), which
         splits every pair.
-    gpu_mem_gb
+    gpu_memory_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.
     embedder
-        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`, `gpu_mem_gb` and
-        `batch_invariant` mean nothing to models of the caller.
+        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`, `gpu_memory_gb`
+        and `batch_invariant` mean nothing to models of the caller.
     batch_invariant
         Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else is scored
         with it (docs/guide/gpu.md). On a CPU it always has.
-    pair_mem_gb
+    max_pair_gb
         GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and generated
         chunk. A pair that needs more has an error in place of scores, on every machine alike.
     words
@@ -129,7 +130,7 @@ class ScorerConfig:
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot stand in a signature, or `pair_mem_gb`, `memory_mb` or `threads` is out of
+        Its `identity` cannot stand in a signature, or `max_pair_gb`, `cache_mb` or `threads` is out of
         range.
     """
 
@@ -137,17 +138,17 @@ class ScorerConfig:
     device: str = "auto"
     cache: str | os.PathLike[str] | None = None
     threads: int | None = None
-    memory_mb: int = 256
+    cache_mb: int = 256
     segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto"
-    gpu_mem_gb: float | None = None
+    gpu_memory_gb: float | None = None
     embedder: TextEmbedder | None = None
     batch_invariant: bool = False
-    pair_mem_gb: float = 1.0
+    max_pair_gb: float = 1.0
     words: str | os.PathLike[str] | Bundle = "default"
 
     def __post_init__(self) -> None:
-        checked_number("pair_mem_gb", self.pair_mem_gb, "a number of GB above 0", lambda size: size > 0)
-        checked_count("memory_mb", self.memory_mb, least=0)
+        checked_number("max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0)
+        checked_count("cache_mb", self.cache_mb, least=0)
         threads_or_cores(self.threads)
         if self.segmenter == "consistent":  # until 0.2
             raise ValueError("segmenter: 'consistent' is gone: 'learned' splits all texts alike")
@@ -175,6 +176,9 @@ class ScorerConfig:
             segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
             words=_absolute(self.words, "default", FAST),
         )
+
+
+setattr(ScorerConfig, "__init__", refusing_former_keywords(ScorerConfig.__init__))  # noqa: B010
 
 
 def _absolute(path: Any, *words: str) -> Any:

@@ -100,9 +100,9 @@ class Preparation:
     """
 
     def __init__(
-        self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, pair_mem_gb: float = 1.0
+        self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, max_pair_gb: float = 1.0
     ) -> None:
-        self._pair_mem_gb = pair_mem_gb
+        self._max_pair_gb = max_pair_gb
         self.scripts = ScriptCounts()
         self._segmenter = segmenter
         self._blocks = blocks
@@ -220,11 +220,11 @@ class Preparation:
             ("sentences", pair.sentences, "leave out hm-cf"),
         ):
             size = similarities_of(pieces) * 8 / 1e9
-            if size > self._pair_mem_gb:
+            if size > self._max_pair_gb:
                 counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
                 raise TextError(
                     f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
-                    f"{self._pair_mem_gb:g}: {advice}, or raise pair_mem_gb (--pair-mem-gb)"
+                    f"{self._max_pair_gb:g}: {advice}, or raise max_pair_gb (--max-pair-gb)"
                 )
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:

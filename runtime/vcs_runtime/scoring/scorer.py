@@ -23,6 +23,7 @@ from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
+from vcs_runtime.util.renamed import refusing_former_keywords
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
@@ -41,8 +42,8 @@ class Scorer:
         embedder: ScoringEmbedder,
         segmenter: ScoringSegmenter,
         store: VectorStore,
-        memory_mb: int,
-        pair_mem_gb: float,
+        cache_mb: int,
+        max_pair_gb: float,
         words: WordComparison | None = None,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
@@ -50,13 +51,14 @@ class Scorer:
         self.segmenter = segmenter
         self._store = store
         self._preparation = Preparation(
-            segmenter, (memory_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, pair_mem_gb
+            segmenter, (cache_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, max_pair_gb
         )
         self._words = words or WordComparison()
         self.scripts = self._preparation.scripts
         """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
 
     @classmethod
+    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",
@@ -64,12 +66,12 @@ class Scorer:
         *,
         cache: str | os.PathLike[str] | None = None,
         threads: int | None = None,
-        memory_mb: int = 256,
+        cache_mb: int = 256,
         segmenter: str | os.PathLike[str] | Bundle | TextSegmenter = "auto",
-        gpu_mem_gb: float | None = None,
+        gpu_memory_gb: float | None = None,
         embedder: TextEmbedder | None = None,
         batch_invariant: bool = False,
-        pair_mem_gb: float = 1.0,
+        max_pair_gb: float = 1.0,
         words: str | os.PathLike[str] | Bundle = "default",
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
@@ -82,8 +84,8 @@ class Scorer:
         """
         return cls.from_config(
             ScorerConfig(
-                bundle, device, cache, threads, memory_mb, segmenter, gpu_mem_gb, embedder, batch_invariant,
-                pair_mem_gb, words,
+                bundle, device, cache, threads, cache_mb, segmenter, gpu_memory_gb, embedder, batch_invariant,
+                max_pair_gb, words,
             )
         )  # fmt: skip
 
@@ -91,9 +93,9 @@ class Scorer:
     def from_config(cls, config: ScorerConfig) -> Scorer:
         """Open a scorer from a configuration; errors as for `open`."""
         embedder, segmenter = open_models(config)
-        store = VectorStore.open(embedder, config.cache, config.memory_mb << 20)
+        store = VectorStore.open(embedder, config.cache, config.cache_mb << 20)
         words = WordComparison(config.words)
-        return cls(embedder, segmenter, store, config.memory_mb, config.pair_mem_gb, words)
+        return cls(embedder, segmenter, store, config.cache_mb, config.max_pair_gb, words)
 
     @property
     def signature(self) -> str:

@@ -19,6 +19,7 @@ from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules, crowded, doubt
 from vcs_runtime.text.cleaning import check_texts
+from vcs_runtime.util.renamed import refusing_former_keywords
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
 CHOICES = ("auto", "rules", "learned")
@@ -37,7 +38,7 @@ class Segmenter:
         device: str = "auto",
         threads: int | None = None,
         use: str = "auto",
-        gpu_mem_gb: float | None = None,
+        gpu_memory_gb: float | None = None,
         batch_invariant: bool = False,
     ) -> None:
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
@@ -52,7 +53,7 @@ class Segmenter:
         """Where the learned segmenter runs; None without one."""
         if self.spec.model:
             first = each_device(device)[0]  # of all GPUs one is enough for its work, which is small
-            self.device = choose_for(bundle, "segmenter", first, gpu_mem_gb, batch_invariant)
+            self.device = choose_for(bundle, "segmenter", first, gpu_memory_gb, batch_invariant)
             # With rules the model may never be needed, so it is loaded at its first text. But only a session
             # shows whether a GPU really starts, and a GPU that does not start must fail here.
             if not self._rules or self.device.is_gpu:
@@ -60,6 +61,7 @@ class Segmenter:
         self.identity = self._named()
 
     @classmethod
+    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",
@@ -67,7 +69,7 @@ class Segmenter:
         threads: int | None = None,
         *,
         use: str = "auto",
-        gpu_mem_gb: float | None = None,
+        gpu_memory_gb: float | None = None,
         batch_invariant: bool = False,
     ) -> Segmenter:
         """Open the segmenter of a bundle; nothing is downloaded.
@@ -87,7 +89,7 @@ class Segmenter:
         use
             "auto" (rules for texts with sentence punctuation, the learned segmenter for all others, as far as
             the bundle has them), "rules" or "learned".
-        gpu_mem_gb
+        gpu_memory_gb
             GB (10^9 bytes) of GPU memory for the learned segmenter. None: no limit.
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other texts.
@@ -108,7 +110,7 @@ class Segmenter:
             `device` or `use` is not one of the possible values.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        return cls(opened, device, threads, use, gpu_mem_gb, batch_invariant)
+        return cls(opened, device, threads, use, gpu_memory_gb, batch_invariant)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.

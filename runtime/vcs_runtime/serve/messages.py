@@ -11,7 +11,7 @@ import msgspec
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import PRESETS, Options
 
-_Preset = Literal["default", "paper", "table-lct0", "table-lct1"]
+_Preset = Literal["default", "paper", "table-lct1"]
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 

@@ -92,7 +92,7 @@ class TrainingScorer:
         if SUBSTITUTION in self._options.also:
             WordComparison(self._config.words).open()
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
-            check_device(self._config.device, self._config.gpu_mem_gb)
+            check_device(self._config.device, self._config.gpu_memory_gb)
 
     @property
     def also(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class TrainingScorer:
     def fill(self, references: Iterable[Reference]) -> list[str]:
         """Embed references once, before the training. No deadline applies.
 
-        `memory_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
+        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
 
         Parameters
         ----------

@@ -98,7 +98,7 @@ class Deployment:
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
         if self.options.also:
-            raise ValueError("options: Triton's outputs are the scores of VCS, so leave out `also` (--with)")
+            raise ValueError("options: Triton's outputs are the scores of VCS, so leave out `also` (--also)")
         split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
             raise ValueError(f"address: {self.address!r} is not an address or a host name")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
 from vcs_runtime.errors import MissingExtraError
+from vcs_runtime.util import process
 
 
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
@@ -14,21 +16,13 @@ def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
     Of several extras one is enough; () is for a package that users bring themselves.
     """
     try:
-        return import_module(module)
+        with process.ends_when_interrupted() if process.is_command else nullcontext():
+            return import_module(module)
     except ImportError as error:
-        if _was_interrupted(error):
-            raise KeyboardInterrupt from None
         package = module.partition(".")[0]
         extras = (extra,) if isinstance(extra, str) else extra
         command = " or ".join(f"`vcs-runtime[{name}]`" for name in extras) or f"`{package}`"
         raise MissingExtraError(f"{purpose} needs {package} ({error}): install {command}") from None
-
-
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C ended an import: modules in C make an ImportError of whatever is raised in them."""
-    while error and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def base_class(module: str, name: str, purpose: str) -> Any:

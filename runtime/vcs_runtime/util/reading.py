@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, AnyStr, Final
+from typing import IO, Any, AnyStr, Final
 
 from vcs_runtime.errors import InputError
 
@@ -83,6 +83,16 @@ def _read(file: IO[bytes], most: int) -> bytes:
     while most and (portion := file.read(min(most, _PORTION))):
         most -= content.write(portion)
     return content.getvalue()
+
+
+def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON. Raises ValueError if it has one key twice: the first would be lost."""
+    unique: dict[str, Any] = {}
+    for key, value in items:
+        if key in unique:
+            raise ValueError(f"an object has the key {key!r} twice")
+        unique[key] = value
+    return unique
 
 
 def refuse_special(path: Path, name: object, *, pipe: bool = False) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.output import JobFiles
+from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil.asking import Model
 from vcs_visil.correlation import LARGEST_SCORE
@@ -73,13 +74,13 @@ def score_videos(
         check_texts(place, record, hash_texts(item.row))
 
     run_resumable(
-        output, videos, len(videos),
+        JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
+        Items(videos, len(videos), attrgetter("id"), check),
         lambda items: (
             [(item, {**_record(item, model, options, frames, video, drop_missing),
                      "texts": hash_texts(item.row)})] for item in items
         ),
-        add, identify=attrgetter("id"), check=check, inputs=[source, *inputs], resume=resume,
-        overwrite=overwrite, bar=partial(progress_bar, enabled=progress, unit="videos"),
+        add, bar=partial(progress_bar, unit="videos"),
     )  # fmt: skip
     return counts
 

@@ -13,7 +13,8 @@ from typing import Any
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.output import JobFiles
+from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil import writing
 from vcs_visil.frames import FRAMES, format_timecode
@@ -212,9 +213,8 @@ def run_step(
             failed.add(item.id)
 
     run_resumable(
-        output, videos, len(videos), work, count,
-        identify=attrgetter("id"), check=step.check, inputs=[source, *inputs], begins=begins,
-        several_lines=True, resume=resume, overwrite=overwrite,
-        bar=partial(progress_bar, enabled=progress, what=step.name, unit="videos"),
+        JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
+        Items(videos, len(videos), attrgetter("id"), step.check), work, count,
+        begins=begins, several_lines=True, bar=partial(progress_bar, what=step.name, unit="videos"),
     )  # fmt: skip
     return len(failed)

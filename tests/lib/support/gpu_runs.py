@@ -14,12 +14,14 @@ ATTENTION = re.compile(r"flash_fwd|fmha|attention_kernel|UnfusedSoftmax|softmax_
 PRODUCT = re.compile(r"Dequantize|MatMulNBits|fpA_intB|gemm", re.IGNORECASE)
 
 
-def embed(bundle: str, shapes: dict[str, list[int]], gpu_mem_gb: float | None = None) -> list[WatchedSession]:
+def embed(
+    bundle: str, shapes: dict[str, list[int]], gpu_memory_gb: float | None = None
+) -> list[WatchedSession]:
     """Embed texts of the lengths of each shape, one shape after the other, each in a section of the log."""
     from vcs_runtime import BundleError, Embedder
 
     sessions = watch_sessions()
-    with Embedder.open(bundle, "cuda:0", gpu_mem_gb=gpu_mem_gb) as embedder:
+    with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
         for name, lengths in shapes.items():
             texts = texts_of(lengths)
             mark(name)
@@ -90,7 +92,7 @@ def _is_kernel(item: Kernel | Product, names: re.Pattern[str]) -> bool:
 
 
 def embed_blocks(
-    bundle: str, blocks: int, gpu_mem_gb: float | None = None, cuda: dict[str, str] | None = None
+    bundle: str, blocks: int, gpu_memory_gb: float | None = None, cuda: dict[str, str] | None = None
 ) -> list[int]:
     """Embed blocks of 88 texts of about 600 tokens and their sentences, each block in a section of the log.
 
@@ -99,7 +101,7 @@ def embed_blocks(
     from vcs_runtime import Embedder
 
     sessions, rng, most = watch_sessions(**cuda or {}), random.Random(1), []
-    with Embedder.open(bundle, "cuda:0", gpu_mem_gb=gpu_mem_gb) as embedder:
+    with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
         [session] = sessions
         for block in range(blocks):
             lengths = [rng.randint(500, 700) for _ in range(88)]

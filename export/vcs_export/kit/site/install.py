@@ -163,7 +163,7 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
     reference, generated = (os.path.join(HERE, "story", name) for name in ("reference.txt", "generated.txt"))
     print("compiling the alignment core, which takes about half a minute", flush=True)
     subprocess.call([command, "warm-up"], stdout=subprocess.DEVNULL, env=environment())
-    for words in (["doctor"], ["score", "--reference", reference, "--generated", generated]):
+    for words in (["doctor"], ["score", reference, generated]):
         print(f"\n$ vcs-runtime {' '.join([*words, *named])}", flush=True)
         code = subprocess.call([command, *words, *named], env=environment())
         if code:

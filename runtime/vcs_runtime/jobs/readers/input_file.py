@@ -46,8 +46,8 @@ class InputFile:
     """A file with rows."""
 
     path: Path
-    format: str | None = None
-    name: str = ""
+    format: str | None = None  # one of `FORMATS`; None: by the suffix
+    name: str = ""  # what errors call it; "": its path
 
     def __str__(self) -> str:
         return self.name or str(self.path)
@@ -63,7 +63,7 @@ class InputFile:
         return (self._declared() or self._kind()) in _TYPED
 
     def rows(self, id_key: str, pick: Pick = lambda names, place: None) -> Iterator[Row]:
-        """Read the rows one at a time."""
+        """Read the rows, of a table the columns that `pick` returns. Raises RowError and InputError."""
         refuse_special(self.path, self)
         kind = self._kind()
         if kind == "jsonl":

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.jsonl import unique_keys
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError
-from vcs_runtime.util.reading import TooLongError, next_line, read_whole
+from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
 
 
 def read_json_entries(path: Path, id_key: str, name: object) -> Iterator[Row]:
