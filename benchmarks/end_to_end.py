@@ -89,7 +89,7 @@ def run_ours(work: dict[str, Any]) -> tuple[Callable[[], Scores], str]:
     from vcs_runtime import Scorer
 
     bundle, _, device = work["side"].removeprefix("ours ").rpartition(":")
-    scorer = Scorer.open(bundle or "default", device=device, cache_mb=work["memory_mb"])
+    scorer = Scorer.open(bundle or "default", device=device, cache_mb=work["cache_mb"])
     pairs = [tuple(pair) for pair in work["pairs"]]
     signature = scorer.signature
     for pair in work["warm"]:
@@ -223,7 +223,7 @@ def main() -> None:
                 [pair for pair in part if pair[0] in cut and pair[1] in cut] for part in (works[name], warm)
             )
             common = {"name": name, "pairs": pairs, "warm": others, "segments": cut}
-            common["memory_mb"] = 0 if name == "one by one" else SHARED_MB
+            common["cache_mb"] = 0 if name == "one by one" else SHARED_MB
             runs: dict[str, list[dict[str, Any]]] = {side: [] for side in [*sides, *ours]}
             for _ in range(arguments.rounds):
                 for side, results in runs.items():

@@ -61,7 +61,7 @@ def score(work: Work) -> Iterator[Row]:
     started = time.perf_counter()
     work.wait_for("alignment")
     yield {"what": "waited until the alignment was compiled", "seconds": time.perf_counter() - started}
-    with Scorer.open(bundle, work.device, memory_mb=0) as scorer:
+    with Scorer.open(bundle, work.device, cache_mb=0) as scorer:
         list(scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1)))  # warms up
         made = pairs(work.size, count, count, seed=2)
         started = time.perf_counter()
@@ -159,7 +159,7 @@ def memory(work: Work) -> Iterator[Row]:
             before = used()
             with (
                 mock.patch.object(onnx_session, "provider_options", chosen),
-                work.embedder(bundle, gpu_mem_gb=limit) as embedder,
+                work.embedder(bundle, gpu_memory_gb=limit) as embedder,
             ):
                 embedder.embed(["a"])
                 loaded, peak = used() - before, 0

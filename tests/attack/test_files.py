@@ -22,8 +22,8 @@ OPTIONS: tuple[tuple[tuple[str, ...], Options], ...] = (
     ((), Options()),
     (("--chunk-size", "2"), Options(chunk_size=2)),
     (("--short",), Options(short=True)),
-    (("--aggregate", "mean", "--with", "hm-cf"), Options(aggregate="mean", also=("hm-cf",))),
-    (("--with", "substitution"), Options(also=("substitution",))),
+    (("--aggregate", "mean", "--also", "hm-cf"), Options(aggregate="mean", also=("hm-cf",))),
+    (("--also", "substitution"), Options(also=("substitution",))),
     (("--clean", "markdown,think"), Options(clean=("markdown", "think"))),
 )
 OUTPUTS = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet", "")
