@@ -160,6 +160,9 @@ def connected(address: str | None = None) -> Iterator[None]:
             f"{address}: a Ray client is not part of the cluster: use 'auto' on one of its machines"
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray's core prints an error about each pool of Ray Data, which concerns lost arguments of actors. What
+    # ends a job is an exception, too.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if address == "local":
         if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
             raise DeviceError(

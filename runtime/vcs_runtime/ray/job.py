@@ -84,7 +84,7 @@ def score_file(
     try:
         signature, _, device = ray.get(about.remote(pool_config(config, needs), options))
         report_device(device)
-        score = partial(_score_shards, config, options, actors, signature)
+        score = partial(_score_shards, config, options, needs.actors, signature)
         return run_blocks(score, as_source(source), JobFiles.of(files), signature)
     except ray.exceptions.RayTaskError as error:
         raise error.cause or DeviceError(_message(error)) from None
@@ -95,10 +95,9 @@ def score_file(
 class ShardScorer(ScoreBatch):
     """The actor: scores shards, which it takes from Ray's object store by their numbers."""
 
-    def __init__(self, config: ScorerConfig, options: Options, *, shards: list[Any], starts: Any) -> None:
+    def __init__(self, config: ScorerConfig, options: Options, *, shards: Any) -> None:
         super().__init__(config, options)
         self._shards = shards
-        self._starts = starts
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Add a column of pickled results with the name of the host; no results if too many actors died."""
@@ -106,21 +105,23 @@ class ShardScorer(ScoreBatch):
         column = np.empty(len(batch["shard"]), object)
         for row, number in enumerate(batch["shard"].tolist()):
             results = None
-            if ray.get(self._starts.add.remote(number)) <= _ATTEMPTS:
-                results = self.score([pair.texts for pair in ray.get(self._shards[number])])
+            if reference := ray.get(self._shards.begin.remote(number)):
+                results = self.score([pair.texts for pair in ray.get(reference[0])])
             column[row] = pickle.dumps((platform.node(), results))
         return {"shard": batch["shard"], "results": column}
 
 
-class _Starts:
-    """Counts how often each shard was begun, in a process that outlives the actors."""
+class _Shards:
+    """The shards in the object store, and how often each was begun, in a process that outlives the actors."""
 
-    def __init__(self) -> None:
-        self._counts = Counter[int]()
+    def __init__(self, references: list[Any]) -> None:
+        self._references = references
+        self._starts = Counter[int]()
 
-    def add(self, number: int) -> int:
-        self._counts[number] += 1
-        return self._counts[number]
+    def begin(self, number: int) -> list[Any]:
+        """Return the reference of a shard, in a list so that Ray keeps it one; [] after three starts."""
+        self._starts[number] += 1
+        return [] if self._starts[number] > _ATTEMPTS else [self._references[number]]
 
 
 def _about(config: ScorerConfig, options: Options) -> tuple[str, str, str]:
@@ -129,7 +130,7 @@ def _about(config: ScorerConfig, options: Options) -> tuple[str, str, str]:
 
 
 def _score_shards(
-    config: ScorerConfig, options: Options, actors: int | None, signature: str, pairs: Iterator[InputPair]
+    config: ScorerConfig, options: Options, actors: int, signature: str, pairs: Iterator[InputPair]
 ) -> Iterator[Block]:
     ray = import_ray()
     from ray import data
@@ -140,8 +141,9 @@ def _score_shards(
     with _quiet():
         numbers = data.from_items([{"shard": i} for i in range(len(shards))], override_num_blocks=len(shards))
         numbers.context.enable_progress_bars = False
-        arguments = {"shards": shards, "starts": ray.remote(_Starts).options(num_cpus=0).remote()}
-        scored = through_actors(ShardScorer, numbers, config, options, actors, None, arguments)
+        arguments = {"shards": ray.remote(_Shards).options(num_cpus=0).remote(shards)}
+        count = min(actors, len(shards))
+        scored = through_actors(ShardScorer, numbers, config, options, count, None, arguments)
         for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
             for number, pickled in zip(batch["shard"], batch["results"], strict=True):
                 host, results = pickle.loads(pickled)
