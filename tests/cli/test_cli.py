@@ -75,17 +75,6 @@ def test_the_device_is_reported_where_a_gpu_is_unused_or_on_request(
     assert len(done.stderr.splitlines()) == bool(says)
 
 
-def test_a_cache_of_an_earlier_version_is_left_alone_and_named_once(
-    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
-) -> None:
-    old = tmp_path / "vectors-1.sqlite"
-    old.write_bytes(b"as it was")
-    done = vcs("score", pairs_file, "--cache", tmp_path, *engine)
-    assert_one_line(done, 0, f"{old}: the vectors of an earlier version are not read")
-    assert old.read_bytes() == b"as it was"
-    assert vcs("score", pairs_file, "--cache", tmp_path, *engine).stderr == ""
-
-
 def test_cite_prints_entries_with_the_addresses_of_the_help() -> None:
     cited = vcs("--cite")
     assert (cited.code, cited.stderr) == (0, "")

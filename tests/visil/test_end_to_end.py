@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import fake_server as fake
+from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
@@ -327,12 +328,13 @@ def test_a_model_is_named_by_kind_and_place(folder: Path, tmp_path: Path) -> Non
         (("--model", "vllm:"), "not 'vllm:'"),
         (("--model", "vllm:x:1"), "url must be like"),
         (("--model", "sglang:http://x:1"), "--model sglang:URL needs --template"),
-        (("--vllm", "http://x:1"), "Error: --vllm is now --model vllm:URL\n"),
-        (("--recorded", "a.jsonl"), "Error: --recorded is now --model recorded:FILE\n"),
     ):
         done = score(source, tmp_path / "o.jsonl", *model)
         assert done.exit_code == 2
         assert says in done.stderr
+    for former, named in (("vllm", "vllm:URL"), ("recorded", "recorded:FILE")):
+        done = vcs("visil", "score", source, "-o", tmp_path / "o.jsonl", f"--{former}", "x")
+        assert (done.code, done.stderr) == (2, f"vcs-runtime: --{former} is now --model {named}\n")
     assert list(tmp_path.iterdir()) == []
 
 

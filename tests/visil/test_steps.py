@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import vcs_runtime
 from support import fake_server as fake
+from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from vcs_runtime.cli import cli
@@ -234,10 +235,10 @@ def test_options_of_another_step_are_refused(
 
 def test_commands_of_before_name_the_new_one() -> None:
     for name in STEPS:
-        refused = visil(name, "in.jsonl", "-o", "out.jsonl")
-        assert (refused.exit_code, refused.stderr) == (
+        refused = vcs("visil", name, "in.jsonl", "-o", "out.jsonl")
+        assert (refused.code, refused.stderr) == (
             2,
-            f"Error: `visil {name}` is now `visil write {name}`\n",
+            f"vcs-runtime: `visil {name}` is now `visil write {name}`\n",
         )
 
 

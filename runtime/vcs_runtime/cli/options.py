@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import click
 
@@ -99,8 +99,10 @@ def _help_all(context: click.Context, parameter: click.Parameter, asked: bool) -
 class SectionedCommand(click.Command):
     """A command whose help lists its options under the headings that `together` gave them.
 
-    Advanced options are listed by --help-all only.
+    Advanced options are listed by --help-all only. `former` names options of earlier versions.
     """
+
+    former: ClassVar[Mapping[str, tuple[str, str]]] = _FORMER
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options, with --help-all among them."""
@@ -114,7 +116,7 @@ class SectionedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            needed, advice = _FORMER.get(error.option_name, ("", ""))
+            needed, advice = self.former.get(error.option_name, ("", ""))
             if any(needed in option.opts for option in self.params):
                 raise VcsError(f"{error.option_name} {advice}") from None
             raise

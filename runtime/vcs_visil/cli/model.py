@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -157,17 +157,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 class ModelCommand(SectionedCommand):
-    """A command that asks a model. An option of before 0.2 is refused with the name of the new one."""
+    """A command that asks a model. Until 0.2 an option of an earlier version ends with the new one."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            kind = error.option_name.removeprefix("--")
-            if kind in _PLACES:
-                raise click.UsageError(f"--{kind} is now --model {kind}:{_PLACES[kind]}") from None
-            raise
+    former: ClassVar[Mapping[str, tuple[str, str]]] = {
+        **SectionedCommand.former,
+        **{f"--{kind}": ("--model", f"is now --model {kind}:{place}") for kind, place in _PLACES.items()},
+    }
 
 
 @contextmanager

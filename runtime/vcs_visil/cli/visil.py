@@ -17,7 +17,7 @@ from vcs_runtime.cli.options import (
     resume,
     usage_errors,
 )
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, VcsError
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.printable import printable
@@ -56,7 +56,7 @@ class _Visil(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in STEPS:
-            raise click.UsageError(f"`visil {args[0]}` is now `visil write {args[0]}`")
+            raise VcsError(f"`visil {args[0]}` is now `visil write {args[0]}`")
         return super().resolve_command(ctx, args)
 
 
