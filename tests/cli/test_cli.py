@@ -247,7 +247,7 @@ def test_a_former_name_ends_with_one_line_that_names_the_new_one(
 
 @pytest.mark.parametrize("option", ["--with", "--keep", "--support", "--json", "--reference"])
 def test_an_option_that_a_command_never_had_is_unknown(option: str) -> None:
-    error = vcs("capi", "build", option).stderr.splitlines()[-1]
+    error = vcs("experiment", "parameters", option).stderr.splitlines()[-1]
     assert error.startswith("Error: No such option")
     assert option in error
 

@@ -13,12 +13,13 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference.device import split_device
+from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 
 # Ray reads these settings when it is imported. With the first one, named after the systems where it is the
@@ -160,9 +161,6 @@ def connected(address: str | None = None) -> Iterator[None]:
             f"{address}: a Ray client is not part of the cluster: use 'auto' on one of its machines"
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # Ray's core prints an error about each pool of Ray Data, which concerns lost arguments of actors. What
-    # ends a job is an exception, too.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if address == "local":
         if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
             raise DeviceError(
@@ -175,10 +173,11 @@ def connected(address: str | None = None) -> Iterator[None]:
         if match := re.fullmatch(r"(.+):(\d+)", address):
             # Ray itself would retry for many minutes.
             socket.create_connection((match[1], int(match[2])), _CONNECT_S).close()
-        ray.init(
-            address=address, log_to_driver=False, logging_level="ERROR",
-            **({"include_dashboard": False} if address == "local" else {}),
-        )  # fmt: skip
+        with _silent_core() if process.is_command else nullcontext():
+            ray.init(
+                address=address, log_to_driver=False, logging_level="ERROR",
+                **({"include_dashboard": False} if address == "local" else {}),
+            )  # fmt: skip
     except Exception as error:  # some of Ray's are of no class of their own
         reason = " ".join(str(error).split())
         if address == "local":
@@ -191,6 +190,23 @@ def connected(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _silent_core() -> Iterator[None]:
+    """Start Ray's core so that it prints nothing: it warns of each pool of Ray Data, and of its own settings.
+
+    What ends a job is an exception, too.
+    """
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    shown = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
 
 
 def import_ray() -> Any:
