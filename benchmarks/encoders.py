@@ -83,7 +83,8 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
     import torch
     import transformers
 
-    from support.tiny_sentence import write_json, write_modules
+    from support.json_files import write_json
+    from support.tiny_bert import write_modules
     from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 
     settings = dict(MODELS[name].config)

@@ -231,6 +231,6 @@ def test_a_stray_file_is_seen(files: Path, plant: Any) -> None:
     def make(right: Any) -> Any:
         return lambda *arguments, **options: (Path("stray").touch(), right(*arguments, **options))[1]
 
-    plant("vcs_runtime.cli.score.check_source", make)
+    plant("vcs_runtime.cli.score.is_text_pair", make)
     with pytest.raises(AssertionError, match="which is no output"):
         check(files, Arguments("score in/pairs.jsonl --bundle in/bundle".split(), [], ["in/pairs.jsonl"]))

@@ -12,6 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from support.command_line import vcs
+from support.embedders import spec_of
+from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
@@ -53,8 +55,7 @@ def compute(bundle: Path, file: str, layout: str, skip: int, exact: bool) -> NDA
     return vectors
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("skip", [0, 3])
+@matrix("shape, skip", SHAPES, [0, 3])
 def test_without_rounding_both_graphs_compute_one_function(
     tmp_path: Path, shape: dict[str, Any], skip: int
 ) -> None:
@@ -71,8 +72,7 @@ def test_without_rounding_both_graphs_compute_one_function(
 @pytest.mark.parametrize("skip", [0, 3])
 def test_in_bf16_attention_keeps_its_places_and_the_function_stays(tmp_path: Path, skip: int) -> None:
     _, bundle = bundle_of(tmp_path, "bf16")
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
+    spec = spec_of(bundle)
     assert spec.cuda is not None
     assert spec.cuda.layout == "packed"
     exact = [compute(bundle, file, "packed", skip, exact=True) for file in (CUDA_FILE, MODEL_FILE)]
@@ -139,9 +139,7 @@ def test_a_bundle_lists_its_graph_for_cuda_and_says_so(tmp_path: Path, target: s
 @pytest.mark.parametrize("target", ["ort", "tensorrt"])
 def test_a_bundle_in_single_precision_has_none(tmp_path: Path, target: str) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp32", target_runtime=target)
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
-    assert spec.cuda is None
+    assert spec_of(bundle).cuda is None
     assert not (bundle / CUDA_FILE).exists()
 
 
@@ -151,8 +149,7 @@ def test_the_graph_for_cuda_comes_along_and_is_checked(tmp_path: Path) -> None:
 
     sat = build_tiny_sat_bundle(tmp_path / "sat")
     merge(bundle, sat, tmp_path / "both")
-    made = open_bundle(tmp_path / "both").manifest.embedder
-    assert made is not None
+    made = spec_of(tmp_path / "both")
     assert made.cuda is not None
     assert (tmp_path / "both" / made.cuda.model).read_bytes() == (bundle / CUDA_FILE).read_bytes()
     shutil.copy(checkpoint / "config.json", tmp_path / "both" / made.cuda.model)

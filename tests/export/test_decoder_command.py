@@ -13,15 +13,16 @@ import onnx_ir as ir
 import pytest
 
 from support.command_line import Finished, vcs
+from support.embedders import spec_of, vectors_of
+from support.json_files import change_json
 from support.numpy_decoder import embed, token_ids
 from support.tiny_decoder import FAMILIES, write_dense, write_tiny_decoder
-from support.tiny_sentence import write_json
 from vcs_export.errors import ExportError
 from vcs_export.families.build import CUDA_FILE, Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
-from vcs_runtime.bundle.manifest import EmbedderSpec, Manifest
+from vcs_runtime.bundle.manifest import Manifest
 from vcs_runtime.bundle.opening import open_bundle
 
 TEXTS = [
@@ -48,16 +49,6 @@ def manifest_of(bundle: Path) -> Manifest:
     return open_bundle(bundle).manifest
 
 
-def spec_of(bundle: Path) -> EmbedderSpec:
-    spec = manifest_of(bundle).embedder
-    assert spec is not None
-    return spec
-
-
-def change(path: Path, **values: Any) -> None:
-    write_json(path, json.loads(path.read_text("utf-8")) | values)
-
-
 @pytest.fixture
 def qwen3(tmp_path: Path) -> Path:
     return write_tiny_decoder(tmp_path / "qwen3", "qwen3")
@@ -77,8 +68,7 @@ def test_the_attention_of_gte_is_the_callers(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
     bundle = exported(folder, tmp_path / "bundle", "--attention", "causal")
     [ids] = [token_ids(folder, text) for text in TEXTS[1:2]]
-    with Embedder.open(bundle, device="cpu") as embedder:
-        [vector] = embedder.embed(TEXTS[1:2])
+    [vector] = vectors_of(bundle, TEXTS[1:2])
     np.testing.assert_allclose(vector, embed(folder, ids, causal=True), rtol=0, atol=1e-5)
     assert np.abs(vector - embed(folder, ids, causal=False)).max() > 1e-2
 
@@ -86,7 +76,7 @@ def test_the_attention_of_gte_is_the_callers(tmp_path: Path) -> None:
 def test_the_end_token_that_code_of_its_own_puts_is_known(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
     settings = folder / "tokenizer_config.json"
-    change(settings, add_eos_token=None)
+    change_json(settings, add_eos_token=None)
     bundle = exported(folder, tmp_path / "bundle", *ATTENTION["gte-qwen2"])
     assert spec_of(bundle).special_tokens == ((), (572,))
 
@@ -99,7 +89,7 @@ def test_added_tokens_without_a_vector_are_plain_text(tmp_path: Path, family: st
     tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     plain = embed(folder, token_ids(folder, "a <image> dog"))
     added = {**tokenizer["added_tokens"][0], "id": tokens, "content": "<image>"}
-    change(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], added])
+    change_json(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], added])
     assert tokens in token_ids(folder, "a <image> dog")
     with Embedder.open(exported(folder, tmp_path / "bundle"), device="cpu") as embedder:
         np.testing.assert_allclose(embedder.embed(["a <image> dog"])[0], plain, rtol=0, atol=1e-5)
@@ -187,11 +177,10 @@ def test_prompts_and_instructions_stand_before_every_text(qwen3: Path, tmp_path:
     named = exported(qwen3, tmp_path / "named", "--prompt", "query")
     written = exported(qwen3, tmp_path / "written", "--instruction", "Query: ")
     assert [spec_of(bundle).instruction for bundle in (plain, named, written)] == ["", prompt, "Query: "]
-    change(qwen3 / "config_sentence_transformers.json", default_prompt_name="query")
+    change_json(qwen3 / "config_sentence_transformers.json", default_prompt_name="query")
     assert spec_of(exported(qwen3, tmp_path / "default")).instruction == prompt
     assert spec_of(exported(qwen3, tmp_path / "none", "--instruction", "")).instruction == ""
-    with Embedder.open(named, device="cpu") as embedder:
-        [vector] = embedder.embed(TEXTS[:1])
+    [vector] = vectors_of(named, TEXTS[:1])
     np.testing.assert_allclose(vector, embed(qwen3, token_ids(qwen3, TEXTS[0], prompt)), rtol=0, atol=1e-5)
 
 
@@ -200,8 +189,7 @@ def test_shorter_vectors_are_the_first_numbers_at_unit_length(tmp_path: Path, fa
     folder = write_tiny_decoder(tmp_path / family, family)
     bundle = exported(folder, tmp_path / "bundle", "--dimension", "20")
     assert spec_of(bundle).dimension == 20
-    with Embedder.open(bundle, device="cpu") as embedder:
-        [vector] = embedder.embed(TEXTS[:1])
+    [vector] = vectors_of(bundle, TEXTS[:1])
     want = embed(folder, token_ids(folder, TEXTS[0]), dimension=20)
     np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-6)
@@ -209,10 +197,9 @@ def test_shorter_vectors_are_the_first_numbers_at_unit_length(tmp_path: Path, fa
 
 def test_the_folder_may_shorten_vectors(qwen3: Path, tmp_path: Path) -> None:
     """As sentence-transformers saves a model that was loaded with `truncate_dim`."""
-    change(qwen3 / "config_sentence_transformers.json", truncate_dim=20)
+    change_json(qwen3 / "config_sentence_transformers.json", truncate_dim=20)
     bundle = exported(qwen3, tmp_path / "bundle")
-    with Embedder.open(bundle, device="cpu") as embedder:
-        [vector] = embedder.embed(TEXTS[:1])
+    [vector] = vectors_of(bundle, TEXTS[:1])
     want = embed(qwen3, token_ids(qwen3, TEXTS[0]), dimension=20)
     np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
     assert spec_of(exported(qwen3, tmp_path / "longer", "--dimension", "32")).dimension == 32
@@ -222,8 +209,7 @@ def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path
     long = " ".join(TEXTS) * 3
     bundle = exported(qwen3, tmp_path / "bundle", "--max-tokens", "12")
     ids = token_ids(qwen3, long)
-    with Embedder.open(bundle, device="cpu") as embedder:
-        [vector] = embedder.embed([long])
+    [vector] = vectors_of(bundle, [long])
     np.testing.assert_allclose(vector, embed(qwen3, [*ids[:11], ids[-1]]), rtol=0, atol=1e-5)
     # The rotations of the other positions would only take space.
     full = exported(qwen3, tmp_path / "full")
@@ -241,8 +227,7 @@ def test_a_folder_of_transformers_needs_the_pooling_alone(tmp_path: Path, poolin
     assert "there is no modules.json that names the pooling: name it (--pooling)" in run.stderr
     bundle = exported(folder, tmp_path / "bundle", "--pooling", pooling)
     kind = {"mean": "mean", "last": "lasttoken"}[pooling]
-    with Embedder.open(bundle, device="cpu") as embedder:
-        [vector] = embedder.embed(TEXTS[:1])
+    [vector] = vectors_of(bundle, TEXTS[:1])
     want = embed(folder, token_ids(folder, TEXTS[0]), pooling=kind)
     np.testing.assert_allclose(vector, want, rtol=0, atol=1e-5)
 
@@ -252,11 +237,11 @@ def test_settings_of_the_tokenizer_add_special_tokens(tmp_path: Path) -> None:
     settings = folder / "tokenizer_config.json"
     [start, end] = (572, 573)
     assert spec_of(exported(folder, tmp_path / "a")).special_tokens == ((start,), ())
-    change(settings, add_eos_token=True, eos_token={"content": "<|end_of_text|>"}, add_bos_token=True,
+    change_json(settings, add_eos_token=True, eos_token={"content": "<|end_of_text|>"}, add_bos_token=True,
            bos_token="<|begin_of_text|>")  # fmt: skip
     assert spec_of(exported(folder, tmp_path / "b")).special_tokens == ((start,), (end,))
     assert spec_of(exported(folder, tmp_path / "c", "--end-token", "none")).special_tokens == ((start,), ())
-    change(settings, add_bos_token=False)
+    change_json(settings, add_bos_token=False)
     run = export(folder, tmp_path / "d")
     assert "add_bos_token is false, but tokenizer.json puts <|begin_of_text|> there" in run.stderr
 

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from support.matrix import matrix
 from support.numpy_onnx import names, run
 from support.random_decoder import GEMMA, PARTS, RandomDecoder, random_rows, write_random_decoder
 from vcs_export.graph.decoder_model import cuda_layout, write_decoder_model
@@ -39,9 +40,7 @@ class Graphs:
         return np.array([vectors[row] for row in range(len(rows))])
 
 
-@poolings
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("part", ALL)
+@matrix("part, precision, pooling", ALL, ["bf16", "fp16"], ["mean", "last"])
 def test_without_rounding_both_graphs_compute_one_function(
     tmp_path: Path, part: str, precision: str, pooling: str
 ) -> None:
@@ -79,14 +78,13 @@ def test_the_kernel_without_padding_is_for_texts_that_see_each_other_whole(
     assert cuda_layout(write_random_decoder(tmp_path, **ALL[part]).config, precision) == layout
 
 
-@poolings
-@pytest.mark.parametrize(
-    ("part", "precision", "tolerance"),
+@matrix(
+    "case, pooling",
     [("causal", "fp16", 5e-3), ("Gemma", "bf16", 6e-2), ("Gemma", "int8", 6e-2), ("causal", "int8", 2e-2)],
+    ["mean", "last"],
 )
-def test_with_rounding_vectors_stay_near(
-    tmp_path: Path, part: str, precision: str, tolerance: float, pooling: str
-) -> None:
+def test_with_rounding_vectors_stay_near(tmp_path: Path, case: tuple[str, str, float], pooling: str) -> None:
+    part, precision, tolerance = case
     sizes = {"hidden_size": 160, "intermediate_size": 256, "head_dim": 32}
     decoder = write_random_decoder(tmp_path, dtype="BF16", **ALL[part], **sizes)
     graphs = Graphs(decoder, pooling, precision)

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
+from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.families.build import MODEL_FILE, TARGETS
@@ -71,8 +72,7 @@ def rows(count: int, longest: int, seed: int = 0) -> list[list[int]]:
     return [rng.integers(3, len(VOCABULARY), rng.integers(1, longest + 1)).tolist() for _ in range(count)]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", SHAPES)
+@matrix("shape, target", SHAPES, TARGETS)
 def test_vectors_equal_the_published_formula(tmp_path: Path, shape: dict[str, Any], target: str) -> None:
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", **shape)
     opened = session(build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, target_runtime=target))
@@ -139,9 +139,7 @@ def test_a_text_of_which_nothing_is_pooled_spoils_no_other(tiny: dict[str, Any],
     np.testing.assert_allclose(got[1], embed(tiny["checkpoint"], [1, 8]), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["F16", "BF16", "F32"])
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("target", TARGETS)
+@matrix("dtype, precision, target", ["F16", "BF16", "F32"], ["fp32", "fp16"], TARGETS)
 def test_checkpoints_of_any_float_type_are_read(
     tmp_path: Path, dtype: str, precision: str, target: str
 ) -> None:
@@ -155,17 +153,15 @@ def test_checkpoints_of_any_float_type_are_read(
     np.testing.assert_allclose(got, [embed(checkpoint, row) for row in batch], rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 2e-2)])
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_standard_itself_computes_the_same(
-    tmp_path: Path, precision: str, tolerance: float, target: str
-) -> None:
+@matrix("precision, target", ["fp32", "fp16", "bf16"], TARGETS)
+def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str, target: str) -> None:
     # ONNX's own interpreter: the only one on a CPU for bfloat16, and no code of ONNX Runtime's.
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime=target, weights="copy")
     evaluator = ReferenceEvaluator(onnx.load(bundle / MODEL_FILE))
     batch, skips = [list(range(3, 20)), [1, 9, 2]], [4, 0]
     got = np.asarray(evaluator.run(None, dict(inputs(TARGETS[target], batch, skips)))[0])
     want = [embed(tmp_path / "checkpoint", row, skip) for row, skip in zip(batch, skips, strict=True)]
+    tolerance = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 2e-2}[precision]
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.matrix import matrix
 from support.numpy_decoder import Settings, embed, settings, token_ids
 from support.tiny_decoder import FAMILIES, PREFIXES, SPELLINGS, write_dense, write_tiny_decoder
 
@@ -95,9 +96,7 @@ def test_special_tokens_pooling_and_dense_layers_are_noticed(tmp_path: Path, fam
         assert np.abs(embed(folder, ids) - exact).max() > NOTICED
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@matrix("family, prefix, spelling", FAMILIES, PREFIXES, SPELLINGS)
 def test_a_checkpoint_means_the_same_in_each_spelling(
     tmp_path: Path, family: str, prefix: str, spelling: int
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
+from support.matrix import matrix
 from support.random_decoder import (
     GEMMA,
     LLAMA3,
@@ -27,8 +28,7 @@ from vcs_export.graph.attention_layouts import rotation_tables
 from vcs_export.graph.decoder_model import LAYOUTS, write_decoder_model
 from vcs_runtime.inference.batching import batches
 
-layouts = pytest.mark.parametrize("layout", LAYOUTS)
-poolings = pytest.mark.parametrize("pooling", ["mean", "last"])
+POOLINGS = ["mean", "last"]
 # Texts shorter and longer than windows, some of one padded length and some not.
 ROWS = random_rows(1, 2, 5, 6, 7, 17, 18, 20, 33, 64)
 # What the model is without a part, where that is not the default.
@@ -50,9 +50,7 @@ def run(session: Any, layout: str, rows: list[list[int]], skip: int = 0, **how: 
     return np.array([vectors[row] for row in range(len(rows))])
 
 
-@poolings
-@layouts
-@pytest.mark.parametrize("part", [*PARTS, "Gemma"])
+@matrix("part, layout, pooling", [*PARTS, "Gemma"], LAYOUTS, POOLINGS)
 def test_each_part_is_as_published(tmp_path: Path, part: str, layout: str, pooling: str) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
     session = opened(decoder, layout, pooling)
@@ -80,7 +78,7 @@ def test_a_window_has_its_reach_to_the_token(tmp_path: Path, causal: bool, reach
     assert np.abs(other - decoder.vectors(ROWS[-1:], "last")).max() > 1e-3
 
 
-@layouts
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_tokens_of_an_instruction_are_not_pooled(tmp_path: Path, layout: str) -> None:
     decoder = write_random_decoder(tmp_path, **GEMMA)
     rows = [row for row in ROWS if len(row) > 3]
@@ -88,8 +86,7 @@ def test_tokens_of_an_instruction_are_not_pooled(tmp_path: Path, layout: str) ->
     np.testing.assert_allclose(got, decoder.vectors(rows, "mean", 3), rtol=0, atol=1e-5)
 
 
-@poolings
-@pytest.mark.parametrize("part", ["causal", "windows", "Gemma"])
+@matrix("part, pooling", ["causal", "windows", "Gemma"], POOLINGS)
 def test_a_text_alone_has_the_bits_that_it_has_in_a_batch(tmp_path: Path, part: str, pooling: str) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
     session = opened(decoder, "packed", pooling)
@@ -97,8 +94,7 @@ def test_a_text_alone_has_the_bits_that_it_has_in_a_batch(tmp_path: Path, part: 
     assert np.array_equal(run(session, "packed", ROWS), alone)
 
 
-@poolings
-@pytest.mark.parametrize("part", ["causal", "windows", "causal windows", "Gemma"])
+@matrix("part, pooling", ["causal", "windows", "causal windows", "Gemma"], POOLINGS)
 def test_tensorrt_refuses_nothing_of_it(tmp_path: Path, part: str, pooling: str) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
     for precision in ("fp32", "bf16"):
@@ -107,8 +103,7 @@ def test_tensorrt_refuses_nothing_of_it(tmp_path: Path, part: str, pooling: str)
         assert parser_problems(model) == []
 
 
-@layouts
-@pytest.mark.parametrize("part", ["causal", "causal windows", "Gemma"])
+@matrix("part, layout", ["causal", "causal windows", "Gemma"], LAYOUTS)
 def test_the_standard_itself_computes_the_same(tmp_path: Path, part: str, layout: str) -> None:
     # ONNX's own interpreter: no code of ONNX Runtime's.
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
@@ -120,19 +115,19 @@ def test_the_standard_itself_computes_the_same(tmp_path: Path, part: str, layout
     np.testing.assert_allclose(got[np.argsort(batch.rows)], decoder.vectors(rows, "last"), rtol=0, atol=1e-5)
 
 
-@layouts
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 5e-3), ("int8", 2e-2)])
-@pytest.mark.parametrize("part", ["causal", "biases", "norms of heads", "windows"])
-def test_other_precisions_stay_near(
-    tmp_path: Path, part: str, precision: str, tolerance: float, layout: str
-) -> None:
-    if (precision, layout) == ("int8", "masked"):
-        return  # no such graph is built
+@matrix(
+    "part, precision_and_layout",
+    ["causal", "biases", "norms of heads", "windows"],
+    # No graph in int8 is masked.
+    [("fp16", "packed"), ("int8", "packed"), ("fp16", "masked")],
+)
+def test_other_precisions_stay_near(tmp_path: Path, part: str, precision_and_layout: tuple[str, str]) -> None:
+    precision, layout = precision_and_layout
     sizes = {"hidden_size": 160, "intermediate_size": 256, "head_dim": 32}
     decoder = write_random_decoder(tmp_path, **PARTS[part], **sizes)
     got = run(opened(decoder, layout, "mean", precision), layout, ROWS)
     worst = np.abs(got - decoder.vectors(ROWS, "mean")).max()
-    assert 1e-6 < worst < tolerance
+    assert 1e-6 < worst < {"fp16": 5e-3, "int8": 2e-2}[precision]
 
 
 def test_frequencies_by_llama_3_have_three_ranges() -> None:

@@ -12,9 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from support.command_line import vcs
+from support.json_files import change_json, write_json
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import write_tiny_nv_embed
-from support.tiny_sentence import write_json, write_tiny_family
+from support.tiny_sentence import write_tiny_family
 from support.tiny_tokenizers import gemma_tokenizer, qwen_tokenizer
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
@@ -78,7 +79,7 @@ def test_settings_that_no_graph_has_are_named(
 ) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", family)
     path = folder / "config.json"
-    write_json(path, json.loads(path.read_text("utf-8")) | settings)
+    change_json(path, **settings)
     line = refusal(folder, tmp_path / "bundle")
     assert message in line
     assert "config.json" in line
@@ -98,7 +99,7 @@ def test_the_spelling_of_transformers_5_is_checked_too(
 ) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", family, spelling=5)
     path = folder / "config.json"
-    write_json(path, json.loads(path.read_text("utf-8")) | {"rope_parameters": rotations})
+    change_json(path, rope_parameters=rotations)
     assert message in refusal(folder, tmp_path / "bundle")
 
 
@@ -191,7 +192,7 @@ def test_a_text_whose_last_token_is_pooled_needs_an_end(tmp_path: Path, family: 
 def test_added_tokens_without_ids_are_named(tmp_path: Path, added: list[Any]) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     path = folder / "tokenizer.json"
-    write_json(path, json.loads(path.read_text("utf-8")) | {"added_tokens": added})
+    change_json(path, added_tokens=added)
     assert "tokenizer.json: its added_tokens have no ids" in refusal(folder, tmp_path / "bundle")
 
 

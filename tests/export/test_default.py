@@ -28,7 +28,7 @@ from vcs_export.installer import installer_reason
 from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import default_bundle_path
-from vcs_runtime.errors import BundleError, InputError
+from vcs_runtime.errors import InputError
 
 INFO = "tiny_weights-1.0.dist-info"
 
@@ -377,10 +377,6 @@ def test_a_faster_process_is_not_an_error(
 
     monkeypatch.setattr(default, "stage", slow)
     open_bundle(build(checkpoint))
-
-
-def test_errors_are_of_the_kind_that_the_command_line_reports() -> None:
-    assert issubclass(ExportError, BundleError)
 
 
 class TestInstallers:

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from support.command_line import vcs
+from support.embedders import spec_of, vectors_of
+from support.json_files import write_json
 from support.numpy_bert import load, transform
-from support.tiny_bert import tiny_tokenizer
+from support.tiny_bert import token_ids
 from support.tiny_modernbert import encode, write_tiny_modernbert
-from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
+from support.tiny_sentence import write_sentence_files, write_tiny_family
 from support.tiny_tokenizers import xlm_roberta_tokenizer
 from vcs_export.checkpoint.modernbert import modernbert_config
 from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
 from vcs_export.errors import CheckpointError
-from vcs_runtime import Embedder
-from vcs_runtime.bundle.manifest import EmbedderSpec, Manifest
+from vcs_runtime.bundle.manifest import Manifest
 from vcs_runtime.bundle.opening import open_bundle
 
 TEXT = "a man opens the door"
@@ -61,15 +62,8 @@ def manifest_of(bundle: Path) -> Manifest:
     return open_bundle(bundle).manifest
 
 
-def spec_of(bundle: Path) -> EmbedderSpec:
-    spec = manifest_of(bundle).embedder
-    assert spec is not None
-    return spec
-
-
 def embed(bundle: Path, text: str = TEXT, instruction: str | None = None) -> NDArray[np.float32]:
-    with Embedder.open(bundle, device="cpu") as embedder:
-        return embedder.embed([text], instruction)[0]
+    return vectors_of(bundle, [text], instruction)[0]
 
 
 @pytest.fixture
@@ -239,11 +233,8 @@ def test_a_tokenizer_of_likely_pieces(tmp_path: Path, kind: str) -> None:
 
 
 def test_modernbert_from_the_command_line(checkpoint: Path, tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     bundle = exported(checkpoint, tmp_path / "bundle")
-    want = encode(checkpoint, list(tokenizer.encode(TEXT).ids))
+    want = encode(checkpoint, token_ids(TEXT))
     np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=3e-6)
 
 

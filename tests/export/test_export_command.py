@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.command_line import vcs
+from support.matrix import matrix
 from support.tiny_sat import WORDS, boundary, write_tiny_sat
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.settings import read_json
@@ -67,8 +68,8 @@ def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Pat
             invoke("--from", sat, "-o", tmp_path / "mine", "--recipe", recipe)
 
 
-@pytest.mark.parametrize(
-    ("output", "reason"),
+@matrix(
+    "case, command",
     [
         ("checkpoint", "is the input"),
         ("checkpoint/new", "lies in the input"),
@@ -77,11 +78,10 @@ def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Pat
         ("text", "it is no folder"),
         ("precious", "a folder without bundle.json"),
     ],
+    ["sat", "encoder", "nv-embed-v2"],
 )
-@pytest.mark.parametrize("command", ["sat", "encoder", "nv-embed-v2"])
-def test_an_export_deletes_nothing_but_a_bundle(
-    tmp_path: Path, command: str, output: str, reason: str
-) -> None:
+def test_an_export_deletes_nothing_but_a_bundle(tmp_path: Path, case: tuple[str, str], command: str) -> None:
+    output, reason = case
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint/model.safetensors").write_text("no model, but nobody looks")
     (tmp_path / "link").symlink_to("checkpoint")

@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
+from support.embedders import spec_of
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
 from support.safetensors_files import write_safetensors
@@ -26,8 +27,6 @@ from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_runtime import Embedder
-from vcs_runtime.bundle.manifest import EmbedderSpec
-from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.inference.batching import batches
 
@@ -49,12 +48,6 @@ def bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(checkpoint: Path, folder: Path, **options: object) -> Path:
     given = {"precision": "fp8", "texts": TEXTS, "device": "cpu", **options}
     return build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint, **given)
-
-
-def spec_of(bundle: Path) -> EmbedderSpec:
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
-    return spec
 
 
 @pytest.mark.parametrize("largest", [448.0, 448.1, 1.0, 0.02, 3e4, 1e-30, 0.0, 6e4])

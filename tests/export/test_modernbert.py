@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from support.tiny_bert import WORDS, tiny_tokenizer
+from support.embedders import spec_of, vectors_of
+from support.json_files import change_json
+from support.safetensors_files import write_safetensors
+from support.tiny_bert import WORDS, token_ids
 from support.tiny_modernbert import POSITIONS, WINDOW, encode, hidden_states, write_tiny_modernbert
-from support.tiny_sentence import write_json, write_sentence_files
+from support.tiny_sentence import write_sentence_files
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError
 from vcs_export.families.build import Build
@@ -37,20 +38,8 @@ def words(tokens: int) -> str:
 TEXTS = [words(tokens) for tokens in LENGTHS]
 
 
-def ids_of(text: str) -> list[int]:
-    tokenizer = tiny_tokenizer()
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return list(tokenizer.encode(text).ids)
-
-
 def build(checkpoint: Path, target: Path) -> Path:
     return build_sentence_bundle(Build(checkpoint, target, BundleInfo("tiny", "CC0-1.0", "random")))
-
-
-def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:
-    with Embedder.open(bundle, device="cpu") as embedder:
-        return embedder.embed(texts)
 
 
 def refusal(folder: Path, target: Path) -> str:
@@ -60,52 +49,42 @@ def refusal(folder: Path, target: Path) -> str:
     return str(caught.value)
 
 
-def change(path: Path, **settings: Any) -> None:
-    data = {**json.loads(path.read_text("utf-8")), **settings}
-    write_json(path, {key: value for key, value in data.items() if value is not ...})
-
-
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     return write_tiny_modernbert(tmp_path / "checkpoint")
 
 
 def test_texts_of_all_lengths_get_the_vectors_of_numpy(checkpoint: Path, tmp_path: Path) -> None:
-    assert [len(ids_of(text)) for text in TEXTS] == list(LENGTHS)
+    assert [len(token_ids(text)) for text in TEXTS] == list(LENGTHS)
     bundle = build(checkpoint, tmp_path / "bundle")
-    want = np.stack([encode(checkpoint, ids_of(text)) for text in TEXTS])
-    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=3e-6)
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
+    want = np.stack([encode(checkpoint, token_ids(text)) for text in TEXTS])
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=3e-6)
+    spec = spec_of(bundle)
     assert (spec.max_tokens, spec.dimension, spec.precision) == (POSITIONS, 32, "fp32")
 
 
 def test_every_token_is_pooled_where_the_folder_says_so(checkpoint: Path, tmp_path: Path) -> None:
     write_sentence_files(checkpoint, 32, POSITIONS)
-    want = np.stack([hidden_states(checkpoint, ids_of(text)).mean(axis=0) for text in TEXTS])
+    want = np.stack([hidden_states(checkpoint, token_ids(text)).mean(axis=0) for text in TEXTS])
     want /= np.linalg.norm(want, axis=1, keepdims=True)
-    np.testing.assert_allclose(embed(build(checkpoint, tmp_path / "bundle")), want, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(
+        vectors_of(build(checkpoint, tmp_path / "bundle"), TEXTS), want, rtol=0, atol=3e-6
+    )
 
 
 def test_vectors_do_not_depend_on_batch_order_or_padding(checkpoint: Path, tmp_path: Path) -> None:
     bundle = build(checkpoint, tmp_path / "bundle")
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
     texts = [words(tokens) for tokens in (37, 38, 39, 40, 22, 21)] * 3
-    together = embed(bundle, texts)
-    for text, vector in zip(texts, together, strict=True):
-        assert np.array_equal(embed(bundle, [text])[0], vector)
+    with Embedder.open(bundle, device="cpu") as embedder:
+        alone = np.concatenate([embedder.embed([text]) for text in texts])
+        assert np.array_equal(embedder.embed(texts), alone)
 
 
 def test_layers_with_a_window_have_no_scores_of_all_pairs(checkpoint: Path, tmp_path: Path) -> None:
     """The largest intermediate array grows with the length of a text where no layer is global."""
-    write_json(
-        checkpoint / "config.json",
-        {
-            **json.loads((checkpoint / "config.json").read_text("utf-8")),
-            "global_attn_every_n_layers": 1000,
-            "max_position_embeddings": 4096,
-        },
-    )
+    settings = {"global_attn_every_n_layers": 1000, "max_position_embeddings": 4096}
+    change_json(checkpoint / "config.json", **settings)
     write_sentence_files(checkpoint, 32, 4096, "pooling_mode_cls_token", ())
     bundle = build(checkpoint, tmp_path / "bundle")
     most = {tokens: largest_array(bundle / "embedder/model.onnx", tokens) for tokens in (1000, 4000)}
@@ -115,10 +94,10 @@ def test_layers_with_a_window_have_no_scores_of_all_pairs(checkpoint: Path, tmp_
 def test_a_row_without_tokens_is_zero_and_changes_no_other(checkpoint: Path, tmp_path: Path) -> None:
     bundle = build(checkpoint, tmp_path / "bundle")
     session = onnxruntime.InferenceSession(bundle / "embedder/model.onnx", providers=["CPUExecutionProvider"])
-    ids = np.array([ids_of(TEXTS[-1])] * 2, np.int64)
+    ids = np.array([token_ids(TEXTS[-1])] * 2, np.int64)
     mask = np.stack([np.ones_like(ids[0]), np.zeros_like(ids[0])])
     [vectors] = session.run(None, {"input_ids": ids, "attention_mask": mask})
-    np.testing.assert_allclose(vectors[0], encode(checkpoint, ids_of(TEXTS[-1])), rtol=0, atol=3e-6)
+    np.testing.assert_allclose(vectors[0], encode(checkpoint, token_ids(TEXTS[-1])), rtol=0, atol=3e-6)
     assert not vectors[1].any()
 
 
@@ -142,8 +121,8 @@ def test_names_of_a_model_with_a_head_and_half_precision(tmp_path: Path) -> None
     save_file({**tensors, "head.dense.weight": np.zeros((32, 32), np.float16)}, head / "model.safetensors")
     rounded = {name.removeprefix("model."): tensor.astype(np.float32) for name, tensor in tensors.items()}
     save_file(rounded, plain / "model.safetensors")
-    vectors = embed(build(plain, tmp_path / "a"))
-    np.testing.assert_array_equal(embed(build(head, tmp_path / "b")), vectors)
+    vectors = vectors_of(build(plain, tmp_path / "a"), TEXTS)
+    np.testing.assert_array_equal(vectors_of(build(head, tmp_path / "b"), TEXTS), vectors)
 
 
 def test_bfloat16_weights_are_widened(checkpoint: Path, tmp_path: Path) -> None:
@@ -151,20 +130,14 @@ def test_bfloat16_weights_are_widened(checkpoint: Path, tmp_path: Path) -> None:
     halves = {name: (tensor.view(np.uint32) >> 16).astype(np.uint16) for name, tensor in tensors.items()}
     widened = {name: (half.astype(np.uint32) << 16).view(np.float32) for name, half in halves.items()}
     save_file(widened, checkpoint / "model.safetensors")
-    vectors = embed(build(checkpoint, tmp_path / "a"))
-    save_file(halves, checkpoint / "model.safetensors")
-    content = (checkpoint / "model.safetensors").read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    # The type is spelt with as many letters, so that the header keeps its length.
-    header = content[:start].replace(b'"U16"', b'"BF16"')
-    header = (len(header) - 8).to_bytes(8, "little") + header[8:]
-    (checkpoint / "model.safetensors").write_bytes(header + content[start:])
-    np.testing.assert_array_equal(embed(build(checkpoint, tmp_path / "b")), vectors)
+    vectors = vectors_of(build(checkpoint, tmp_path / "a"), TEXTS)
+    write_safetensors(checkpoint / "model.safetensors", widened, "BF16")
+    np.testing.assert_array_equal(vectors_of(build(checkpoint, tmp_path / "b"), TEXTS), vectors)
 
 
 def test_settings_as_newer_releases_spell_them(checkpoint: Path, tmp_path: Path) -> None:
-    before = embed(build(checkpoint, tmp_path / "a"))
-    change(
+    before = vectors_of(build(checkpoint, tmp_path / "a"), TEXTS)
+    change_json(
         checkpoint / "config.json",
         global_attn_every_n_layers=...,
         global_rope_theta=...,
@@ -175,7 +148,7 @@ def test_settings_as_newer_releases_spell_them(checkpoint: Path, tmp_path: Path)
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
         },
     )
-    np.testing.assert_array_equal(embed(build(checkpoint, tmp_path / "b")), before)
+    np.testing.assert_array_equal(vectors_of(build(checkpoint, tmp_path / "b"), TEXTS), before)
 
 
 GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
@@ -218,7 +191,7 @@ GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
 def test_other_settings_are_refused_by_name(
     checkpoint: Path, tmp_path: Path, settings: dict[str, Any], says: str
 ) -> None:
-    change(checkpoint / "config.json", **settings)
+    change_json(checkpoint / "config.json", **settings)
     assert says in refusal(checkpoint, tmp_path / "bundle")
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from support.embedders import spec_of
 from support.stories import story
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.checks.quantization_error import check_quantization_error, embedder_quantization_error
@@ -54,9 +55,7 @@ def test_a_model_whose_vectors_hardly_turn_is_refused_for_its_scores(
         build_tiny_nv_embed_bundle(tmp_path, **given, most_change=0.01)
     assert "cosine" not in str(error.value)
     assert not list(tmp_path.iterdir())
-    spec = open_bundle(build_tiny_nv_embed_bundle(tmp_path, **given, most_change=1)).manifest.embedder
-    assert spec
-    loss = spec.quantization_error
+    loss = spec_of(build_tiny_nv_embed_bundle(tmp_path, **given, most_change=1)).quantization_error
     assert loss
     assert loss.vcs_change is not None
     assert loss.vcs_change_p95 is not None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,24 +59,35 @@ def test_every_recipe_can_be_read() -> None:
         assert load_recipe(path, types[kind]).name == path.stem
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('name = "all', 'nam = "all', "unknown field `nam`"),
-        ('name = "all', '# name = "all', "missing required field `name`"),
-        ('sha256 = "53aa', 'sha256 = "Z3aa', r"\$\.files\[\.\.\.\]\.sha256"),
-        ("hidden_size", "hiden_size", "hiden_size are not settings"),
-        ('[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
-        ("size = 466247", "", r"missing required field `size` - at `\$\.files"),
-        ("[config]", "[config", "recipe"),
-    ],
-)
-def test_mistakes_in_a_recipe_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
-    text = (recipes_folder() / "all-minilm-l6-v2.toml").read_text("utf-8")
+MISTAKES = [
+    (EncoderRecipe, 'name = "all', 'nam = "all', "unknown field `nam`"),
+    (EncoderRecipe, 'name = "all', '# name = "all', "missing required field `name`"),
+    (EncoderRecipe, 'sha256 = "53aa', 'sha256 = "Z3aa', "$.files[...].sha256"),
+    (EncoderRecipe, "hidden_size", "hiden_size", "hiden_size are not settings"),
+    (EncoderRecipe, '[files."tokenizer.json"]', '[files."vocab.txt"]', "vocab.txt are not files"),
+    (EncoderRecipe, "size = 466247", "", "missing required field `size` - at `$.files"),
+    (EncoderRecipe, "[config]", "[config", "recipe"),
+    (SatRecipe, 'kind = "sat"', 'kind = "other"', "'other' - at `$.kind`"),
+    (SatRecipe, "threshold = 0.25", 'threshold = "0.25"', "got `str` - at `$.threshold`"),
+    (SatRecipe, "stride = 64", "stride = true", "got `bool` - at `$.stride`"),
+    (SatRecipe, "lookahead =", "look_ahead =", "config: look_ahead are not settings"),
+    (SatRecipe, '"tokenizer.json" = "a', '"tokenizer.json" = "A', "at `$.sha256"),
+    (SatRecipe, '"tokenizer.json" =', '"tokeniser.json" =', "sha256: tokeniser.json are not files"),
+    (NvEmbedRecipe, "hidden_size", "hiden_size", "hiden_size are not settings"),
+    (NvEmbedRecipe, 'kind = "nv-embed"', 'kind = "sat"', "'sat' - at `$.kind`"),
+]
+FILES = {EncoderRecipe: "all-minilm-l6-v2", SatRecipe: "sat-3l-sm", NvEmbedRecipe: "nv-embed-v2"}
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "message"), MISTAKES)
+def test_mistakes_in_a_recipe_are_named(
+    tmp_path: Path, kind: type[Any], old: str, new: str, message: str
+) -> None:
+    text = (recipes_folder() / f"{FILES[kind]}.toml").read_text("utf-8")
     assert old in text
     (tmp_path / "r.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(ExportError, match=message) as caught:
-        load_recipe(tmp_path / "r.toml", EncoderRecipe)
+    with pytest.raises(ExportError, match=re.escape(message)) as caught:
+        load_recipe(tmp_path / "r.toml", kind)
     assert "r.toml" in str(caught.value)
 
 

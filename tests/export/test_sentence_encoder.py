@@ -15,9 +15,11 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from support.embedders import spec_of, vectors_of
+from support.json_files import write_json
 from support.numpy_bert import encode, load, transform
-from support.tiny_bert import VOCABULARY, WORDS, tiny_tokenizer, write_tiny_checkpoint
-from support.tiny_sentence import write_json, write_sentence_files, write_tiny_family
+from support.tiny_bert import VOCABULARY, WORDS, tiny_tokenizer, token_ids, write_tiny_checkpoint
+from support.tiny_sentence import write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError, ExportError
@@ -29,8 +31,6 @@ from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import buckets
 from vcs_export.graph.nodes import Graph
 from vcs_export.write import BundleInfo
-from vcs_runtime import Embedder
-from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
@@ -48,24 +48,6 @@ def build(checkpoint: Path, target: Path, optimum_python: Path | None = None, **
     return build_sentence_bundle(described, EmbedderOptions(**options), optimum_python=optimum_python)
 
 
-def spec_of(bundle: Path) -> EmbedderSpec:
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
-    return spec
-
-
-def embed(bundle: Path, texts: list[str] = TEXTS) -> NDArray[np.float32]:
-    with Embedder.open(bundle, device="cpu") as embedder:
-        return embedder.embed(texts)
-
-
-def ids_of(text: str) -> list[int]:
-    tokenizer = tiny_tokenizer()
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return list(tokenizer.encode(text).ids)
-
-
 def hidden(folder: Path, ids: list[int]) -> NDArray[np.float64]:
     config, tensors = load(folder, "bert.")
     return transform(tensors, config, ids, list(range(len(ids))), np.ones((len(ids), len(ids)), bool))
@@ -80,20 +62,20 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_a_family_computes_what_the_same_numbers_give_in_bert(tmp_path: Path, kind: str) -> None:
     folder = write_tiny_family(tmp_path, kind) if kind != "bert" else write_tiny_checkpoint(tmp_path / "bert")
     bundle = build(folder, tmp_path / "bundle")
-    want = np.stack([encode(tmp_path / "bert", ids_of(text)) for text in TEXTS])
-    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
+    want = np.stack([encode(tmp_path / "bert", token_ids(text)) for text in TEXTS])
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=2e-6)
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
     assert spec_of(bundle).max_tokens == 32
 
 
 def test_a_family_keeps_the_prefix_of_a_model_with_a_head(tmp_path: Path) -> None:
     folder = write_tiny_family(tmp_path, "distilbert")
-    before = embed(build(folder, tmp_path / "a"))
+    before = vectors_of(build(folder, tmp_path / "a"), TEXTS)
     tensors = load_file(folder / "model.safetensors")
     save_file(
         {f"distilbert.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors"
     )
-    np.testing.assert_array_equal(embed(build(folder, tmp_path / "b")), before)
+    np.testing.assert_array_equal(vectors_of(build(folder, tmp_path / "b"), TEXTS), before)
 
 
 @pytest.mark.parametrize(("distance", "row"), [(0, 0), (1, 17), (-1, 1), (-7, 7), (-8, 8), (-11, 8), (-12, 9),
@@ -105,13 +87,13 @@ def test_distances_of_mpnet_fall_into_their_rows(distance: int, row: int) -> Non
 
 def test_a_bias_for_distances_changes_vectors(tmp_path: Path) -> None:
     folder = write_tiny_family(tmp_path, "mpnet")
-    before = embed(build(folder, tmp_path / "a"))
+    before = vectors_of(build(folder, tmp_path / "a"), TEXTS)
     tensors = load_file(folder / "model.safetensors")
     tensors["encoder.relative_attention_bias.weight"] = (
         np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
     )
     save_file(tensors, folder / "model.safetensors")
-    assert np.abs(embed(build(folder, tmp_path / "b")) - before).max() > 1e-2
+    assert np.abs(vectors_of(build(folder, tmp_path / "b"), TEXTS) - before).max() > 1e-2
 
 
 def test_a_long_text_is_cut_as_the_tokenizer_cuts_it(checkpoint: Path, tmp_path: Path) -> None:
@@ -122,7 +104,7 @@ def test_a_long_text_is_cut_as_the_tokenizer_cuts_it(checkpoint: Path, tmp_path:
     tokenizer.enable_truncation(spec_of(bundle).max_tokens)
     ids = list(tokenizer.encode(text).ids)
     assert (len(ids), ids[-1]) == (32, VOCABULARY["[SEP]"])
-    np.testing.assert_allclose(embed(bundle, [text])[0], encode(checkpoint, ids), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(vectors_of(bundle, [text])[0], encode(checkpoint, ids), rtol=0, atol=2e-6)
     with pytest.raises(ExportError, match="long_text must be one of window_mean, truncate_text, error"):
         build(checkpoint, tmp_path / "other", long_text="truncate")
 
@@ -130,8 +112,8 @@ def test_a_long_text_is_cut_as_the_tokenizer_cuts_it(checkpoint: Path, tmp_path:
 def test_the_longest_text_may_be_padded_beyond_the_last_position(tmp_path: Path) -> None:
     folder = write_tiny_checkpoint(tmp_path / "checkpoint", max_position=31, max_tokens=31)
     text = " ".join(["dog"] * 29)
-    [vector] = embed(build(folder, tmp_path / "bundle"), [text])
-    np.testing.assert_allclose(vector, encode(folder, ids_of(text)), rtol=0, atol=2e-6)
+    [vector] = vectors_of(build(folder, tmp_path / "bundle"), [text])
+    np.testing.assert_allclose(vector, encode(folder, token_ids(text)), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +126,10 @@ def test_the_longest_text_may_be_padded_beyond_the_last_position(tmp_path: Path)
 )
 def test_poolings(checkpoint: Path, tmp_path: Path, pooling: str, pool: Any) -> None:
     write_sentence_files(checkpoint, 32, pooling=pooling)
-    want = np.stack([pool(hidden(checkpoint, ids_of(text))) for text in TEXTS])
+    want = np.stack([pool(hidden(checkpoint, token_ids(text))) for text in TEXTS])
     want /= np.linalg.norm(want, axis=1, keepdims=True)
     bundle = build(checkpoint, tmp_path / "bundle")
-    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=5e-6)
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=5e-6)
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
 
 
@@ -164,11 +146,11 @@ def test_dense_layers_in_their_order(checkpoint: Path, tmp_path: Path, modules: 
     bundle = build(checkpoint, tmp_path / "bundle")
     want = []
     for text in TEXTS:
-        mean = hidden(checkpoint, ids_of(text)).mean(axis=0)
+        mean = hidden(checkpoint, token_ids(text)).mean(axis=0)
         mean = mean / np.linalg.norm(mean) if modules[0] == "Normalize" else mean
         vector = np.tanh(weight @ mean + bias)
         want.append(vector / np.linalg.norm(vector))
-    np.testing.assert_allclose(embed(bundle), np.stack(want), rtol=0, atol=5e-6)
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), np.stack(want), rtol=0, atol=5e-6)
     assert spec_of(bundle).dimension == 20
 
 
@@ -177,7 +159,9 @@ def test_a_default_prompt_is_put_before_texts(checkpoint: Path, tmp_path: Path) 
     write_sentence_files(checkpoint, 32, prompt="next: ")
     bundle = build(checkpoint, tmp_path / "bundle")
     assert spec_of(bundle).instruction == "next: "
-    np.testing.assert_array_equal(embed(bundle), embed(plain, [f"next: {text}" for text in TEXTS]))
+    np.testing.assert_array_equal(
+        vectors_of(bundle, TEXTS), vectors_of(plain, [f"next: {text}" for text in TEXTS])
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,7 +228,7 @@ def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path
 
 def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(checkpoint: Path, tmp_path: Path) -> None:
     write_json(checkpoint / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
-    vectors = embed(build(checkpoint, tmp_path / "bundle"), ["The Dog", "the dog"])
+    vectors = vectors_of(build(checkpoint, tmp_path / "bundle"), ["The Dog", "the dog"])
     np.testing.assert_array_equal(vectors[0], vectors[1])
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text("utf-8"))
     write_json(checkpoint / "tokenizer.json", {**tokenizer, "normalizer": None})
@@ -354,9 +338,9 @@ def test_a_graph_of_optimum_gets_pooling_and_norm(
     other: Path, tmp_path: Path, interpreter: Path, table: NDArray[np.float32]
 ) -> None:
     bundle = build(other, tmp_path / "bundle", optimum_python=interpreter)
-    want = np.stack([table[ids_of(text)].mean(axis=0) for text in TEXTS])
+    want = np.stack([table[token_ids(text)].mean(axis=0) for text in TEXTS])
     want /= np.linalg.norm(want, axis=1, keepdims=True)
-    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=2e-6)
     assert spec_of(bundle).max_tokens == 60  # padding to a multiple of 4 has no position of its own
     assert {path.name for path in (bundle / "embedder").iterdir()} == {
         "model.onnx", "model.onnx.data", "tokenizer.json"
@@ -435,4 +419,4 @@ def test_the_command(checkpoint: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, command).exit_code != 0  # it is there
     assert CliRunner().invoke(cli, [*command, "--overwrite"]).exit_code == 0
     assert spec_of(target).long_text == "window_mean"
-    assert math.isclose(float(np.linalg.norm(embed(target)[0])), 1, abs_tol=1e-6)
+    assert math.isclose(float(np.linalg.norm(vectors_of(target, TEXTS)[0])), 1, abs_tol=1e-6)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from support import stand_in, tensorrt_stand_in
+from support.changed_bundles import edit
 from support.engines import TEXTS, built, run
 from support.tensorrt_stand_in import BuilderFlag, Built
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -95,9 +96,7 @@ def test_the_graph_of_an_engine_is_as_onnx_runtime_writes_it(bundle: Path, tenso
 
 
 def test_by_default_chunks_and_documents_have_an_engine_each(bundle: Path, tensorrt: Built) -> None:
-    manifest = json.loads((bundle / MANIFEST).read_text())
-    manifest["embedder"]["max_tokens"] = 900
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    edit(bundle, lambda data: data["embedder"].update(max_tokens=900))
     built(bundle)
     sizes = [(engine.rows, engine.tokens) for engine in open_bundle(bundle).manifest.engines or ()]
     assert sizes == [(35, 912), (512, 64)]

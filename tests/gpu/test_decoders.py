@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from support.cuda_stand_ins import DryGpu, Run
+from support.embedders import spec_of
 from support.gpu_bundles import DECODER, GpuBundles
 from support.gpu_runs import attention, between_products, embed
-from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[[str, str], Run]
 LAYERS = DECODER["num_hidden_layers"]
@@ -72,12 +72,10 @@ def test_attention_is_fused_in_every_layer(
 @shapes
 @cases
 def test_a_layer_has_few_kernels_beside_its_products(
-    embedded: Embedded, row: Callable[..., None], family: str, precision: str, shape: str
+    embedded: Embedded, family: str, precision: str, shape: str
 ) -> None:
     names = between_products(embedded(family, precision).log[shape])
     _, _, most = CASES[family, precision]
-    if shape == "a block":
-        row(f"    {family} {precision}: kernels of a layer beside its products", "-", len(names))
     assert len(names) <= most
 
 
@@ -106,8 +104,7 @@ def test_one_row_a_text_is_computed_behind_the_last_attention(embedded: Embedded
 
 def test_only_bundles_with_half_precision_have_a_graph_of_their_own(bundles: GpuBundles) -> None:
     for family, precision in CASES:
-        spec = open_bundle(bundles.decoder(family, precision)).manifest.embedder
-        assert spec is not None
+        spec = spec_of(bundles.decoder(family, precision))
         assert spec.cuda is not None
         whole = family in ("gte-qwen2", "nemotron") and precision != "bf16"
         assert spec.cuda.layout == ("varlen" if whole else "packed")

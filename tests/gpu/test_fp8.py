@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.cuda_stand_ins import DryGpu, Log, Run, mark
-from support.gpu_bundles import LAYERS, NARROW, SHAPES, GpuBundles, without_cuda_graph
+from support.gpu_bundles import LAYERS, NARROW, SHAPES, GpuBundles
 from support.gpu_runs import between_products
 
 Embedded = Callable[[str], Run]
@@ -38,13 +38,10 @@ def test_every_matrix_is_multiplied_in_fp8(embedded: Embedded, shape: str) -> No
     assert sum(product.n for product in products) == tokens * PRODUCTS
 
 
-def test_rounding_takes_four_kernels_of_a_layer(
-    embedded: Embedded, row: Callable[[str, object, object], None]
-) -> None:
+def test_rounding_takes_four_kernels_of_a_layer(embedded: Embedded) -> None:
     fp8, fp16 = (between_products(embedded(precision).log["a block"]) for precision in ("fp8", "fp16"))
     assert [kernel for kernel in fp8 if not kernel.startswith("QuantizeLinear")] == fp16
     assert len(fp8) == len(fp16) + 4
-    row("7   FP8: kernels between products of a layer", "widened, no FP8", len(fp8))
 
 
 def test_each_product_waits_and_takes_a_handle_and_memory(embedded: Embedded) -> None:
@@ -63,9 +60,7 @@ def open_and_embed(bundle: str) -> None:
         mark("embedded")
 
 
-def test_nothing_is_widened_when_a_bundle_is_opened(
-    dry_gpu: DryGpu, bundles: GpuBundles, row: Callable[[str, object, object], None]
-) -> None:
+def test_nothing_is_widened_when_a_bundle_is_opened(dry_gpu: DryGpu, bundles: GpuBundles) -> None:
     """One layer at full width, whose matrices are 536 MB in half precision; pooling and words are fp16 in both."""
     paths = bundles.wide("fp16"), bundles.wide("fp8", calibration=["a dog runs"], texts=["two cats"])
     half, narrow = (dry_gpu.call(open_and_embed, str(path)).log for path in paths)
@@ -75,53 +70,11 @@ def test_nothing_is_widened_when_a_bundle_is_opened(
     # A run takes no more beside the weights than one in half precision, but for cuBLASLt's workspace.
     beside = [log["open"].peak - log["open"].level for log in (half, narrow)]
     assert beside[1] <= beside[0] + WORKSPACE + (16 << 20)
-    row(
-        "7   FP8: memory of the matrices of a layer and the pooling",
-        f"{matrices // 10**6} MB",
-        f"{(matrices - saved) // 10**6} MB",
-    )
-
-
-def refusal(bundle: str, device: str) -> tuple[str, str]:
-    from vcs_runtime import Embedder
-    from vcs_runtime.errors import DeviceError
-
-    try:
-        with Embedder.open(bundle, device) as embedder:
-            return embedder.device.provider_name, embedder.device.reason
-    except DeviceError as error:
-        return "refused", str(error)
-
-
-@pytest.mark.parametrize(("capability", "architecture"), [("8.0", "sm80"), ("8.6", "sm86"), ("7.5", "sm75")])
-def test_a_gpu_without_fp8_is_refused(
-    dry_gpu: DryGpu, bundles: GpuBundles, capability: str, architecture: str
-) -> None:
-    bundle = str(bundles.nv_embed("fp8"))
-    for device in ("cuda:0", "auto"):
-        answer, why = dry_gpu.call(refusal, bundle, device, capability=capability).value
-        assert answer == ("refused" if device == "cuda:0" else "ort-cpu")
-        assert "is in FP8, which needs a GPU of compute capability 8.9 or later" in why
-        assert architecture in why
-    assert dry_gpu.call(refusal, bundle, "auto", capability="8.9").value[0] == "ort-cuda"
-
-
-def test_a_bundle_without_a_graph_for_cuda_is_refused(dry_gpu: DryGpu, bundles: GpuBundles) -> None:
-    """As earlier versions made them, for TensorRT."""
-    old = str(without_cuda_graph(bundles.nv_embed("fp8")))
-    answer, why = dry_gpu.call(refusal, old, "cuda:0").value
-    assert answer == "refused"
-    assert "has no graph for CUDA" in why
-    assert "export it again" in why
 
 
 @pytest.mark.parametrize("precision", ["fp8", "int8"])
 def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
-    dry_gpu: DryGpu,
-    bundles: GpuBundles,
-    tmp_path: Path,
-    row: Callable[[str, object, object], None],
-    precision: str,
+    dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path, precision: str
 ) -> None:
     """A stand-in's vectors are zeros, which have no direction: that is how one sees who computed."""
     bundles.nv_embed("fp16")
@@ -146,4 +99,3 @@ def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
     named = dry_gpu.command([*export, "-o", str(tmp_path / "named"), "--device", "cuda:0"], memory=4e6)
     assert named.returncode
     assert not (tmp_path / "named").exists()
-    row(f"13  {precision}: products on the GPU to measure the error", 0, len(on_gpu.log.products))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from support.cuda_stand_ins import DryGpu
@@ -12,7 +11,7 @@ PAIRS = 2200  # more than one block
 
 
 def test_a_job_of_several_blocks_scores_every_pair(
-    dry_gpu: DryGpu, tiny_bundle: Path, tmp_path: Path, row: Callable[[str, object, object], None]
+    dry_gpu: DryGpu, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     pairs, scores = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
     write_pairs(
@@ -27,4 +26,3 @@ def test_a_job_of_several_blocks_scores_every_pair(
     assert done.returncode == 0, done.stderr
     assert [line["id"] for line in lines] == list(range(PAIRS))
     assert all(0 <= line["vcs"] <= 1 for line in lines)
-    row("0   a job of 2,200 pairs: lines written", "0 (recorded at ce15cf7)", f"{len(lines):,}")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from support import provider_rules
+from support.changed_bundles import edit
 from support.cuda_stand_ins import DryGpu
 from support.tiny_sat import build_tiny_sat_bundle
-from vcs_runtime.bundle.manifest import MANIFEST
 
 OPTIONS = [
     {}, {"arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0", "gpu_mem_limit": "8000000000"},
@@ -53,9 +53,7 @@ def test_a_graph_whose_work_the_cpu_would_do_is_refused(dry_gpu: DryGpu, tmp_pat
     bundle = build_tiny_sat_bundle(tmp_path, precision="int8")
     assert "is in int8" in dry_gpu.call(segment, str(bundle), "cuda:0").value
     assert dry_gpu.call(segment, str(bundle), "auto").value == ""
-    manifest = json.loads((bundle / MANIFEST).read_text())
-    manifest["segmenter"]["model"]["precision"] = "fp32"
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    edit(bundle, lambda data: data["segmenter"]["model"].update(precision="fp32"))
     said = dry_gpu.call(segment, str(bundle), "cuda:0").value
     assert "DynamicQuantizeLinear (12), MatMulInteger (18); use `--device cpu`" in said
 

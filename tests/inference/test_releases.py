@@ -15,13 +15,13 @@ from tokenizers import Tokenizer
 
 from support import numpy_decoder, numpy_nv_embed
 from support.command_line import vcs
+from support.embedders import vectors_of
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import build_decoder_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
-from vcs_runtime.bundle.opening import open_bundle
 
 INSTALLED = tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:3]))
 # The lowest release for each form of a decoder's graph.
@@ -64,8 +64,7 @@ def test_nv_embed_is_right_or_refused(tmp_path: Path, target: str, precision: st
         numpy_nv_embed.embed(checkpoint, [1, *words.encode(text, add_special_tokens=False).ids, 2])
         for text in TEXTS
     ]
-    with Embedder.open(bundle, device="cpu") as embedder:
-        got = embedder.embed(TEXTS)
+    got = vectors_of(bundle, TEXTS)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 if precision == "fp32" else 2e-3)
 
 
@@ -81,10 +80,7 @@ def test_decoders_are_right_or_refused(tmp_path: Path, target: str, family: str)
     if is_old(target):
         check_refused(bundle, target, onnxruntime.__version__)
         return
-    spec = open_bundle(bundle).manifest.embedder
-    assert spec is not None
-    with Embedder.open(bundle, device="cpu") as embedder:
-        got = embedder.embed(TEXTS, instruction="")
+    got = vectors_of(bundle, TEXTS, "")
     want = [numpy_decoder.embed(checkpoint, numpy_decoder.token_ids(checkpoint, text)) for text in TEXTS]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
 

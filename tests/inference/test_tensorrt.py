@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from msgspec.structs import replace
 
 from support import stand_in, tensorrt_stand_in
+from support.changed_bundles import edit
 from support.engines import TEXTS, built, run
 from support.stories import stripped
 from vcs_export.checks.tensorrt_engines import build_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
-from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.onnx_check import check_engine_graph
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.tensorrt import record_speed
@@ -122,19 +121,14 @@ def test_an_engine_for_another_gpu_or_by_another_version_is_refused_with_the_com
 
 def test_an_engine_of_another_graph_is_stale(bundle: Path, machine: stand_in.Machine) -> None:
     built(bundle)
-    manifest = open_bundle(bundle).manifest
-    assert manifest.engines
-    stale = replace(manifest, engines=(replace(manifest.engines[0], made_of="0" * 64),))
-    (bundle / MANIFEST).write_text(stale.to_json())
+    edit(bundle, lambda data: data["engines"][0].update(made_of="0" * 64))
     with pytest.raises(DeviceError, match="made_of 000000000000, here"):
         Embedder.open(bundle, "tensorrt:0")
 
 
 def test_an_engine_that_was_listed_without_its_gpu_fits_none(bundle: Path, machine: stand_in.Machine) -> None:
     built(bundle)
-    manifest = json.loads((bundle / MANIFEST).read_text())
-    del manifest["engines"][0]["gpu"]
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    edit(bundle, lambda data: data["engines"][0].pop("gpu"))
     with pytest.raises(
         DeviceError, match=r"is for gpu unknown, here NVIDIA H200: run `vcs-runtime engine build"
     ):
@@ -296,9 +290,7 @@ def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> 
 @pytest.fixture
 def fp8(bundle: Path) -> Path:
     """A bundle that says it is in FP8; what it computes does not matter here."""
-    data = json.loads((bundle / MANIFEST).read_text())
-    data["embedder"]["precision"] = "fp8"
-    (bundle / MANIFEST).write_text(json.dumps(data))
+    edit(bundle, lambda data: data["embedder"].update(precision="fp8"))
     return bundle
 
 
@@ -319,9 +311,7 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_bf16_is_refused_on_a_cpu(bundle: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    data = json.loads((bundle / MANIFEST).read_text())
-    data["embedder"]["precision"] = "bf16"
-    (bundle / MANIFEST).write_text(json.dumps(data))
+    edit(bundle, lambda data: data["embedder"].update(precision="bf16"))
     with pytest.raises(DeviceError, match=f"^{device}: .* is in bf16, .* on a GPU only: .*--precision fp16"):
         Embedder.open(bundle, device)
 

@@ -20,7 +20,8 @@ with warnings.catch_warnings():
     import transformers
 
 from support.drawn_texts import drawn_texts
-from support.tiny_sentence import write_json, write_modules
+from support.json_files import write_json
+from support.tiny_bert import write_modules
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.families.build import Build

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -16,6 +16,7 @@ import pytest
 from onnxruntime import InferenceSession
 
 from support import stand_in
+from support.changed_bundles import edit
 from support.hub_sat import Substitute, write_hub_model
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
@@ -23,7 +24,6 @@ from vcs_export.families.build import Build
 from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Scorer, Segmenter
-from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference.device import choose_device, describe
@@ -55,15 +55,10 @@ def model_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Boundar
     return model, machine
 
 
-def with_manifest(source: Path, target: Path, **changes: Any) -> Path:
+def described(source: Path, target: Path, **changes: Any) -> Path:
     """A copy of a bundle whose model is described otherwise."""
-    target.mkdir()
-    (target / "segmenter").mkdir()
-    for file in (source / "segmenter").iterdir():
-        (target / "segmenter" / file.name).hardlink_to(file)
-    manifest = json.loads((source / MANIFEST).read_text())
-    manifest["segmenter"]["model"] |= changes
-    (target / MANIFEST).write_text(json.dumps(manifest))
+    shutil.copytree(source, target)
+    edit(target, lambda data: data["segmenter"]["model"].update(changes))
     return target
 
 
@@ -179,7 +174,7 @@ def test_int8_runs_one_window_at_a_time(
     sat_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its activation ranges are those of the whole batch."""
-    model = model_of(with_manifest(sat_bundle, tmp_path / "int8", precision="int8"))
+    model = model_of(described(sat_bundle, tmp_path / "int8", precision="int8"))
     run = model._session.run
     shapes: list[int] = []
     monkeypatch.setattr(
@@ -214,7 +209,7 @@ def test_a_graph_whose_work_the_cpu_would_do_is_refused_on_a_gpu(
 ) -> None:
     """A bundle that calls an int8 graph fp32."""
     int8 = build_tiny_sat_bundle(tmp_path, precision="int8")
-    bundle = with_manifest(int8, tmp_path / "other", precision="fp32")
+    bundle = described(int8, tmp_path / "other", precision="fp32")
     stand_in.put_in(monkeypatch)
     with pytest.raises(
         DeviceError, match=r"DynamicQuantizeLinear \(12\), MatMulInteger \(18\); use `--device cpu`"

@@ -19,7 +19,7 @@ A test compiles the libraries once, and starts a process with them for each thin
     def test_embed(dry_gpu: DryGpu) -> None:     # the fixture of tests/gpu: `DryGpu.compile(folder)`
         run = dry_gpu.call(embed, bundle, memory=20e9)      # also: capability="8.9", gpus=2, vectors=512, lacking=["libcudnn.so.9"]
         log = run.log["one text"]                # a section; without a name, everything
-        log.kernels, log.products, log.copies, log.waits    # typed records, in order
+        log.kernels, log.products, log.copies    # typed records, in order
         log.peak, run.value, run.stderr
 
 `DryGpu.command([...])` starts `python -m vcs_runtime ...` in the same way, and `DryGpu.environment()` is for a process
@@ -167,10 +167,6 @@ class Log:
     @cached_property
     def memory(self) -> list[Memory]:
         return self._only(Memory)
-
-    @cached_property
-    def waits(self) -> list[Wait]:
-        return self._only(Wait)
 
     @property
     def calls(self) -> list[str]:
@@ -396,11 +392,8 @@ class WatchedSession:
         return [operator for where, operator, _ in self.placement if where == provider]
 
 
-def watch_sessions(**cuda: str) -> list[WatchedSession]:
-    """Record the placement of nodes of each session that is opened from now on, and the inputs of its runs.
-
-    `cuda` are options of the CUDA provider that take the place of the session's own.
-    """
+def watch_sessions() -> list[WatchedSession]:
+    """Record the placement of nodes of each session that is opened from now on, and the inputs of its runs."""
     import onnxruntime as ort
 
     watched: list[WatchedSession] = []
@@ -411,9 +404,6 @@ def watch_sessions(**cuda: str) -> list[WatchedSession]:
                 options.get_session_config_entry(_PLACEMENT)
             except RuntimeError:  # to set it twice is worth a warning to ONNX Runtime
                 options.add_session_config_entry(_PLACEMENT, "1")
-            providers = [
-                (name, {**own, **cuda} if name == "CUDAExecutionProvider" else own) for name, own in providers
-            ]
             super().__init__(model, options, providers, **named)
             self.watched = WatchedSession(model if isinstance(model, str) else "")
             for part in self.get_provider_graph_assignment_info():

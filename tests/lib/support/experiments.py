@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.json_files import write_json
 from support.stories import story
 
 # Case: id, name, and the sentences that the rewrite of a description is made of.
@@ -17,11 +18,6 @@ REWRITES = {
     ("4.8", "Complete Corruption"): lambda parts, other: other,
 }
 CASES = [name for _, name in REWRITES]
-
-
-def write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), "utf-8")
 
 
 def sentences(seed: int) -> list[str]:

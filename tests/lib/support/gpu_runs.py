@@ -35,25 +35,6 @@ def embed(
     return sessions
 
 
-def embed_as_on_a_cpu(bundle: str, shapes: dict[str, list[int]]) -> None:
-    """Run batches of each shape through the graph that a bundle has for a CPU, which CUDA had to run before."""
-    import onnxruntime as ort
-
-    from vcs_runtime.bundle.opening import open_bundle
-    from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
-
-    opened = open_bundle(bundle)
-    spec = opened.manifest.embedder
-    assert spec is not None
-    providers = [("CUDAExecutionProvider", {"use_tf32": "0"})]
-    session = ort.InferenceSession(str(opened.path(spec.model)), providers=providers)
-    for name, lengths in shapes.items():
-        mark(name)
-        sequences = [[5] * length for length in lengths]
-        for batch in batches(sequences, TOKEN_BUDGET["ort-cuda"], spec.layout, mixed=True):
-            session.run(None, batch.inputs)
-
-
 def segment(bundle: str, texts: list[str]) -> list[WatchedSession]:
     """Split texts with the learned segmenter of a bundle."""
     from vcs_runtime import Segmenter
@@ -91,17 +72,26 @@ def _is_kernel(item: Kernel | Product, names: re.Pattern[str]) -> bool:
     return isinstance(item, Kernel) and names.search(item.name) is not None
 
 
+<<<<<<< HEAD
 def embed_blocks(
     bundle: str, blocks: int, gpu_memory_gb: float | None = None, cuda: dict[str, str] | None = None
 ) -> list[int]:
+=======
+def embed_blocks(bundle: str, blocks: int, gpu_mem_gb: float | None = None) -> list[int]:
+>>>>>>> tests1
     """Embed blocks of 88 texts of about 600 tokens and their sentences, each block in a section of the log.
 
-    Return the most tokens of a run of each block. `cuda` are options of the CUDA provider, in place of our own.
+    Return the most tokens of a run of each block.
     """
     from vcs_runtime import Embedder
 
+<<<<<<< HEAD
     sessions, rng, most = watch_sessions(**cuda or {}), random.Random(1), []
     with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
+=======
+    sessions, rng, most = watch_sessions(), random.Random(1), []
+    with Embedder.open(bundle, "cuda:0", gpu_mem_gb=gpu_mem_gb) as embedder:
+>>>>>>> tests1
         [session] = sessions
         for block in range(blocks):
             lengths = [rng.randint(500, 700) for _ in range(88)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from support.json_files import write_json
 from support.stories import WORDS
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
@@ -47,6 +48,14 @@ def tiny_tensors(
         "pooler.dense.weight": normal(hidden, hidden),
         "pooler.dense.bias": normal(hidden),
     }
+    return tensors | encoder_tensors(normal, hidden, layers, intermediate)
+
+
+def encoder_tensors(
+    normal: Callable[..., NDArray[np.float32]], hidden: int, layers: int, intermediate: int
+) -> dict[str, NDArray[np.float32]]:
+    """The layers of BERT and XLM-R, of numbers that `normal` draws."""
+    tensors = {}
     for layer in range(layers):
         prefix = f"encoder.layer.{layer}."
         for name, out, inputs in (
@@ -82,6 +91,14 @@ def tiny_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+def token_ids(text: str) -> list[int]:
+    """The ids of a whole text, special tokens included."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return list(tokenizer.encode(text).ids)
+
+
 def write_tiny_checkpoint(
     folder: Path,
     hidden: int = 32,
@@ -98,7 +115,7 @@ def write_tiny_checkpoint(
     config        overrides of config.json, for tests of what is refused
     """
     intermediate = 4 * hidden
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     save_file(
         tiny_tensors(hidden, layers, intermediate, max_position, seed),
         folder / "model.safetensors",
@@ -125,7 +142,15 @@ def write_tiny_checkpoint(
         "pooling_mode_mean_tokens": True,
         "pooling_mode_cls_token": False,
     }
-    kinds = ("Transformer", "Pooling", "Normalize")
+    write_json(folder / "config.json", {**settings, **config})
+    write_json(folder / "1_Pooling/config.json", pooling)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    write_modules(folder, ["Transformer", "Pooling", "Normalize"])
+    return folder
+
+
+def write_modules(folder: Path, kinds: Sequence[str]) -> None:
+    """Write `modules.json`: the steps from a text to its vector, each with its folder."""
     modules = [
         {
             "idx": i,
@@ -135,14 +160,7 @@ def write_tiny_checkpoint(
         }
         for i, kind in enumerate(kinds)
     ]
-    for name, data in (
-        ("config.json", {**settings, **config}),
-        ("1_Pooling/config.json", pooling),
-        ("sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}),
-        ("modules.json", modules),
-    ):
-        (folder / name).write_text(json.dumps(data, indent=2), encoding="utf-8")
-    return folder
+    write_json(folder / "modules.json", modules)
 
 
 def build_tiny_bundle(folder: Path, name: str = "tiny-bert", **checkpoint: Any) -> Path:

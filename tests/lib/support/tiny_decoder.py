@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from support.json_files import write_json
 from support.safetensors_files import Tensors, write_safetensors, write_shards
-from support.tiny_sentence import write_json, write_modules
+from support.tiny_bert import write_modules
 from support.tiny_tokenizers import gemma_tokenizer, llama_tokenizer, qwen_tokenizer
 
 POSITIONS = 512

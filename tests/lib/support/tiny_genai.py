@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from support.json_files import write_json
 
 HIDDEN, HEADS, CONTEXT = 16, 2, 4096
 SIZE = 8  # pixels of an image's side, as the vision model sees it
@@ -71,12 +72,12 @@ def write_model(folder: Path, *, vision: bool, seed: int = 0, context: int = CON
         transforms = [
             {"operation": {"name": kind.lower(), "type": kind, "attrs": attrs}} for kind, attrs in steps
         ]
-        _write_json(
+        write_json(
             folder / "processor_config.json",
             {"processor": {"name": "gemma_3_image_processing", "transforms": transforms}},
         )
     search = {"max_length": context, "do_sample": False, "past_present_share_buffer": False}
-    _write_json(folder / "genai_config.json", {"model": model, "search": search})
+    write_json(folder / "genai_config.json", {"model": model, "search": search})
     return folder
 
 
@@ -100,7 +101,7 @@ def _write_tokenizer(folder: Path) -> int:
         "tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, "bos_token": "<eos>", "eos_token": "<eos>",
         "pad_token": "<pad>", "chat_template": TEMPLATE,
     }  # fmt: skip
-    _write_json(folder / "tokenizer_config.json", settings)
+    write_json(folder / "tokenizer_config.json", settings)
     return tokenizer.get_vocab_size()
 
 
@@ -215,7 +216,3 @@ def _embedding(weights: dict[str, NDArray[np.float32]], path: Path) -> None:
 
 def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
     return rng.standard_normal(shape).astype(np.float32)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1), "utf-8")

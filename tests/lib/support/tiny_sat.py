@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from tokenizers.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
+from support.json_files import write_json
+from support.tiny_bert import encoder_tensors
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
@@ -90,21 +91,7 @@ def tiny_sat_tensors(
         "embeddings.LayerNorm.weight": normal(hidden, scale=0.1, centre=1.0),
         "embeddings.LayerNorm.bias": normal(hidden, scale=0.1),
     }
-    for layer in range(layers):
-        name = f"encoder.layer.{layer}."
-        for linear, out, inputs in (
-            ("attention.self.query", hidden, hidden),
-            ("attention.self.key", hidden, hidden),
-            ("attention.self.value", hidden, hidden),
-            ("attention.output.dense", hidden, hidden),
-            ("intermediate.dense", intermediate, hidden),
-            ("output.dense", hidden, intermediate),
-        ):
-            encoder[f"{name}{linear}.weight"] = normal(out, inputs, scale=1.5 / np.sqrt(inputs))
-            encoder[f"{name}{linear}.bias"] = normal(out, scale=0.1)
-        for norm in ("attention.output.LayerNorm", "output.LayerNorm"):
-            encoder[f"{name}{norm}.weight"] = normal(hidden, scale=0.1, centre=1.0)
-            encoder[f"{name}{norm}.bias"] = normal(hidden, scale=0.1)
+    encoder |= encoder_tensors(normal, hidden, layers, intermediate)
     return {
         **{prefix + name: tensor for name, tensor in encoder.items()},
         "classifier.weight": normal(num_labels, hidden, scale=2.5 / np.sqrt(hidden)),
@@ -168,11 +155,8 @@ def write_tiny_sat(
         **{f"{name}_token": SPECIAL[i] for name, i in special.items()},
         "mask_token": MASK,
     }
-    for name, data in (
-        ("config.json", {**settings, **config}),
-        ("tokenizer_config.json", tokenizer_config),
-    ):
-        (folder / name).write_text(json.dumps(data, indent=2), encoding="utf-8")
+    write_json(folder / "config.json", {**settings, **config})
+    write_json(folder / "tokenizer_config.json", tokenizer_config)
     return folder
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from support.tiny_bert import tiny_tokenizer, write_tiny_checkpoint
+from support.json_files import write_json
+from support.tiny_bert import tiny_tokenizer, write_modules, write_tiny_checkpoint
 
 # DistilBERT's and MPNet's names of what BERT's checkpoints hold, layer by layer.
 _DISTIL = {
@@ -110,25 +111,6 @@ def write_tiny_family(folder: Path, kind: str, **options: Any) -> Path:
     write_json(target / "config.json", config)
     write_sentence_files(target, 32, **options)
     return target
-
-
-def write_modules(folder: Path, kinds: Sequence[str]) -> None:
-    """Write `modules.json`: the steps from a text to its vector, each with its folder."""
-    modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, kind in enumerate(kinds)
-    ]
-    write_json(folder / "modules.json", modules)
-
-
-def write_json(path: Path, data: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data), encoding="utf-8")
 
 
 def _renamed(name: str, names: dict[str, str]) -> str:
