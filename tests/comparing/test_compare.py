@@ -190,13 +190,6 @@ def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None
     assert "+0.0875" in done.stdout
 
 
-def test_scoring_starts_without_the_experiments() -> None:
-    script = "import sys, vcs_runtime.cli\nprint([name for name in sys.modules if name.startswith('vcs_runtime.experiment')])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    assert {"compare", "experiment"} <= set(cli.list_commands(None))  # type: ignore[arg-type]
-
-
 @pytest.fixture
 def five(tmp_path: Path) -> list[Path]:
     """Five systems: the second is better, the third far worse, the others differ by chance alone."""

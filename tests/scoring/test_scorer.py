@@ -266,23 +266,6 @@ def test_the_signature_says_what_may_cut_and_how(
     assert (short.segmenter, short.to_dict()["segmenter"]) == (None, None)
 
 
-def test_scores_are_the_same_alone_batched_and_shuffled_to_the_bit(tiny_bundle: Path) -> None:
-    # No memory between calls: every score is computed from the texts.
-    with Scorer.open(tiny_bundle, device="cpu", memory_mb=0) as fresh:
-        alone = [fresh.score(*pair).scores for pair in PAIRS]
-        batched = [result.scores for result in fresh.score_many(PAIRS)]
-        order = random.Random(1).sample(range(len(PAIRS)), len(PAIRS))
-        shuffled = fresh.score_many([PAIRS[i] for i in order])
-    assert batched == alone
-    assert [shuffled[order.index(i)].scores for i in range(len(PAIRS))] == alone
-
-
-def test_chunk_size_joins_sentences(scorer: Scorer) -> None:
-    result = scorer.score(story(1, 7), story(2, 4), chunk_size=3)
-    assert (result.n_ref, result.n_gen) == (3, 2)
-    assert "|chunk:3|" in result.signature
-
-
 @pytest.mark.parametrize("aggregate", ["max", "mean"])
 def test_the_order_of_references_changes_no_number(scorer: Scorer, aggregate: str) -> None:
     zeros = 0
