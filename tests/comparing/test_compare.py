@@ -359,12 +359,10 @@ def test_seventeen_systems(tmp_path: Path) -> None:
     files = [tmp_path / f"system-{number:02}.jsonl" for number in range(17)]
     for number, path in enumerate(files):
         write_pairs(path, lines((draw.uniform(0.3, 0.5, 20) + 0.02 * number).tolist()))
-    found = json.loads(run(*files, "--json", "--resamples", 200, "--all-pairs").stdout)
-    assert (len(found["systems"]), found["tests"]) == (17, 136)
     assert "So few resamples show no p below 1.4." in run(*files, "--resamples", 200, "--all-pairs").stdout
     # Enough of them by default: the first and the last are far apart, corrected for all pairs.
     found = json.loads(run(*files, "--json", "--all-pairs").stdout)
-    assert found["resamples"] == 27200
+    assert (len(found["systems"]), found["tests"], found["resamples"]) == (17, 136, 27200)
     [test] = [
         test
         for test in found["comparisons"]
