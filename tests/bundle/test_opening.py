@@ -153,12 +153,6 @@ def test_a_manifest_that_is_wrong_names_the_field(
         (b"", "cannot be read"),
         (b"[]", "Expected `object`, got `array`"),
         (b"\xff\xfe", "cannot be read"),
-<<<<<<< HEAD
-        (b"[" * 100_000, "cannot be read"),
-        (b'{"schema": 2, "schema": 2}', "an object has the key 'schema' twice"),
-        (b" " * (5 << 20), "this is no manifest"),
-=======
->>>>>>> tests1
     ],
 )
 def test_a_manifest_that_is_none_is_refused(copy: Path, content: bytes, says: str) -> None:

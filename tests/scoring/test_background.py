@@ -57,22 +57,6 @@ def test_a_request_that_is_too_much_for_the_machine_fails_alone(
     assert [str(error) for error in reported] == ["the embedder: out of memory"]
 
 
-def test_a_request_that_nobody_waits_for_is_not_scored(
-    background: BackgroundScorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embedded: list[str] = []
-    really = Embedder.prepare
-    monkeypatch.setattr(
-        Embedder, "prepare", lambda self, texts: (embedded.extend(texts), really(self, texts))[1]
-    )
-    given_up = ask((story(1), BIG))
-    given_up.future.cancel()
-    for request in (given_up, ask((story(1), story(2)))):
-        background.put(request)
-    request.future.result(60)
-    assert BIG not in embedded
-
-
 def test_the_evidence_reaches_the_conversion_and_its_failure_is_the_requests(
     background: BackgroundScorer, reported: list[Exception]
 ) -> None:

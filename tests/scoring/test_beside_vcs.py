@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,51 @@ import pytest
 from support.command_line import Finished, vcs
 from support.needed import PARQUET
 from support.stories import read_lines, story
-from vcs_runtime import Scorer
+from vcs_numba import Scores
+from vcs_runtime import Options, Scorer
+from vcs_runtime.scoring.columns import COUNTS, TEXTS, names_of, to_columns
 from vcs_runtime.scoring.score_table import FURTHER, PART
 
 pytestmark = pytest.mark.parametrize("metric", FURTHER)
+#: Metric -> the field of a result that has its numbers.
+FIELDS = {"hm-cf": "further", "substitution": "strict"}
+
+
+def test_it_changes_no_other_score_and_is_absent_unless_asked_for(metric: str, scorer: Scorer) -> None:
+    pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
+    plain, also, both = (scorer.score_many(pairs, also=names) for names in ([], [metric], [*FURTHER]))
+    assert [a.scores for a in also] == [p.scores for p in plain]
+    for result in plain:
+        assert (result.also, getattr(result, FIELDS[metric])) == ((), None)
+        assert all(math.isnan(getattr(result, name)) for name in FURTHER[metric])
+    assert not FURTHER[metric].keys() & plain[0].to_dict().keys()
+    values = also[0].to_dict()
+    assert [values[name] for name in FURTHER[metric]] == list(getattr(also[0], FIELDS[metric]))
+    assert scorer.score_many(pairs[::-1], also=[metric]) == also[::-1]
+    assert [getattr(own, FIELDS[metric]) for own in both] == [getattr(own, FIELDS[metric]) for own in also]
+    assert both[0].also == tuple(FURTHER)
+    fields = also[0].signature.split("|")
+    added = [field for field in fields if field.startswith(("also:", "words:"))]
+    assert [field.partition(":")[0] for field in added] == ["also", *["words"] * (metric == "substitution")]
+    assert added[0] == f"also:{metric}"
+    assert [field for field in fields if field not in added] == plain[0].signature.split("|")
+
+
+def test_short_texts_have_none(metric: str) -> None:
+    with pytest.raises(ValueError, match=f"also: short texts have no sentences for {metric}"):
+        Options(short=True, also=[metric])
+
+
+def test_columns_hold_it(metric: str, scorer: Scorer) -> None:
+    options = Options(also=[metric])
+    results = list(scorer.iter_scores([(story(1), story(2)), (story(3), "")], options))
+    columns = to_columns(results, options)
+    assert tuple(columns) == names_of(options) == (*Scores._fields, *FURTHER[metric], *COUNTS, *TEXTS)
+    for name in FURTHER[metric]:
+        assert columns[name].tolist()[0] == getattr(results[0], name)
+        assert np.isnan(columns[name]).tolist() == [False, True]
+    # A batch of failures alone has the same columns, or its file would not fit the others.
+    assert tuple(to_columns(results[1:], options)) == tuple(columns)
 
 
 @pytest.fixture

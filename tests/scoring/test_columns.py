@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from support.stories import story
-from vcs_numba import HmCf, Scores
-from vcs_runtime import Options, Scorer
-from vcs_runtime.scoring.columns import COUNTS, NAMES, TEXTS, names_of, pairs_of, to_columns
+from vcs_numba import Scores
+from vcs_runtime import Scorer
+from vcs_runtime.scoring.columns import COUNTS, NAMES, TEXTS, pairs_of, to_columns
 from vcs_runtime.scoring.result import Result
 
 
@@ -45,15 +45,3 @@ def test_several_flags_are_one_text_separated_by_commas() -> None:
 
 def test_no_results_are_empty_columns() -> None:
     assert {len(column) for column in to_columns([]).values()} == {0}
-
-
-def test_hm_cf_has_columns_of_its_own(scorer: Scorer) -> None:
-    options = Options(also=["hm-cf"])
-    pairs = [(story(1), story(2)), (story(3), "")]
-    results = list(scorer.iter_scores(pairs, options))
-    columns = to_columns(results, options)
-    assert tuple(columns) == names_of(options) == (*Scores._fields, *HmCf._fields, *COUNTS, *TEXTS)
-    assert columns["hm_cf"].tolist()[0] == results[0].hm_cf > 0
-    assert np.isnan(columns["hm_cf"]).tolist() == [False, True]
-    # A batch of failures alone has the same columns, or its file would not fit the others.
-    assert tuple(to_columns(results[1:], options)) == tuple(columns)

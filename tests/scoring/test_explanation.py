@@ -213,13 +213,6 @@ def test_a_scorer_explains_what_it_scores(scorer: Scorer) -> None:
     json.dumps(e.to_dict(), allow_nan=False)
 
 
-def test_of_several_references_the_winner_is_explained(scorer: Scorer) -> None:
-    e = scorer.explain([story(1), story(2)], story(2))
-    assert e.result.reference_index == 1
-    assert e.scores == e.result.scores
-    assert [chunk.text for chunk in e.reference] == [chunk.text for chunk in e.generated]
-
-
 def test_short_texts_are_explained_by_words(scorer: Scorer) -> None:
     e = scorer.explain(story(1, 1), story(2, 1), short=True)
     assert e.scores == scorer.score_short(story(1, 1), story(2, 1)).scores

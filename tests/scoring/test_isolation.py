@@ -18,7 +18,8 @@ SCRIPT = """
 
     class Refuse:
         def find_spec(self, name, path=None, target=None):
-            if name.split(".")[0] in {"torch", "transformers", "optimum", "sentence_transformers", "vcs_export"}:
+            if name.split(".")[0] in {"torch", "transformers", "optimum", "sentence_transformers", "trl", "verl",
+                                      "torchmetrics", "lightning", "vcs_export"}:
                 raise ImportError(f"{name} must not be imported")
 
     sys.meta_path.insert(0, Refuse())
@@ -29,42 +30,48 @@ SCRIPT = """
 
     sys.addaudithook(audit)  # sees every socket that Python opens
 
-    from vcs_runtime import Scorer
+    from vcs_runtime import Scorer, ScorerConfig
+    from vcs_runtime.training import TextMetric
 
-    with Scorer.open(sys.argv[1], device="cpu") as scorer:
-        story = "A man walks into the kitchen. He cuts an onion. A dog looks at him."
-        print(scorer.score(story, story).vcs, scorer.score(story, "A horse stands in a river.").vcs)
-        print(scorer.score_short("a man walks", "a dog runs").n_ref)
+    story = "A man walks into the kitchen. He cuts an onion. A dog looks at him."
+    for bundle in (sys.argv[1], "default"):
+        with Scorer.open(bundle, device="cpu") as scorer:
+            print(scorer.score(story, story).vcs, scorer.score(story, "A horse stands in a river.").vcs)
+            print(scorer.score_short("a man walks", "a dog runs").n_ref)
+    metric = TextMetric(ScorerConfig(sys.argv[1], "cpu"), asynchronous=True)
+    metric.update([story], [story])
+    print(metric.compute()["vcs"])
 """
 
 
-def score(bundle: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT), bundle], capture_output=True, text=True, check=False
-    )
+def test_scoring_and_training_need_neither_a_network_nor_pytorch(tiny_bundle: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tiny_bundle)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    *scored, in_training = done.stdout.split()
+    for equal, other, words in (scored[:3], scored[3:]):  # of the tiny bundle, and of the default
+        assert float(equal) > 0.999
+        assert 0.0 <= float(other) < 0.5
+        assert words == "2"
+    assert float(in_training) > 0.999
 
 
-def assert_scored(printed: list[str]) -> None:
-    equal, other, words = printed
-    assert float(equal) > 0.999
-    assert 0.0 <= float(other) < 0.5
-    assert words == "2"
-
-
-def test_a_tiny_bundle_is_scored_without_network_and_without_pytorch(tiny_bundle: Path) -> None:
-    assert_scored(score(str(tiny_bundle)))
-
-
-def test_the_embedded_default_too() -> None:
-    assert_scored(score("default"))
-
-
-@pytest.mark.parametrize("package", ["torch", "transformers", "optimum", "onnx", "pyarrow", "vcs_export"])
-def test_importing_the_runtime_does_not_import(package: str) -> None:
-    code = f"import sys, vcs_runtime, vcs_runtime.cli; sys.exit({package!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        ("vcs_runtime.compat", "matplotlib torch onnxruntime"),
+        (
+            "vcs_runtime vcs_runtime.cli vcs_runtime.training vcs_runtime.integrations",
+            "torch transformers optimum onnx pyarrow torchmetrics evaluate deepeval datasets vcs_export "
+            "vcs_experiments vcs_visil vcs_runtime.integrations.torchmetrics vcs_runtime.integrations.evaluate "
+            "vcs_runtime.integrations.deepeval",
+        ),
+    ],
+)
+def test_an_import_imports_nothing_that_is_not_needed(modules: str, absent: str) -> None:
+    code = f"import sys, {', '.join(modules.split())}; print(*set({absent.split()}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 # What Python's audit hooks do not see: the calls of native code.

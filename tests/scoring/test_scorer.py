@@ -277,12 +277,6 @@ def test_scores_are_the_same_alone_batched_and_shuffled_to_the_bit(tiny_bundle: 
     assert [shuffled[order.index(i)].scores for i in range(len(PAIRS))] == alone
 
 
-def test_chunk_size_joins_sentences(scorer: Scorer) -> None:
-    result = scorer.score(story(1, 7), story(2, 4), chunk_size=3)
-    assert (result.n_ref, result.n_gen) == (3, 2)
-    assert "|chunk:3|" in result.signature
-
-
 @pytest.mark.parametrize("aggregate", ["max", "mean"])
 def test_the_order_of_references_changes_no_number(scorer: Scorer, aggregate: str) -> None:
     zeros = 0

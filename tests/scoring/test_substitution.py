@@ -14,7 +14,6 @@ from support.command_line import Finished, vcs
 from support.letters import BLUE, RED, Bars, Letters
 from support.stories import story, write_pairs
 from vcs_runtime import BundleError, Options, Scorer, ScorerConfig
-from vcs_runtime.scoring.columns import names_of, to_columns
 from vcs_runtime.scoring.result import StrictScores
 from vcs_runtime.training.metric import TextMetric
 from vcs_runtime.training.scorer import TrainingScorer
@@ -52,23 +51,6 @@ def test_replaced_words_of_a_class_count_and_cap_vcs(letters: Scorer) -> None:
 @pytest.mark.parametrize("longer", [RED.replace("car", "fast old car"), RED.replace("cat", "cat sleeps")])
 def test_words_that_were_only_added_or_left_out_do_not_count(longer: str, letters: Scorer) -> None:
     assert strict(letters, RED, longer).substitution == strict(letters, longer, RED).substitution == 0.0
-
-
-def test_it_changes_no_other_score_and_is_absent_unless_asked_for(scorer: Scorer) -> None:
-    pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
-    plain, also = scorer.score_many(pairs), scorer.score_many(pairs, also=ALSO)
-    assert [a.scores for a in also] == [p.scores for p in plain]
-    assert all(math.isnan(p.substitution) and p.strict is None and p.also == () for p in plain)
-    assert not set(StrictScores._fields) & plain[0].to_dict().keys()
-    values = also[0].to_dict()
-    assert [values[name] for name in StrictScores._fields] == list(also[0].strict or ())
-    both = scorer.score_many(pairs, also=["hm-cf", *ALSO])
-    assert [b.strict for b in both] == [a.strict for a in also]
-    assert both[0].also == ("hm-cf", "substitution")
-    assert "|also:substitution|" in also[0].signature
-    [words] = [field for field in also[0].signature.split("|") if field.startswith("words:")]
-    expected = also[0].signature.replace("|also:substitution", "").replace(f"|{words}", "")
-    assert expected == plain[0].signature
 
 
 def test_a_pair_has_the_same_numbers_alone_in_any_order_and_beside_failures(scorer: Scorer) -> None:
@@ -144,11 +126,6 @@ def test_a_bundle_of_words_has_an_absolute_path_in_other_processes() -> None:
     assert ScorerConfig().absolute().words == "default"
 
 
-def test_short_texts_are_refused() -> None:
-    with pytest.raises(ValueError, match="also: short texts have no sentences for substitution"):
-        Options(short=True, also=ALSO)
-
-
 def test_rewards_may_be_strict(tiny_bundle: Path, scorer: Scorer) -> None:
     config = ScorerConfig(tiny_bundle, "cpu", words=tiny_bundle)
     pairs = [(story(i, 4), story(i + 1, 4)) for i in range(4)]
@@ -179,15 +156,6 @@ def test_means_of_an_evaluation_have_it(tiny_bundle: Path, scorer: Scorer) -> No
         assert means[name] == pytest.approx(np.mean(expected), abs=1e-15)
     assert means["unscorable"] == 1
     assert "substitution" not in TextMetric(ScorerConfig(tiny_bundle, "cpu")).compute()
-
-
-def test_columns_hold_it(scorer: Scorer) -> None:
-    options = Options(also=ALSO)
-    results = scorer.score_many([(story(1), story(2)), ("", "x")], also=ALSO)
-    columns = to_columns(results, options)
-    assert tuple(columns) == names_of(options)
-    assert columns["vcs_strict"].tolist()[0] == results[0].vcs_strict
-    assert np.isnan(columns["substitution"]).tolist() == [False, True]
 
 
 @pytest.fixture

@@ -81,28 +81,3 @@ def test_a_process_ends_cleanly_with_much_left_to_score(tiny_bundle: Path) -> No
         print("end")
     """
     assert run(script, tiny_bundle) == ["end"]
-
-
-def test_it_scores_without_the_training_stack_and_opens_no_socket(tiny_bundle: Path) -> None:
-    script = """
-        import sys
-
-        class Refuse:
-            def find_spec(self, name, path=None, target=None):
-                if name.split(".")[0] in {"torch", "transformers", "trl", "verl", "torchmetrics", "lightning"}:
-                    raise ImportError(f"{name} must not be imported")
-
-        sys.meta_path.insert(0, Refuse())
-
-        def audit(event, arguments):
-            if event.startswith("socket."):
-                raise SystemExit(f"{event} {arguments}")
-
-        sys.addaudithook(audit)
-        from vcs_runtime import ScorerConfig
-        from vcs_runtime.training import TextMetric
-        metric = TextMetric(ScorerConfig(sys.argv[1], "cpu"), asynchronous=True)
-        metric.update(["A man sits. A dog runs."], ["A man sits. A dog runs."])
-        print(metric.compute()["vcs"] > 0.99)
-    """
-    assert run(script, tiny_bundle) == ["True"]

@@ -92,16 +92,6 @@ def test_a_group_of_equal_rewards_is_reported_once(
     assert caplog.text.count("all 2 completions of a prompt have reward") == 1
 
 
-@pytest.mark.parametrize(
-    ("score", "says"),
-    [("nonsense", "score must be one of"), ({}, "no weights"), ({"las": "much"}, "weight of las"),
-     ({"las": float("nan")}, "weight of las"), ({"spice": 1.0}, "score must be one of")],
-)  # fmt: skip
-def test_rewards_that_are_none_are_refused(config: ScorerConfig, score: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        TrainingScorer(config, score=score)
-
-
 @pytest.mark.parametrize("reference", [None, "", [], [TEXT, None], 3.5])
 def test_so_is_one_whose_reference_cannot(rewards: TrainingScorer, reference: Any) -> None:
     assert rewards.reward_fn(["p", "p"], [TEXT, TEXT], reference=[reference, TEXT])[0] is None
@@ -182,23 +172,20 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
     ("wrong", "named"),
     [
         ({"score": "bleu"}, "score must be one of 'vcs'"),
+        ({"score": {"spice": 1.0}}, "score must be one of"),
+        ({"score": {}}, "no weights"),
+        ({"score": {"las": "much"}}, "weight of las"),
+        ({"score": {"las": float("nan")}}, "weight of las"),
         ({"deadline_s": 0}, "deadline_s must be a number of seconds above 0, not 0"),
         ({"deadline_s": float("nan")}, "deadline_s must be a number of seconds above 0, not nan"),
         ({"chunk_size": 0}, "chunk_size must be"),
+        ({"config": ScorerConfig(device="gpu")}, "device must be"),
+        ({"config": ScorerConfig(device="cpu", gpu_memory_gb=-1)}, "gpu_memory_gb must be"),
     ],
 )
 def test_wrong_arguments_are_named_before_the_training(config: ScorerConfig, wrong: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        TrainingScorer(config, **wrong)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [({"device": "gpu"}, "device must be"), ({"gpu_memory_gb": -1}, "gpu_memory_gb must be")],
-)
-def test_so_are_wrong_values_of_a_config(config: ScorerConfig, wrong: Any, named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        TrainingScorer(replace(config, **wrong))
+        TrainingScorer(**{"config": config, **wrong})
 
 
 def test_so_are_a_bundle_and_a_device_that_are_not_there(config: ScorerConfig, tmp_path: Path) -> None:

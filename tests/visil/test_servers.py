@@ -241,14 +241,6 @@ def test_what_a_server_does_not_tell_is_named() -> None:
         VLLM(url).force(["Which?"], ANSWER)
 
 
-def test_a_token_that_is_not_among_the_likeliest_is_an_error() -> None:
-    with (
-        fake.serve(fake.SteppingHandler) as (url, _),
-        pytest.raises(TextError, match="not among the 2 likeliest"),
-    ):
-        Stepping(url, top=2).force(["Which?"], ANSWER)
-
-
 def test_what_the_user_gives_is_checked() -> None:
     for url in ("gpu7:8000", "file:///etc/passwd", "http://"):
         with pytest.raises(ValueError, match="url must be like"):

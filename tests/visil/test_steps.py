@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -72,50 +72,45 @@ def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:
     assert "'zebra' is no word of the caption" in second
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
+JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confidence": 1}]
+FRAMES = [("00:00:00:00", Image.from_pixels(np.zeros((8, 8, 3), np.uint8)))]
+PICTURES = [image for _, image in FRAMES] * 2
+SUMMARIES = [Summary("A man."), Summary("A dog.")]
+
+#: Step -> how it asks, and what cannot be used: an answer, or what it is the JSON of, with what is said of it.
+REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] = {
+    "keywords": (lambda writer: writing.choose_keywords(writer, PROMPTS, CAPTION), [
         ("man, sedan", "not JSON"), ('{"a": 1}', "array of strings"), ("[1]", "array of strings"),
         ('["sedan", "man"]', "out of order"), ('["Man"]', "lower case"), ('["video"]', "'video' is none"),
-        (json.dumps([f"w{i}" for i in range(21)]), "21 words"), ("[]", "none"),
-    ],
-)  # fmt: skip
-def test_keywords_that_cannot_be_used_are_refused(wrong: str, says: str) -> None:
-    with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        writing.choose_keywords(Scripted(wrong, wrong), PROMPTS, CAPTION)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
+        ([f"w{i}" for i in range(21)], "21 words"), ("[]", "none"),
+    ]),
+    "keyframes": (lambda writer: writing.choose_keyframes(writer, PROMPTS, FRAMES, 25, 100), [
         (MOMENTS[:2], "2 objects"), ([*MOMENTS[:2], {"timestamp": "00:00:03:00"}], "needs a"), (MOMENTS[::-1], "order of time"),
         ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:03:25"}], "no frame 25"),
         ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:04:00"}], "past the end"), (["a"], "array of objects"),
-    ],
-)  # fmt: skip
-def test_keyframes_that_cannot_be_used_are_refused(
-    wrong: list[Any], says: str, pictures: list[Image]
-) -> None:
-    text = json.dumps(wrong)
-    with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        writing.choose_keyframes(Scripted(text, text), PROMPTS, [("00:00:00:00", pictures[0])], 25, 100)
+    ]),
+    "summaries": (lambda writer: writing.write_summary(writer, PROMPTS, PICTURES, PICTURES), [
+        (text, "") for text in ("A man.", "[KEYFRAME2] [KEYFRAME1]", "[KEYFRAME1]", "[KEYFRAME1] [KEYFRAME2] [KEYFRAME2]", "")
+    ]),
+    "answers": (lambda writer: writing.answer_question(writer, PROMPTS, SUMMARIES[0], "Who?", ["dog", "man"]), [
+        (text, "none of A, B") for text in ("", "C", "The man", "AB")
+    ]),
+    "judgements": (lambda writer: writing.judge_summaries(writer, PROMPTS, [], SUMMARIES), [
+        (JUDGED[:1], "1 objects for 2"), ([*JUDGED, JUDGED[0]], "3 objects for 2"), (["yes", "no"], "array of objects"),
+        *(([JUDGED[0], {**JUDGED[1], **change}], "each object needs")
+          for change in ({"corresponds": "no"}, {"corresponds": 1}, {"confidence": 0}, {"confidence": 6}, {"confidence": True},
+                         {"confidence": 2.5}, {"confidence": None})),
+    ]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "wrong", ["A man.", "[KEYFRAME2] [KEYFRAME1]", "[KEYFRAME1]", "[KEYFRAME1] [KEYFRAME2] [KEYFRAME2]", ""]
+    ("step", "wrong", "says"), [(step, *case) for step, (_, cases) in REFUSED.items() for case in cases]
 )
-def test_summaries_that_name_other_keyframes_are_refused(wrong: str, pictures: list[Image]) -> None:
-    with pytest.raises(TextError, match="asked twice"):
-        writing.write_summary(Scripted(wrong, wrong), PROMPTS, pictures, pictures[:2])
-
-
-@pytest.mark.parametrize("wrong", ["", "C", "The man", "AB"])
-def test_answers_that_are_no_option_are_refused(wrong: str) -> None:
-    with pytest.raises(TextError, match="none of A, B.*asked twice"):
-        writing.answer_question(Scripted(wrong, wrong), PROMPTS, Summary("A man."), "Who?", ["dog", "man"])
-
-
-JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confidence": 1}]
+def test_answers_that_cannot_be_used_are_refused(step: str, wrong: Any, says: str) -> None:
+    text = wrong if isinstance(wrong, str) else json.dumps(wrong)
+    with pytest.raises(TextError, match=f"{says}.*asked twice"):
+        REFUSED[step][0](Scripted(text, text))
 
 
 def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: list[Image]) -> None:
@@ -129,21 +124,6 @@ def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: 
     assert "in order: #\n\n" in text
     assert "Summary 1: A man.\n\nSummary 2: [KEYFRAME1] # [KEYFRAME1], a dog.\n\n" in text
     assert "confused" not in text
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (JUDGED[:1], "1 objects for 2"), ([*JUDGED, JUDGED[0]], "3 objects for 2"), (["yes", "no"], "array of objects"),
-        *(([JUDGED[0], {**JUDGED[1], **change}], "each object needs")
-          for change in ({"corresponds": "no"}, {"corresponds": 1}, {"confidence": 0}, {"confidence": 6}, {"confidence": True},
-                         {"confidence": 2.5}, {"confidence": None})),
-    ],
-)  # fmt: skip
-def test_judgements_that_cannot_be_used_are_refused(wrong: list[Any], says: str) -> None:
-    text = json.dumps(wrong)
-    with pytest.raises(TextError, match=f"{says}.*asked twice"):
-        writing.judge_summaries(Scripted(text, text), PROMPTS, [], [Summary("A man."), Summary("A dog.")])
 
 
 class Writing(fake.VLLMHandler):

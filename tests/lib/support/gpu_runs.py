@@ -72,26 +72,15 @@ def _is_kernel(item: Kernel | Product, names: re.Pattern[str]) -> bool:
     return isinstance(item, Kernel) and names.search(item.name) is not None
 
 
-<<<<<<< HEAD
-def embed_blocks(
-    bundle: str, blocks: int, gpu_memory_gb: float | None = None, cuda: dict[str, str] | None = None
-) -> list[int]:
-=======
-def embed_blocks(bundle: str, blocks: int, gpu_mem_gb: float | None = None) -> list[int]:
->>>>>>> tests1
+def embed_blocks(bundle: str, blocks: int, gpu_memory_gb: float | None = None) -> list[int]:
     """Embed blocks of 88 texts of about 600 tokens and their sentences, each block in a section of the log.
 
     Return the most tokens of a run of each block.
     """
     from vcs_runtime import Embedder
 
-<<<<<<< HEAD
-    sessions, rng, most = watch_sessions(**cuda or {}), random.Random(1), []
-    with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
-=======
     sessions, rng, most = watch_sessions(), random.Random(1), []
-    with Embedder.open(bundle, "cuda:0", gpu_mem_gb=gpu_mem_gb) as embedder:
->>>>>>> tests1
+    with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
         [session] = sessions
         for block in range(blocks):
             lengths = [rng.randint(500, 700) for _ in range(88)]
