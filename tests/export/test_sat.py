@@ -37,12 +37,6 @@ from vcs_runtime.bundle.opening import open_bundle
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
 
 
-@pytest.fixture(scope="module")
-def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that is only read."""
-    return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
-
-
 @pytest.fixture
 def copy(sat: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sat, tmp_path / "copy"))
