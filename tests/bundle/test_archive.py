@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.changed_bundles import contents
 from support.command_line import vcs
 from support.stories import story
 from support.tiny_layouts import build_layout_bundle
@@ -51,10 +52,6 @@ def unpack(source: Path, target: Path) -> Path:
     return target
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 @pytest.fixture
 def packed(tiny: Path, tmp_path: Path) -> Path:
     pack(tiny, tmp_path / "packed.vcs")
@@ -62,7 +59,7 @@ def packed(tiny: Path, tmp_path: Path) -> Path:
 
 
 def test_what_is_unpacked_is_what_was_packed(tiny: Path, packed: Path, tmp_path: Path) -> None:
-    assert content(unpack(packed, tmp_path / "new/folder")) == content(tiny)
+    assert contents(unpack(packed, tmp_path / "new/folder")) == contents(tiny)
     open_bundle(tmp_path / "new/folder", full=True)
     assert sorted(os.listdir(tmp_path)) == ["new", "packed.vcs"]
     assert os.listdir(tmp_path / "new") == ["folder"]
@@ -78,7 +75,7 @@ def test_equal_bundles_are_equal_files(packed: Path, tmp_path: Path) -> None:
 def test_any_tar_reads_it(tiny: Path, packed: Path, tmp_path: Path) -> None:
     with tarfile.open(packed) as tar:
         assert tar.getnames()[0] == MANIFEST
-        assert {m.name: tar.extractfile(m).read() for m in tar if m.isreg()} == content(tiny)  # type: ignore[union-attr]
+        assert {m.name: tar.extractfile(m).read() for m in tar if m.isreg()} == contents(tiny)  # type: ignore[union-attr]
         assert {(m.uid, m.gid, m.mtime, m.mode, m.uname) for m in tar} == {(0, 0, 0, 0o644, "")}
 
 
@@ -117,12 +114,12 @@ def test_only_a_packed_bundle_is_replaced(tiny: Path, tmp_path: Path, kind: str)
         output.symlink_to(text)
         if kind == "link to a text":
             text.write_text("a thesis")
-    before = content(tmp_path)
+    before = contents(tmp_path)
     finished = vcs("bundle", "pack", tiny, "-o", output, "--overwrite")
     assert (finished.code, finished.stderr) == (
         2, f"vcs-runtime: {output}: it is no packed bundle, and is not replaced: choose another output\n",
     )  # fmt: skip
-    assert content(tmp_path) == before
+    assert contents(tmp_path) == before
     assert os.path.lexists(output)
 
 
@@ -140,7 +137,7 @@ def test_no_bundle_is_written_over_or_into_its_source(
 ) -> None:
     (tmp_path / "link").symlink_to(tiny)
     (tmp_path / "manifest").symlink_to(tiny / MANIFEST)
-    before = content(tiny), packed.read_bytes()
+    before = contents(tiny), packed.read_bytes()
     arguments = {
         "pack": ("pack", tiny, "-o", tmp_path / "link/x.tar"),
         "pack manifest": ("pack", tiny, "-o", tiny / "embedder/.." / MANIFEST, "--overwrite"),
@@ -152,7 +149,7 @@ def test_no_bundle_is_written_over_or_into_its_source(
     assert finished.code == 2
     assert "lies in the input" in finished.stderr
     assert "choose another output" in finished.stderr
-    assert (content(tiny), packed.read_bytes()) == before
+    assert (contents(tiny), packed.read_bytes()) == before
     assert sorted(os.listdir(tmp_path)) == ["link", "manifest", "packed.vcs"]
 
 
@@ -308,7 +305,7 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
     monkeypatch.setattr(os, "link", refuse)
     merge(packed, sat, tmp_path / "copied")
     assert not (tmp_path / "copied" / data).samefile(packed / data)
-    assert content(tmp_path / "copied") == content(tmp_path / "linked")
+    assert contents(tmp_path / "copied") == contents(tmp_path / "linked")
     with Embedder.open(packed, "cpu") as old, Embedder.open(tmp_path / "copied", "cpu") as new:
         assert np.array_equal(old.embed(["dog"]), new.embed(["dog"]))
 

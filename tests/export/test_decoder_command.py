@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from support.changed_bundles import contents
 from support.command_line import Finished, vcs
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
@@ -95,29 +95,15 @@ def test_added_tokens_without_a_vector_are_plain_text(tmp_path: Path, family: st
         np.testing.assert_allclose(embedder.embed(["a <image> dog"])[0], plain, rtol=0, atol=1e-5)
 
 
-def test_links_and_copies_give_the_same_vectors(tmp_path: Path) -> None:
-    folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3", shards=2)
-    linked, copied = (exported(folder, tmp_path / mode, "--weights", mode) for mode in ("link", "copy"))
-    names = sorted(path.name for path in folder.glob("*.safetensors"))
-    assert spec_of(linked).weights == (*(f"embedder/{name}" for name in names), "embedder/model.onnx.data")
-    assert spec_of(copied).weights == ("embedder/model.onnx.data",)
-    assert all(os.path.samefile(linked / "embedder" / name, folder / name) for name in names)
-    with Embedder.open(linked, device="cpu") as first, Embedder.open(copied, device="cpu") as second:
-        np.testing.assert_array_equal(first.embed(TEXTS), second.embed(TEXTS))
-
-
 @pytest.mark.parametrize(("family", "precision"), [("qwen3", "fp16"), ("embedding-gemma", "int8")])
 def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, precision: str) -> None:
     folder = write_tiny_decoder(tmp_path / family, family, dtype="BF16")
-    contents = []
     for name in ("a", "b"):
         run = export(
             folder, tmp_path / name, "--precision", precision, "--least-cosine", "0.9", "--device", "cpu"
         )
         assert run.code == 0, run.stderr
-        paths = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
-        contents.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in paths])
-    assert contents[0] == contents[1]
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(qwen3: Path, tmp_path: Path) -> None:

@@ -121,10 +121,6 @@ def test_from_a_wheel_around_a_zip(
     assert weights_hash(build(nested)) == weights_hash(tiny_bundle)
 
 
-def test_from_a_checkpoints_folder(build: Callable[..., Path], checkpoint: Path, tiny_bundle: Path) -> None:
-    assert weights_hash(build(checkpoint)) == weights_hash(tiny_bundle)
-
-
 def test_from_a_hub_cache_whose_files_are_links(
     build: Callable[..., Path], checkpoint: Path, tmp_path: Path, tiny_bundle: Path
 ) -> None:

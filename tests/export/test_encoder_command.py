@@ -14,8 +14,7 @@ from support.command_line import vcs
 from support.embedders import spec_of, vectors_of
 from support.json_files import write_json
 from support.numpy_bert import load, transform
-from support.tiny_bert import token_ids
-from support.tiny_modernbert import encode, write_tiny_modernbert
+from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files, write_tiny_family
 from support.tiny_tokenizers import xlm_roberta_tokenizer
 from vcs_export.checkpoint.modernbert import modernbert_config
@@ -230,12 +229,6 @@ def test_a_tokenizer_of_likely_pieces(tmp_path: Path, kind: str) -> None:
     want = transform(tensors, config, ids, places, visible).mean(axis=0)
     bundle = exported(folder, tmp_path / "bundle")
     np.testing.assert_allclose(embed(bundle, "a man, 犬"), want / np.linalg.norm(want), rtol=0, atol=2e-6)
-
-
-def test_modernbert_from_the_command_line(checkpoint: Path, tmp_path: Path) -> None:
-    bundle = exported(checkpoint, tmp_path / "bundle")
-    want = encode(checkpoint, token_ids(TEXT))
-    np.testing.assert_allclose(embed(bundle), want, rtol=0, atol=3e-6)
 
 
 def test_a_plain_transformer_has_the_pooling_that_the_user_names(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from support.command_line import vcs
 from support.matrix import matrix
-from support.tiny_sat import WORDS, boundary, write_tiny_sat
+from support.tiny_sat import WORDS, boundary
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import CONFIG
@@ -21,12 +21,6 @@ from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError
 
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
-
-
-@pytest.fixture(scope="module")
-def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that is only read."""
-    return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
 
 
 def invoke(*arguments: str | Path) -> Any:

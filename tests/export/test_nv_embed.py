@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
+from support.changed_bundles import contents
 from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
@@ -73,12 +74,6 @@ def change(folder: Path, part: str | None = None, **values: Any) -> None:
     data = json.loads(path.read_text("utf-8"))
     (data[part] if part else data).update(values)
     path.write_text(json.dumps(data), "utf-8")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -29,18 +29,12 @@ from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, SatOptions, build_sat_bundle
-from vcs_export.write import BundleExistsError, BundleInfo, named_after
+from vcs_export.write import BundleInfo, named_after
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec
 from vcs_runtime.bundle.opening import open_bundle
 
 TEXTS = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 9)]
-
-
-@pytest.fixture(scope="module")
-def sat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that is only read."""
-    return write_tiny_sat(tmp_path_factory.mktemp("sat") / "checkpoint", lookahead=48, num_labels=3)
 
 
 @pytest.fixture
@@ -216,13 +210,6 @@ def test_another_models_tokenizer_is_refused(
     with pytest.raises(CheckpointError, match=rf"other\.json: {message}") as caught:
         build(sat, tmp_path / "bundle", tokenizer=tmp_path / "other.json")
     assert "\n" not in str(caught.value)
-
-
-def test_a_bundle_that_is_there_is_kept(sat: Path, tmp_path: Path) -> None:
-    build(sat, tmp_path / "bundle")
-    with pytest.raises(BundleExistsError):
-        build(sat, tmp_path / "bundle")
-    build(sat, tmp_path / "bundle", replace=True)
 
 
 def test_int8_carries_its_agreement_with_fp32(sat: Path, tmp_path: Path) -> None:

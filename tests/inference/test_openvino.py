@@ -7,9 +7,9 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -178,11 +178,8 @@ def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
         Embedder.open(tiny_bundle, "openvino", threads=1) as embedder,
         Segmenter.open(mixed_bundle, "openvino", threads=1) as segmenter,
     ):
-        threads = [threading.Thread(target=embedder.embed, args=(TEXTS[i::4],)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(embedder.embed, [TEXTS[i::4] for i in range(4)]))
         assert widths == {16, 32}
         segmenter.boundary_probabilities(["a"])  # which opens the model, and tries its last token
         widths.clear()
@@ -250,21 +247,13 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:
-    results: dict[int, Any] = {}
-    with Embedder.open(tiny_bundle, "openvino") as embedder:
+    orders = [random.Random(number).sample(range(len(TEXTS)), len(TEXTS)) for number in range(4)]
+    with Embedder.open(tiny_bundle, "openvino") as embedder, ThreadPoolExecutor(4) as pool:
         expected = embedder.embed(TEXTS)
-
-        def embed(number: int) -> None:
-            order = random.Random(number).sample(range(len(TEXTS)), len(TEXTS))
-            vectors = embedder.embed([TEXTS[i] for i in order])
-            results[number] = np.array_equal(vectors, expected[order])
-
-        threads = [threading.Thread(target=embed, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert results == dict.fromkeys(range(4), True)
+        found = pool.map(lambda order: embedder.embed([TEXTS[i] for i in order]), orders)
+        assert all(
+            np.array_equal(vectors, expected[order]) for vectors, order in zip(found, orders, strict=True)
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)

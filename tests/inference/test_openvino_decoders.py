@@ -103,13 +103,6 @@ def test_a_token_beyond_the_vocabulary_is_refused(tmp_path: Path, target: str) -
         embedder.embed(["a dog one-more"])
 
 
-def test_weights_in_bf16_are_for_openvino_and_gpus(tmp_path: Path) -> None:
-    folder = write_tiny_decoder(tmp_path / "checkpoint", "qwen3", dtype="BF16")
-    bundle = bundle_of(folder, tmp_path / "bundle", "bf16")
-    with pytest.raises(DeviceError, match="use a GPU or openvino, or export it with"):
-        Embedder.open(bundle, "cpu")
-
-
 _MEASURED = """
 import re, sys
 from pathlib import Path

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -224,22 +225,17 @@ def test_a_session_may_be_released_while_threads_use_it(tiny_bundle: Path) -> No
     with Embedder.open(tiny_bundle, "cpu") as embedder:
         wanted = embedder.embed(TEXTS)
         stop = threading.Event()
-        wrong: list[Any] = []
 
-        def use() -> None:
+        def use(_: int) -> None:
             while not stop.is_set():
-                if not np.array_equal(embedder.embed(TEXTS), wanted):
-                    wrong.append(1)
+                assert np.array_equal(embedder.embed(TEXTS), wanted)
 
-        threads = [threading.Thread(target=use) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(20):
-            embedder.release()
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+        with ThreadPoolExecutor(3) as pool:
+            used = pool.map(use, range(3))
+            for _ in range(20):
+                embedder.release()
+            stop.set()
+            list(used)
 
 
 def test_the_arena_gives_back_now_and_then_what_it_does_not_use(

@@ -312,7 +312,10 @@ def test_fp8_is_refused_on_a_gpu_that_has_none(
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_bf16_is_refused_on_a_cpu(bundle: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     edit(bundle, lambda data: data["embedder"].update(precision="bf16"))
-    with pytest.raises(DeviceError, match=f"^{device}: .* is in bf16, .* on a GPU only: .*--precision fp16"):
+    with pytest.raises(
+        DeviceError,
+        match=f"^{device}: .* is in bf16, .* on a GPU only: use a GPU or openvino, .*--precision fp16",
+    ):
         Embedder.open(bundle, device)
 
 

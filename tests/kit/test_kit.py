@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support.changed_bundles import edit
 from support.command_line import Finished
 from support.tiny_wheels import write_own, write_source, write_wheel
 
@@ -225,11 +226,8 @@ def test_a_bundle_that_cannot_score_is_refused(make_kit: Make, sat_bundle: Path,
 
 
 def test_a_bundle_without_a_segmenter_is_refused(make_kit: Make, tiny_bundle: Path, tmp_path: Path) -> None:
-    bundle = tmp_path / "embedder"
-    shutil.copytree(tiny_bundle, bundle)
-    manifest = json.loads((bundle / "bundle.json").read_text("utf-8"))
-    del manifest["segmenter"]
-    (bundle / "bundle.json").write_text(json.dumps(manifest), "utf-8")
+    bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "embedder"))
+    edit(bundle, lambda data: data.pop("segmenter"))
     message = refused(make_kit(tmp_path / "kit", bundle=bundle), tmp_path / "kit")
     assert "has no segmenter" in message
     assert "`vcs-runtime bundle make`" in message

@@ -241,13 +241,6 @@ def test_a_graph_that_is_not_a_learned_segmenter_is_refused(
         BoundaryModel(wrong, model.spec, choose_device("cpu"))
 
 
-def test_a_closed_model_says_so(sat_bundle: Path) -> None:
-    model = model_of(sat_bundle)
-    model.close()
-    with pytest.raises(RuntimeError, match="the segmenter is closed"):
-        model.probabilities(["a man"])
-
-
 @pytest.mark.slow
 def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) -> None:
     checkpoint = build_tiny_sat_bundle(tmp_path, layers=1).parent / "checkpoint"

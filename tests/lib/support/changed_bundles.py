@@ -1,4 +1,4 @@
-"""Bundles that are changed after they were built, with hashes that are right again."""
+"""What bundles hold, and bundles that are changed after they were built, with hashes that are right again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import MANIFEST
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder by their paths in it."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
