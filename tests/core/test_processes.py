@@ -151,6 +151,12 @@ def copied_package() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def place(copied_package: Path) -> dict[str, str]:
+    """The environment in which the copy is imported, with its cache beside it."""
+    return {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+
+
 #: Loads the small kernel of `recombine` and says where it came from.
 LOAD = """
 from vcs_numba import Scores, recombine
@@ -213,9 +219,8 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     ids=["anybody's", "of a group", "a stranger's"],
 )
 def test_a_cache_folder_to_which_others_can_write_is_passed_over(
-    copied_package: Path, mode: int, owner: tuple[int, int] | None
+    copied_package: Path, place: dict[str, str], mode: int, owner: tuple[int, int] | None
 ) -> None:
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     for file in (copied_package / "cache").rglob("*.nbi"):
         file.parent.chmod(mode)
@@ -230,8 +235,7 @@ def test_a_cache_folder_to_which_others_can_write_is_passed_over(
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(copied_package: Path) -> None:
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(place: dict[str, str]) -> None:
     # The group may write by this umask. It is another than the user's own where the test may choose it.
     shared = "import contextlib, os\nos.umask(0o002)\nwith contextlib.suppress(OSError): os.setgid(54321)\n"
     assert run_python(shared + LOAD, **place).startswith("0 read 1 compiled")
@@ -248,9 +252,8 @@ def test_a_cache_folder_that_is_no_folder_is_passed_over(copied_package: Path) -
 
 
 @pytest.mark.slow
-def test_machine_code_is_read_without_what_only_compiling_needs(copied_package: Path) -> None:
+def test_machine_code_is_read_without_what_only_compiling_needs(place: dict[str, str]) -> None:
     """Numba's declarations of all that it compiles take longer than the rest of a first score."""
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     script = LOAD + "\nimport sys; print('numba.np.linalg' in sys.modules)"
     assert run_python(script, **place).endswith("True")
     assert run_python(script, **place).startswith("1 read 0 compiled")
@@ -269,9 +272,8 @@ print("numba" in sys.modules, _RECOMBINE.is_loaded)
 """
 
 
-def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(copied_package: Path) -> None:
+def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(place: dict[str, str]) -> None:
     """A process that opens a scorer, and then scores nothing, must not wait for a compiler."""
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
     ahead = run_python(LOAD_AHEAD + LOAD, **place).split("\n")
     assert ahead[:2] == ["False", "True False"]
     assert ahead[2].startswith("0 read 1 compiled")
@@ -281,8 +283,9 @@ def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(copied_p
 
 
 @pytest.mark.slow
-def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path) -> None:
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+def test_a_change_in_any_source_file_invalidates_the_cache(
+    copied_package: Path, place: dict[str, str]
+) -> None:
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
     helper = copied_package / "vcs_numba/kernels/line.py"  # not the file the kernel stands in
@@ -291,8 +294,7 @@ def test_a_change_in_any_source_file_invalidates_the_cache(copied_package: Path)
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_file_is_replaced(copied_package: Path) -> None:
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+def test_a_damaged_cache_file_is_replaced(copied_package: Path, place: dict[str, str]) -> None:
     run_python(LOAD, **place)
     for data in (copied_package / "cache").rglob("*.nbc"):
         data.write_bytes(data.read_bytes()[:100])

@@ -116,10 +116,10 @@ def test_results_that_cannot_be_ranked_are_refused(
 CLIPS = [f"{i:03}" for i in range(1, 9)]
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four systems on eight clips, and a ninth clip that no system describes."""
-    folder = tmp_path / "data"
+    folder = tmp_path_factory.mktemp("bench") / "data"
     references = [{"id": clip, "summary": story(i)} for i, clip in enumerate([*CLIPS, "126"])]
     write_json(folder / "references.json", references)
     for k, system in enumerate(("oryx", "longva", "mplug", "own")):
@@ -128,24 +128,39 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def judges(tiny_bundle: Path) -> list[object]:
+    named = [part for name in ("first", "second") for part in ("--judge", f"{name}={tiny_bundle}")]
+    return [*named, "--device", "cpu", "--resamples", 200]
+
+
+@pytest.fixture(scope="module")
+def scored(data: Path, judges: list[object]) -> Path:
+    """The output of a job that is through, which nobody changes."""
+    done = vcs("experiment", "clip-cc-bench", data, *judges, "-o", data.parent / "scored")
+    assert (done.code, done.stderr) == (0, "")  # the clip that nobody describes is no problem
+    return data.parent / "scored"
+
+
 @pytest.fixture
-def bench(data: Path, tiny_bundle: Path, tmp_path: Path) -> Any:
-    def run(*arguments: object, **environment: str) -> Finished:
-        judges = ["--judge", f"first={tiny_bundle}", "--judge", f"second={tiny_bundle}", "--device", "cpu"]
-        out = ["-o", tmp_path / "out", "--resamples", 200]
+def bench(data: Path, judges: list[object], tmp_path: Path) -> Any:
+    def run(*arguments: object, data: Path = data, **environment: str) -> Finished:
+        out = ("-o", tmp_path / "out")
         return vcs("experiment", "clip-cc-bench", data, *judges, *out, *arguments, **environment)
 
     return run
 
 
-def test_every_system_is_scored_by_every_judge_and_ranked(bench: Any, tmp_path: Path) -> None:
-    done = bench()
-    assert done.code == 0, done.stderr
-    assert done.stderr == ""  # the clip that nobody describes is no problem
-    out = tmp_path / "out"
-    tables = json.loads((out / "results.json").read_text())["tables"]
+@pytest.fixture
+def out(scored: Path, tmp_path: Path) -> Path:
+    """The output of `bench`, where the job is through already."""
+    return Path(shutil.copytree(scored, tmp_path / "out"))
+
+
+def test_every_system_is_scored_by_every_judge_and_ranked(scored: Path) -> None:
+    tables = json.loads((scored / "results.json").read_text())["tables"]
     lines = {
-        judge: {path.stem: read_lines(path) for path in sorted((out / "scores" / judge).iterdir())}
+        judge: {path.stem: read_lines(path) for path in sorted((scored / "scores" / judge).iterdir())}
         for judge in ("first", "second")
     }
     assert [row["id"] for row in lines["first"]["own"]] == CLIPS
@@ -187,10 +202,9 @@ def test_every_system_is_scored_by_every_judge_and_ranked(bench: Any, tmp_path: 
     assert row["Kendall tau-b"] == pytest.approx(stats.kendalltau(own, list(ranking.values())).statistic)
 
 
-def test_files_for_the_benchmark_have_its_schema_and_its_numbers(bench: Any, tmp_path: Path) -> None:
-    bench()
-    rows = read_lines(tmp_path / "out/scores/second/mplug.jsonl")
-    found = json.loads((tmp_path / "out/submission/second/mplug.json").read_text())
+def test_files_for_the_benchmark_have_its_schema_and_its_numbers(scored: Path) -> None:
+    rows = read_lines(scored / "scores/second/mplug.jsonl")
+    found = json.loads((scored / "submission/second/mplug.json").read_text())
     assert list(found) == [
         "decoder_name", "model_name", "total_evaluations", "successful_evaluations", "error_rate",
         "coarse_grained_stats", "timestamp", "fine_grained_stats", "hybrid_stats",
@@ -209,16 +223,14 @@ def test_files_for_the_benchmark_have_its_schema_and_its_numbers(bench: Any, tmp
             "min": round(min(values), 6), "max": round(max(values), 6),
         }  # fmt: skip
     # They can be read again as published results are.
-    done = vcs("experiment", "clip-cc-bench", "--published", tmp_path / "out/submission", "--json")
-    board = json.loads((tmp_path / "out/results.json").read_text())["tables"]["leaderboard"]
+    done = vcs("experiment", "clip-cc-bench", "--published", scored / "submission", "--json")
+    board = json.loads((scored / "results.json").read_text())["tables"]["leaderboard"]
     assert [row["borda"] for row in json.loads(done.stdout)["systems"]] == [row["Borda"] for row in board]
 
 
 def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
-    bench: Any, data: Path, tmp_path: Path
+    bench: Any, out: Path, tmp_path: Path
 ) -> None:
-    bench()
-    out = tmp_path / "out"
     whole = {path: path.read_bytes() for path in (out / "scores").rglob("*.jsonl")}
     half = out / "scores/second/longva.jsonl"
     half.write_bytes(b"".join(whole[half].splitlines(keepends=True)[:3]) + b'{"id": "00')
@@ -276,16 +288,9 @@ def test_the_scores_of_earlier_judges_stay_if_one_fails(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_one_bar_shows_the_whole_job_and_what_is_scored(
-    bench: Any, data: Path, tiny_bundle: Path, tmp_path: Path
-) -> None:
-    bench()
-    scores = tmp_path / "out/scores"
-    (scores / "second/longva.jsonl").unlink()
-    shown = on_terminal(
-        "experiment", "clip-cc-bench", data, "--judge", f"first={tiny_bundle}", "--judge",
-        f"second={tiny_bundle}", "--device", "cpu", "-o", tmp_path / "out", "--resamples", 200, "--resume",
-    )  # fmt: skip
+def test_one_bar_shows_the_whole_job_and_what_is_scored(data: Path, judges: list[object], out: Path) -> None:
+    (out / "scores/second/longva.jsonl").unlink()
+    shown = on_terminal("experiment", "clip-cc-bench", data, *judges, "-o", out, "--resume")
     counts = [int(count) for count in re.findall(r"(\d+)/64", shown)]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, 64)
@@ -297,11 +302,11 @@ def test_one_bar_shows_the_whole_job_and_what_is_scored(
 def test_clips_that_lack_a_score_are_left_out_of_all_means_and_named(
     bench: Any, data: Path, tmp_path: Path
 ) -> None:
-    path = data / "predictions/longva.json"
-    texts = json.loads(path.read_text())
+    other = Path(shutil.copytree(data, tmp_path / "data"))
+    texts = json.loads((other / "predictions/longva.json").read_text())
     del texts["003"]
-    write_json(path, texts)
-    done = bench()
+    write_json(other / "predictions/longva.json", texts)
+    done = bench(data=other)
     assert done.code == 1
     assert "no prediction for 003" in done.stderr
     assert "1 clips lack a score, and are left out of all means: 003" in done.stderr
@@ -310,25 +315,26 @@ def test_clips_that_lack_a_score_are_left_out_of_all_means_and_named(
     assert json.loads((tmp_path / "out/submission/first/longva.json").read_text())["total_evaluations"] == 7
 
 
-def test_plots_and_json(bench: Any, tmp_path: Path) -> None:
+def test_plots_and_json(bench: Any, out: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = bench("--plots", "--json")
+    done = bench("--plots", "--json", "--resume")
     found = json.loads(done.stdout)
     assert [row["rank"] for row in found["systems"]] == [1, 2, 3, 4]
     assert set(found["systems"][0]["judges"]) == {"first", "second"}
-    picture = (tmp_path / "out/leaderboard.png").read_bytes()
+    picture = (out / "leaderboard.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     bench("--plots", "--json", "--resume")
-    assert (tmp_path / "out/leaderboard.png").read_bytes() == picture
+    assert (out / "leaderboard.png").read_bytes() == picture
 
 
+@pytest.mark.usefixtures("out")
 def test_a_narrow_terminal_gets_fewer_columns_of_whole_cells(bench: Any) -> None:
     def rows(shown: str, title: str) -> list[list[str]]:
         lines = shown.partition(f"\n{title} ")[2].partition("\n\n")[0].splitlines()[-4:]
         assert shown is wide or max(map(len, lines)) <= 44
         return [line.split() for line in lines]
 
-    wide, narrow = bench().stdout, bench("--resume", COLUMNS="44").stdout
+    wide, narrow = bench("--resume").stdout, bench("--resume", COLUMNS="44").stdout
     for title in ("Leaderboard", "By judge"):
         for full, cells in zip(rows(wide, title), rows(narrow, title), strict=True):
             assert 4 <= len(cells) < len(full)

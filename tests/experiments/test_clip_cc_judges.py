@@ -21,6 +21,7 @@ from support.stories import read_lines, story
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import write_tiny_nv_embed
 
+pytestmark = pytest.mark.slow
 CLIPS = [f"{i:03}" for i in range(1, 5)]
 SYSTEMS = ("oryx", "longva", "mplug")
 

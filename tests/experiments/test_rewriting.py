@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from support import fake_server as fake
 from support.experiments import files, sentences, table, write_json
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story
+from support.visil_commands import Scripted
 from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_cases
 from vcs_experiments.rewriting.answers import checked
 from vcs_experiments.rewriting.kinds import KINDS, Kind
@@ -37,19 +37,6 @@ def rewritten(text: str, kind: Kind) -> str:
     parts = [part.split() for part in text.split(".") if part.strip()]
     turned = [((words[1:] + words[:1]) * 2)[: max(2, round(share * len(words)))] for words in parts]
     return " ".join(" ".join(words).capitalize() + "." for words in turned)
-
-
-class Scripted:
-    """Writes what it is told to, in turn, and keeps what it was asked."""
-
-    fingerprint = "scripted"
-
-    def __init__(self, *answers: str) -> None:
-        self.answers, self.asked = list(answers), list[str]()
-
-    def write(self, parts: Sequence[str], max_tokens: int) -> str:
-        self.asked.append("".join(parts))
-        return self.answers.pop(0)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
@@ -108,7 +95,7 @@ def test_a_model_is_asked_again_with_its_answer_and_the_reason() -> None:
     good = rewritten(TEXT, KIND["2.1"])
     writer = Scripted(TEXT, "", good)
     assert Rewriter(writer, count).rewrite(TEXT, KIND["2.1"]) == good
-    first, second, third = writer.asked
+    first, second, third = writer.prompts
     assert first == ask_for(KIND["2.1"], TEXT)
     assert second.startswith(f"{first}{AGAIN}\n{TEXT}\n\nIt cannot be used: it changes nothing")
     assert third.startswith(f"{first}{AGAIN}\n\n\nIt cannot be used: it is empty")

@@ -129,6 +129,7 @@ def test_the_table_is_that_of_scipy_on_score_files(data: Path, tiny_bundle: Path
     assert any(apart > holm > 0 for apart, holm, _ in seen)
 
 
+@pytest.mark.slow
 def test_systems_have_means_and_zeros_at_the_first_setting(data: Path, tiny_bundle: Path) -> None:
     references = json.loads((data / "references.json").read_text())
     references |= {i: [references[i], story(300 + int(i))] for i in "0246"}  # of several, the best one counts

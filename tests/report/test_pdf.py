@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,19 @@ def words(figure: Any) -> str:
     return " ".join(" ".join(text.get_text() for text in found).split())
 
 
+@cache
 def pair(n_ref: int, n_gen: int) -> Document:
     return pair_document(drawn(n_ref, n_gen), "gen.txt", ("gen.txt", "ref.txt"))
 
 
+@cache
+def pages_of(n_ref: int, n_gen: int) -> list[Any]:
+    return list(drawn_pages(pair(n_ref, n_gen)))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_all_pages_have_one_size_and_their_number_and_nothing_touches_the_edge(size: tuple[int, int]) -> None:
-    pages = list(drawn_pages(pair(*size)))
+    pages = pages_of(*size)
     for number, page in enumerate(pages, 1):
         assert tuple(page.get_size_inches()) == PAGE
         assert f"{number} of {len(pages)}" in words(page)
@@ -76,7 +83,7 @@ def test_the_title_page_says_what_was_scored_and_what_pulled_it_down() -> None:
 
 
 def test_the_reason_of_a_zero_comes_first() -> None:
-    page = words(next(drawn_pages(pair(3, 2))))
+    page = words(pages_of(3, 2)[0])
     assert page.index("VCS is 0 by definition: with 3 and 2 chunks") < page.index("What pulled it down")
 
 
@@ -91,7 +98,7 @@ def test_the_explained_reference_is_named_by_its_number() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (40, 20)])
 def test_the_contents_lead_to_the_pages(size: tuple[int, int]) -> None:
     document = pair(*size)
-    pages = [words(page) for page in drawn_pages(document)]
+    pages = [words(page) for page in pages_of(*size)]
     names = [name for name, _ in document.entries]
     assert len(set(names)) == len(names) >= 10
     for name, number in document.entries:

@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from support.stories import read_lines
 from support.tiny_video import write_video
-from vcs_runtime.cli import cli
+from support.visil_commands import visil
 from vcs_runtime.errors import InputError
 from vcs_visil import Image
 from vcs_visil.jobs.items import read_items
-
-
-def visil(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
 
 
 def write(path: Path, value: Any) -> Path:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from support import fake_server as fake
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
-from vcs_runtime.cli import cli
+from support.visil_commands import Scripted, visil, write
 from vcs_runtime.errors import TextError
 from vcs_visil import Image
 from vcs_visil.frames import VideoFile
-from vcs_visil.images import Part
 from vcs_visil.jobs.confusing import CHANGES, change_text
 from vcs_visil.jobs.items import read_items
 from vcs_visil.prompts import builtin
@@ -28,28 +25,11 @@ TEXT = "A man drives a black car to [KEYFRAME1]."
 OTHER = "A man drives a red car to [KEYFRAME1]."
 
 
-def visil(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
-
-
-def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
-    return visil("write", what, items, "-o", output, *arguments)
-
-
-class Scripted:
-    def __init__(self, *answers: str) -> None:
-        self.answers, self.asked = list(answers), list[str]()
-
-    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
-        self.asked.append("".join(map(str, parts)))
-        return self.answers.pop(0)
-
-
 def test_a_changed_text_is_taken() -> None:
     writer = Scripted(f" {OTHER}\n")
     assert change_text(writer, builtin(), TEXT, "the colour of a thing") == OTHER
-    assert "change the colour of a thing." in writer.asked[0]
-    assert TEXT in writer.asked[0]
+    assert "change the colour of a thing." in writer.prompts[0]
+    assert TEXT in writer.prompts[0]
 
 
 @pytest.mark.parametrize(

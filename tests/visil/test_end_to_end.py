@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from support import fake_server as fake
 from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
-from vcs_runtime.cli import cli
+from support.visil_commands import score, visil
 from vcs_runtime.errors import InputError, ModelError
 from vcs_visil import Image
 from vcs_visil.frames import VideoFile, uniform
@@ -46,14 +45,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_video(made / "a.mp4", Fraction(25), 50)
     write_video(made / "b.mp4", Fraction(30000, 1001), 45)
     return made
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)], standalone_mode=True)
-
-
-def score(source: Path, output: Path, *arguments: str | Path) -> Result:
-    return run("score", source, "-o", output, *arguments)
 
 
 def items(folder: Path, name: str, **changes: Any) -> Path:
@@ -126,34 +117,16 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert tokens[0] + 256 < tokens[1] < tokens[1] + 512 < tokens[2]
 
     again = score(
-        source,
-        folder / "replayed.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
-        "--frames",
-        "4",
+        source, folder / "replayed.jsonl", "--model", f"recorded:{folder}/answers.jsonl", "--frames", "4"
     )
     assert again.exit_code == 0, again.output
     assert (folder / "replayed.jsonl").read_bytes() == (folder / "scores.jsonl").read_bytes()
     other = score(
-        source,
-        folder / "other.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
-        "--frames",
-        "5",
+        source, folder / "other.jsonl", "--model", f"recorded:{folder}/answers.jsonl", "--frames", "5"
     )
     assert isinstance(other.exception, ModelError)
 
-    chosen = run(
-        "select",
-        folder / "scores.jsonl",
-        "--alpha",
-        "0",
-        "--alpha",
-        "1000",
-        "--json",
-    )
+    chosen = visil("select", folder / "scores.jsonl", "--alpha", "0", "--alpha", "1000", "--json")
     assert chosen.exit_code == 0, chosen.output
     for line, record in zip(chosen.stdout.splitlines(), scores, strict=True):
         best = min(record["summaries"], key=lambda summary: summary["visil"])
@@ -163,13 +136,7 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
     write_pairs(folder / "made.jsonl", [
         {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))} for i, (_, id_, name) in enumerate(values)
     ])  # fmt: skip
-    found = run(
-        "correlate",
-        folder / "scores.jsonl",
-        "--answers",
-        folder / "made.jsonl",
-        "--json",
-    )
+    found = visil("correlate", folder / "scores.jsonl", "--answers", folder / "made.jsonl", "--json")
     assert found.exit_code == 0, found.output
     numbers = json.loads(found.stdout)
     x, y = [value for value, _, _ in values], [int(i not in (1, 4, 5)) for i in range(6)]
@@ -191,13 +158,7 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     refused = score(source, folder / "part.jsonl", *model, "--resume", "--method", "sequential")
     assert "its signature is visil|" in str(refused.exception)
     refused = score(
-        source,
-        folder / "part.jsonl",
-        "--model",
-        f"genai:{vision_model}",
-        "--frames",
-        "3",
-        "--resume",
+        source, folder / "part.jsonl", "--model", f"genai:{vision_model}", "--frames", "3", "--resume"
     )
     assert "|frames:3|" in str(refused.exception)
     rows = read_lines(source)
@@ -233,16 +194,8 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, visio
         {**good, "id": "file", "frames": ["nowhere.png"]}, {**good, "id": "good"},
     ]  # fmt: skip
     write_pairs(folder / "bad.jsonl", rows)
-    done = run(
-        "score",
-        folder / "bad.jsonl",
-        "-o",
-        folder / "bad-scores.jsonl",
-        "--model",
-        f"genai:{vision_model}",
-        "--frames",
-        "2",
-    )
+    model = ("--model", f"genai:{vision_model}", "--frames", "2")
+    done = score(folder / "bad.jsonl", folder / "bad-scores.jsonl", *model)
     assert done.exit_code == 1
     errors = [record.get("error", "") for record in read_lines(folder / "bad-scores.jsonl")]
     for error, says in zip(
@@ -252,8 +205,7 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, visio
         assert says in error
     assert not errors[-1]
     assert "bad.jsonl line 1: keywords: 'zebra'" in done.stderr
-    dropped = run("score", folder / "bad.jsonl", "-o", folder / "dropped.jsonl", "--model", f"genai:{vision_model}", "--frames", "2",
-                  "--drop-missing")  # fmt: skip
+    dropped = score(folder / "bad.jsonl", folder / "dropped.jsonl", *model, "--drop-missing")
     assert dropped.exit_code == 1
     records = {record["id"]: record for record in read_lines(folder / "dropped.jsonl")}
     assert records["missing"]["dropped"] == ["zebra"]
@@ -266,18 +218,10 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, visio
 def test_nothing_is_written_where_the_model_fails(
     folder: Path, fault: type[fake.Fault], says: str, tmp_path: Path
 ) -> None:
+    source = items(folder, "f.jsonl")
     with fake.serve(fake.VLLMHandler, fault()) as (url, _):
-        done = run(
-            "score",
-            items(folder, "f.jsonl"),
-            "-o",
-            tmp_path / "out.jsonl",
-            "--model",
-            f"vllm:{url}",
-            "--record",
-            tmp_path / "r",
-        )
-        probed = run("probe", "--model", f"vllm:{url}")
+        done = score(source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--record", tmp_path / "r")
+        probed = visil("probe", "--model", f"vllm:{url}")
     assert isinstance(done.exception, ModelError)
     assert says in str(done.exception)
     assert list(tmp_path.iterdir()) == []
@@ -306,15 +250,7 @@ def test_a_server_that_breaks_later_costs_only_what_is_in_flight(folder: Path, t
     assert kept.endswith(b"\n")
     assert 0 < kept.count(b"\n") < 12
     with fake.serve(fake.VLLMHandler) as (url, _):
-        done = score(
-            source,
-            tmp_path / "out.jsonl",
-            "--model",
-            f"vllm:{url}",
-            "--frames",
-            "2",
-            "--resume",
-        )
+        done = score(source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--frames", "2", "--resume")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out.jsonl").read_bytes().startswith(kept)
     assert "12 scored" in done.stdout
@@ -345,11 +281,13 @@ def test_another_models_record_is_refused(text_model: Path, vision_model: Path, 
 
 
 def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
-    done = run("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07")
+    done = visil(
+        "frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07"
+    )
     assert done.exit_code == 0, done.output
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
     assert "000028.png  00:00:01:03" in done.stdout
-    late = run("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:02:00")
+    late = visil("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:02:00")
     assert "past the end of 50 frames" in str(late.exception)
 
 

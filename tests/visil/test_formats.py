@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from support import fake_server as fake
 from support.stories import read_lines, write_pairs
-from vcs_runtime.cli import cli
+from support.visil_commands import visil, write
 from vcs_runtime.errors import InputError
 from vcs_visil import Image
 
@@ -23,14 +22,6 @@ VIDEOS = {
 }
 RIGHT = {"a": {"text": (0, 0), "1-image": (1, 0), "3-image": (1, 1), "video": (1, 1)},
          "b": {"text": (1,), "1-image": (0,), "3-image": (1,), "video": (1,)}}  # fmt: skip
-
-
-def visil(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
-
-
-def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
-    return visil("write", what, items, "-o", output, *arguments)
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from support import fake_server as fake
+from support import visil_commands as command
 from support.generating_server import GeneratingHandler
 from support.stories import read_lines, write_pairs
-from vcs_runtime.cli import cli
 from vcs_runtime.errors import ModelError, TextError
 from vcs_visil import (
     Generated,
@@ -308,10 +307,6 @@ def test_newer_models_are_asked_with_the_newer_name() -> None:
     ]  # fmt: skip
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
-
-
 def items(folder: Path, picture: Image) -> Path:
     (folder / "f.png").write_bytes(picture.data)
     row = {"id": "a", "frames": ["f.png"], "caption": CAPTION, "keywords": KEYWORDS,
@@ -329,15 +324,17 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
     options = ("--method", "generate", "--model-name", fake.MODEL)
     handler = type("Keyed", (GeneratingHandler,), {"headers_seen": []})
     with fake.serve(handler) as (url, log):
-        done = run("score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--record", record)
+        done = command.visil(
+            "score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--record", record
+        )
         assert done.exit_code == 0, (done.output, done.exception)
         asked = len(log)
-        again = run(
+        again = command.visil(
             "score", source, "-o", tmp_path / "again.jsonl", "--model", f"recorded:{record}", *options
         )
         assert again.exit_code == 0, (again.output, again.exception)
         assert len(log) == asked
-        other = run(
+        other = command.visil(
             "score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--floor", "-8", "--resume"
         )
     assert out.read_bytes() == (tmp_path / "again.jsonl").read_bytes()
@@ -351,7 +348,7 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
     assert "|method:generate|top:20|floor:-10|approximate:yes|" in row["signature"]
     assert row["summaries"][0]["approximate"] is True
     for arguments in (("select", out, "--alpha", "0"), ("report", out, "--json")):
-        assert "out.jsonl: the scores are approximate (--method generate)" in run(*arguments).stderr
+        assert "out.jsonl: the scores are approximate (--method generate)" in command.visil(*arguments).stderr
     assert "which differ in floor" in str(other.exception)
 
 
@@ -362,15 +359,20 @@ def test_another_method_does_not_continue_a_file(
     handler = type("Unkeyed", (GeneratingHandler,), {"headers_seen": []})
     with fake.serve(handler) as (url, _):
         assert (
-            run("score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate").exit_code == 0
+            command.visil(
+                "score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate"
+            ).exit_code
+            == 0
         )
     before = out.read_bytes()
     with fake.serve(fake.SteppingHandler) as (url, _):
-        refused = run("score", source, "-o", out, "--model", f"stepping:{url}", "--top", "200", "--resume")
+        refused = command.visil(
+            "score", source, "-o", out, "--model", f"stepping:{url}", "--top", "200", "--resume"
+        )
     assert "which differ in method, top, floor and approximate" in str(refused.exception)
     assert out.read_bytes() == before
     for options in (("--model", "openai:http://x:1"), ("--model", "vllm:http://x:1", "--method", "generate")):
-        refused = run("score", source, "-o", out, *options)
+        refused = command.visil("score", source, "-o", out, *options)
         assert refused.exit_code == 2
         assert "--method generate" in refused.stderr
 
@@ -399,11 +401,11 @@ def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list
     folder = write_model(tmp_path / "model", vision=True, seed=10)  # it does not end its answers at once
     source = items(tmp_path, pictures[0])
     options = ("--model", f"genai:{folder}", "--method", "generate", "--top", "10000", "--floor", "-30")
-    refused = run("score", source, "-o", tmp_path / "out.jsonl", *options)
+    refused = command.visil("score", source, "-o", tmp_path / "out.jsonl", *options)
     most = re.search(r"returns (\d+) likeliest tokens, not 10000", str(refused.exception))
     assert most  # the whole vocabulary
     options = (*options[:-3], most[1], *options[-2:])
-    done = run("score", source, "-o", tmp_path / "out.jsonl", *options)
+    done = command.visil("score", source, "-o", tmp_path / "out.jsonl", *options)
     assert done.exit_code == 0, (done.output, done.exception)
     [row] = read_lines(tmp_path / "out.jsonl")
     [summary] = row["summaries"]

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from support import fake_server as fake
 from support.generating_server import GeneratingHandler
-from vcs_runtime.cli import cli
+from support.visil_commands import visil
 from vcs_visil import probe_generated
 from vcs_visil.models.apis import Gemini, OpenAI
 
@@ -18,10 +17,6 @@ OPEN: dict[str, Callable[[str], Any]] = {
     "openai": OpenAI,
     "gemini": lambda url: Gemini(url, "made-up"),
 }
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["visil", *arguments])
 
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
@@ -34,7 +29,9 @@ FAULTS: list[tuple[type[fake.Fault], str]] = [
 def test_sound_servers_pass_the_probe_of_generated_answers(kind: str) -> None:
     with fake.serve(type("Sound", (GeneratingHandler,), {"headers_seen": []})) as (url, _):
         found = probe_generated(OPEN[kind](url))
-        printed = run("probe", "--model", f"{kind}:{url}", "--method", "generate", "--model-name", fake.MODEL)
+        printed = visil(
+            "probe", "--model", f"{kind}:{url}", "--method", "generate", "--model-name", fake.MODEL
+        )
     assert [check.name for check in found] == ["numbers", "same", "text", "greedy", "images"]
     assert all(check.passed for check in found), found
     assert (printed.exit_code, printed.stdout.count("passed")) == (0, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import vcs_runtime
 from support import fake_server as fake
 from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
-from vcs_runtime.cli import cli
+from support.visil_commands import Scripted, visil, write
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_visil import Image, Summary, writing
 from vcs_visil.frames import VideoFile
-from vcs_visil.images import Part
 from vcs_visil.jobs.items import Item
 from vcs_visil.jobs.scores import score_videos
 from vcs_visil.jobs.steps import STEPS
@@ -34,17 +32,6 @@ from vcs_visil.prompts import builtin
 PROMPTS = builtin()
 CAPTION = "A man drives a sedan."
 MOMENTS = [{"timestamp": f"00:00:0{i}:00", "description": "A car."} for i in (1, 2, 3)]
-
-
-class Scripted:
-    """Writes what it is told to, in turn, and keeps what it was asked."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers, self.asked = list(answers), list[list[Part]]()
-
-    def write(self, parts: Sequence[Part], max_tokens: int) -> str:
-        self.asked.append(list(parts))
-        return self.answers.pop(0)
 
 
 def test_what_can_be_used_is_taken(pictures: list[Image]) -> None:
@@ -66,7 +53,7 @@ def test_what_can_be_used_is_taken(pictures: list[Image]) -> None:
 def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:
     writer = Scripted('["man", "zebra"]', '["man"]')
     assert writing.choose_keywords(writer, PROMPTS, CAPTION) == ["man"]
-    first, second = ("".join(map(str, parts)) for parts in writer.asked)
+    first, second = writer.prompts
     assert CAPTION in first
     assert second.startswith(first)
     assert "'zebra' is no word of the caption" in second
@@ -144,14 +131,6 @@ class Writing(fake.VLLMHandler):
             if says in text:
                 return {"choices": [{"message": {"content": written}}]}
         raise AssertionError(text)
-
-
-def visil(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["visil", *map(str, arguments)])
-
-
-def write(what: str, items: Path, output: Path, *arguments: object) -> Result:
-    return visil("write", what, items, "-o", output, *arguments)
 
 
 QUESTIONS = [{"question": "Who?", "options": ["dog", "man"], "answer": "B"}]
