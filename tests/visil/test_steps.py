@@ -18,7 +18,7 @@ from support import fake_server as fake
 from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
-from support.visil_commands import Scripted, visil, write
+from support.visil_commands import Scripted, write
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_visil import Image, Summary, writing
 from vcs_visil.frames import VideoFile
