@@ -15,6 +15,7 @@ from support.changed_bundles import contents
 from support.command_line import Finished, vcs
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
+from support.matrix import matrix
 from support.numpy_decoder import embed, token_ids
 from support.tiny_decoder import FAMILIES, write_dense, write_tiny_decoder
 from vcs_export.errors import ExportError
@@ -54,8 +55,7 @@ def qwen3(tmp_path: Path) -> Path:
     return write_tiny_decoder(tmp_path / "qwen3", "qwen3")
 
 
-@pytest.mark.parametrize("target", ["ort", "tensorrt"])
-@pytest.mark.parametrize("family", FAMILIES)
+@matrix("family, target", FAMILIES, ["ort", "tensorrt"])
 def test_a_bundle_computes_the_published_formula(tmp_path: Path, family: str, target: str) -> None:
     folder = write_tiny_decoder(tmp_path / family, family, spelling=5, prefix="model.", lm_head=True)
     bundle = exported(folder, tmp_path / "bundle", "--target", target, *ATTENTION.get(family, []))

@@ -112,7 +112,7 @@ def test_a_checkpoint_means_the_same_in_each_spelling(
 
 def test_a_pattern_stands_for_the_kinds_of_layers(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "named", "kalm-gemma3")
-    pattern = write_tiny_decoder(tmp_path / "pattern", "kalm-gemma3", files={"without": ["layer_types"]})
+    pattern = write_tiny_decoder(tmp_path / "pattern", "kalm-gemma3", without=["layer_types"])
     first, second = settings(folder), settings(pattern)
     assert first.windows == second.windows == (12, 12, math.inf, 12)
     assert replace(first, frequencies=()) == replace(second, frequencies=())

@@ -223,6 +223,7 @@ def test_losing_a_race_keeps_the_winner(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["bundle"]
 
 
+@pytest.mark.slow
 def test_processes_that_replace_at_once_leave_one_whole_bundle(tmp_path: Path) -> None:
     target = write(tmp_path / "bundle", "old")
     context = multiprocessing.get_context("spawn")

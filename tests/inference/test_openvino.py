@@ -52,6 +52,7 @@ def scorers() -> Iterator[dict[str, Scorer]]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_is_refused_after_its_parent_has_opened_a_model(tiny_bundle: Path) -> None:
     """A model that was closed leaves threads for the next one, for which a child would wait."""

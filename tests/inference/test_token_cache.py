@@ -147,6 +147,7 @@ def _write(folder: Path, start: int) -> None:
     cache.close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=_write, args=(tmp_path, start)) for start in (0, 20)]

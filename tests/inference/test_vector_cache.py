@@ -116,6 +116,7 @@ def test_several_processes_may_open_a_new_folder_at_once(tmp_path: Path) -> None
             assert list(pool.map(_open_together, [tmp_path / str(number)] * 4)) == [None] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # forking beside threads: just what is tested
 def test_a_child_forked_while_vectors_are_written_writes_its_own(tmp_path: Path) -> None:

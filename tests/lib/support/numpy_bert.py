@@ -16,12 +16,11 @@ Array = NDArray[np.float64]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def encode(folder: Path, ids: list[int], skip_mask: int = 0) -> Array:
-    """The unit vector `(hidden,)` of one text; the last `skip_mask` ids are masked."""
+def encode(folder: Path, ids: list[int]) -> Array:
+    """The unit vector `(hidden,)` of one text."""
     config, tensors = load(folder, "bert.")
-    kept = len(ids) - skip_mask
-    visible = np.tile(np.arange(len(ids)) < kept, (len(ids), 1))
-    mean = transform(tensors, config, ids, list(range(len(ids))), visible)[:kept].mean(axis=0)
+    visible = np.ones((len(ids), len(ids)), bool)
+    mean = transform(tensors, config, ids, list(range(len(ids))), visible).mean(axis=0)
     vector: Array = mean / np.linalg.norm(mean)
     return vector
 

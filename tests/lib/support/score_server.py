@@ -78,9 +78,6 @@ class Running:
         [value] = [line.split()[-1] for line in lines if line.startswith(f"{name} ")]
         return float(value)
 
-    def begin_to_stop(self) -> None:
-        self._server.stop()
-
     def stop(self) -> None:
         self._server.stop()
         self._thread.join(60)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -211,7 +210,7 @@ def write_tiny_decoder(
     seed: int = 0,
     lm_head: bool | None = None,
     sentence: bool = True,
-    files: Mapping[str, Any] = MappingProxyType({}),
+    without: Sequence[str] = (),
     **config: Any,
 ) -> Path:
     """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the folder.
@@ -220,7 +219,7 @@ def write_tiny_decoder(
     prefix          of the tensors' names;  lm_head  whether there is a head for generation, which no embedding
                     needs; both by default as published
     dtype, shards   as `write_shards` takes them
-    sentence, files  options of `write_decoder_files`
+    sentence, without  as `write_decoder_files` takes them
     config          overrides of `config.json`, in the spelling of transformers 4
     """
     kind = FAMILIES[family]
@@ -231,7 +230,9 @@ def write_tiny_decoder(
     tensors = {f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()}
     if kind.whole if lm_head is None else lm_head:
         tensors["lm_head.weight"] = tensors[f"{prefix}embed_tokens.weight"]
-    write_decoder_files(folder, family, settings, tokenizer, spelling=spelling, sentence=sentence, **files)
+    write_decoder_files(
+        folder, family, settings, tokenizer, spelling=spelling, without=without, sentence=sentence
+    )
     write_shards(folder, tensors, dtype, shards)
     if sentence:
         write_dense(folder, settings["hidden_size"], kind.dense, dtype, seed)
@@ -247,16 +248,11 @@ def write_decoder_files(
     spelling: int = 4,
     without: Sequence[str] = (),
     sentence: bool = True,
-    pooling: str | None = None,
-    prompts: Mapping[str, str] | None = None,
-    default_prompt: str | None = None,
-    max_tokens: int | None = None,
 ) -> None:
     """Write what a folder of `family` holds beside tensors.
 
     spelling   release of transformers whose keys `config.json` has;  without  keys that it lacks
     sentence   whether there are the files of sentence-transformers
-    pooling, prompts, default_prompt, max_tokens  in these files; by default as published, without a limit
     """
     kind = FAMILIES[family]
     written = new_spelling(config) if spelling == 5 else config
@@ -267,14 +263,10 @@ def write_decoder_files(
     if not sentence:
         return
     write_modules(folder, ["Transformer", "Pooling", *["Dense"] * len(kind.dense), "Normalize"])
-    pool = _pooling_config(config["hidden_size"], pooling or kind.pooling)
+    pool = _pooling_config(config["hidden_size"], kind.pooling)
     write_json(folder / "1_Pooling/config.json", pool)
-    given = kind.prompts if prompts is None else prompts
-    about = {"prompts": given, "default_prompt_name": default_prompt, "similarity_fn_name": "cosine"}
+    about = {"prompts": kind.prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
     write_json(folder / "config_sentence_transformers.json", about)
-    if max_tokens is not None:
-        lengths = {"max_seq_length": max_tokens, "do_lower_case": False}
-        write_json(folder / "sentence_bert_config.json", lengths)
 
 
 def new_spelling(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +68,12 @@ def write_sentence_files(
         save_file({"linear.weight": weight, "linear.bias": bias}, place / "model.safetensors")
 
 
-def write_tiny_family(folder: Path, kind: str, **options: Any) -> Path:
+def write_tiny_family(folder: Path, kind: str) -> Path:
     """A tiny checkpoint of the family `kind` whose numbers are those of a tiny BERT beside it, `bert`.
 
     The BERT is in `folder / "bert"`, the checkpoint in `folder / kind`. Token types are all alike in the
     BERT, so that families without them compute the same; positions begin two rows later where a family
-    counts from the pad; MPNet's bias is zero. options: of `write_sentence_files`. Returns the checkpoint.
+    counts from the pad; MPNet's bias is zero. Returns the checkpoint.
     """
     bert, target = folder / "bert", folder / kind
     write_tiny_checkpoint(bert)
@@ -109,7 +108,7 @@ def write_tiny_family(folder: Path, kind: str, **options: Any) -> Path:
     target.mkdir(exist_ok=True)
     save_file(tensors, target / "model.safetensors")
     write_json(target / "config.json", config)
-    write_sentence_files(target, 32, **options)
+    write_sentence_files(target, 32)
     return target
 
 
