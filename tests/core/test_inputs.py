@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vcs_numba
-from vcs_numba import Params, align, score_batch, score_embeddings, score_similarity
+from vcs_numba import Params, align, hm_cf, score_batch, score_embeddings, score_similarity
 
 GOOD = [[0.9, 0.1], [0.2, 0.8], [0.3, 0.4]]
 
@@ -54,6 +54,8 @@ def test_bad_matrices_are_refused_by_name(name: str) -> None:
         score_similarity(bad, 0.5)
     with pytest.raises(ValueError, match=r"^similarity: "):
         align(bad)
+    with pytest.raises(ValueError, match=r"^similarity: "):
+        hm_cf(bad, 0.5)
     for threads in (1, 5):
         matrices = [GOOD] * threads + [bad] + [np.array(GOOD)] * 3 + [bad]
         with pytest.raises(ValueError, match=rf"^similarities\[{threads}\]: "):

@@ -15,6 +15,7 @@ from vcs_runtime import Params, Scorer, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.training.scorer import TrainingScorer
+from vcs_runtime.triton.repository import Deployment
 from vcs_visil.models.http import Client
 from vcs_visil.options import VisilOptions
 from vcs_visil.selection import select_summary
@@ -22,7 +23,7 @@ from vcs_visil.selection import select_summary
 WRONG = (math.nan, math.inf, -math.inf, 10**400, "1", b"1", True, 1j, [1.0])
 # Takes infinity: no deadline.
 ENDLESS = "deadline_s"
-CLASSES = (Params, ScorerConfig, Thresholds, Limits, VisilOptions, TrainingScorer)
+CLASSES = (Params, ScorerConfig, Thresholds, Limits, VisilOptions, TrainingScorer, Deployment)
 
 
 def arguments(kind: type, *types: str) -> Iterator[str]:
@@ -38,7 +39,9 @@ COUNTS = [(kind, name) for kind in CLASSES for name in arguments(kind, "int")]
 def test_the_table_has_the_arguments_that_take_numbers() -> None:
     names = {name for _, name in NUMBERS}
     assert {"lct", "support", "gpu_memory_gb", "max_pair_gb", "timeout_s", "floor", "unscorable"} <= names
-    assert {"threads", "cache_mb", "max_pairs", "top", "chunk_size"} <= {name for _, name in COUNTS}
+    assert {"threads", "cache_mb", "max_pairs", "top", "chunk_size", "instances"} <= {
+        name for _, name in COUNTS
+    }
 
 
 @pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value))

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from support import fake_server as fake
+from support.generating_server import GeneratingHandler
+from support.visil_commands import visil
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_visil import Image, LogProbs, probe
+from vcs_visil import Image, LogProbs, probe, probe_generated
 from vcs_visil.images import Part
+from vcs_visil.models.apis import Gemini, OpenAI
+from vcs_visil.models.probing import ProbeCheck
 from vcs_visil.models.servers import VLLM, SGLang, Stepping
 
 ANSWER = "man drives sedan street"
@@ -59,13 +63,39 @@ def test_forced_answers_are_the_models(kind: str, images: int, pictures: list[Im
     assert len(log) == (6 if kind == "stepping" else 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def generating(base: type[GeneratingHandler] = GeneratingHandler) -> type[fake.Handler]:
+    return type("Generating", (base,), {"headers_seen": []})
+
+
+# Servers that give log-probabilities of generated answers have a probe of their own, without a chain.
+GENERATING: dict[str, Callable[[str], Any]] = {
+    "openai": OpenAI,
+    "gemini": lambda url: Gemini(url, fake.MODEL),
+}
+
+
+def probed(kind: str, *fault: fake.Fault) -> list[ProbeCheck]:
+    """The checks of a server of this kind."""
+    handler, open_ = (generating(), GENERATING[kind]) if kind in GENERATING else KINDS[kind]
+    with fake.serve(handler, *fault) as (url, _):
+        return probe_generated(open_(url)) if kind in GENERATING else probe(open_(url))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *GENERATING])
 def test_sound_servers_pass_the_probe(kind: str) -> None:
-    handler, open_ = KINDS[kind]
-    with fake.serve(handler) as (url, _):
-        found = probe(open_(url))
-    assert [check.name for check in found] == ["numbers", "same", "text", "greedy", "chain", "images"]
+    found = probed(kind)
+    chain = [] if kind in GENERATING else ["chain"]
+    assert [check.name for check in found] == ["numbers", "same", "text", "greedy", *chain, "images"]
     assert all(check.passed for check in found), found
+
+
+@pytest.mark.parametrize("kind", GENERATING)
+def test_the_command_probes_generated_answers(kind: str) -> None:
+    with fake.serve(generating()) as (url, _):
+        printed = visil(
+            "probe", "--model", f"{kind}:{url}", "--method", "generate", "--model-name", fake.MODEL
+        )
+    assert (printed.exit_code, printed.stdout.count("passed")) == (0, 5)
 
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
@@ -75,23 +105,45 @@ FAULTS: list[tuple[type[fake.Fault], str]] = [
 ]  # fmt: skip
 
 
+# A server that returns one position at a time has none to be off by, nor one behind it.
+WITHOUT = {"stepping": {fake.OffByOne, fake.LooksAhead}}
+WITHOUT |= {kind: {fake.OffByOne, fake.LooksAhead, fake.LastZero} for kind in GENERATING}
+
+
 @pytest.mark.parametrize(
     ("kind", "fault", "check"),
-    # A server that returns one position at a time has none to be off by, nor one behind it.
     [
-        (kind, *pair)
-        for kind in KINDS
-        for pair in FAULTS
-        if kind != "stepping" or pair[0] not in (fake.OffByOne, fake.LooksAhead)
+        (kind, fault, check)
+        for kind in (*KINDS, *GENERATING)
+        for fault, check in FAULTS
+        if fault not in WITHOUT.get(kind, ())
     ],
 )
 def test_faulty_servers_fail_the_check_that_is_meant_for_them(
     kind: str, fault: type[fake.Fault], check: str
 ) -> None:
-    handler, open_ = KINDS[kind]
-    with fake.serve(handler, fault()) as (url, _):
-        last = probe(open_(url))[-1]
+    last = probed(kind, fault())[-1]
     assert (last.name, last.passed) == (check, False)
+
+
+class Sampling(GeneratingHandler):
+    """Writes the second likeliest token."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super().answer(body)
+        choice = answer["choices"][0]
+        entries = choice["logprobs"]["content"]
+        for entry in entries:
+            entry |= {name: entry["top_logprobs"][1][name] for name in ("token", "logprob")}
+        choice["message"]["content"] = "".join(entry["token"] for entry in entries)
+        return answer
+
+
+def test_a_server_that_samples_fails_it() -> None:
+    with fake.serve(generating(Sampling)) as (url, _):
+        last = probe_generated(OpenAI(url))[-1]
+    assert (last.name, last.passed) == ("greedy", False)
+    assert "another one is likelier" in last.detail
 
 
 class Forgetful(fake.VLLMHandler):
