@@ -217,7 +217,7 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--tries", 0), ("--resume", "--overwrite"), ("--vllm", "http://localhost:1"), ("--model", "x")],
+    [("--tries", 0), ("--resume", "--overwrite"), ("--model", "x")],
 )
 def test_options_that_do_not_go_together_are_refused(experiment: Any, tmp_path: Path, arguments: Any) -> None:
     texts = descriptions(tmp_path)
