@@ -46,6 +46,7 @@ def test_each_pair_of_our_own_replaces_one_place_of_its_text() -> None:
     assert {about for about, _, _ in HAND["valid"]} == set(TEXTS)
 
 
+@pytest.mark.slow
 def test_the_kept_figures_of_our_own_pairs_are_what_the_code_gives(tmp_path: Path) -> None:
     kept = json.loads((SCRIPTS / "results/figures/any/substitution_hand.json").read_text("utf-8"))
     found = printed(tmp_path, "hand")["substitution_hand"]
@@ -94,6 +95,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Cell
     return printed(data, "scenes")
 
 
+@pytest.mark.slow
 def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
     tables: dict[str, dict[str, Cells]],
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages, same
 
 # Run by `make test`; the other pages by `make test-all`.
-FIRST_PAGES = {"README.md", "docs/quickstart.md"}
+FIRST_PAGE = "README.md"
 # What a block without a language would hide from these tests.
 PROGRAM = re.compile(r"^(?:\$ )?(?:vcs-runtime|pip|python3?|make|docker|curl|git) ", re.M)
 
@@ -32,7 +32,7 @@ def is_named(block: Block) -> bool:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name(page), marks=() if name(page) in FIRST_PAGES else pytest.mark.slow)
+        pytest.param(page, id=name(page), marks=() if name(page) == FIRST_PAGE else pytest.mark.slow)
         for page in pages()
         if any(is_run(block) for block in blocks(page))
     ],

@@ -162,6 +162,7 @@ def test_a_model_that_shows_no_states_is_refused(tmp_path: Path, layout: str) ->
         TokenStates(open_bundle(bundle), choose_device("cpu"))
 
 
+@pytest.mark.slow
 def test_experiments_go_on_without_bertscore_where_a_model_shows_no_states(
     tmp_path: Path, mixed_bundle: Path
 ) -> None:

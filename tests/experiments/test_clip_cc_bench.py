@@ -287,6 +287,7 @@ def test_the_scores_of_earlier_judges_stay_if_one_fails(
     assert {path: path.read_bytes() for path in scores.rglob("*.jsonl")} == whole
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_one_bar_shows_the_whole_job_and_what_is_scored(data: Path, judges: list[object], out: Path) -> None:
     (out / "scores/second/longva.jsonl").unlink()

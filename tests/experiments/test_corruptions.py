@@ -15,6 +15,7 @@ from vcs_experiments.datasets import corruptions
 from vcs_experiments.datasets.texts import POSITIONS, SERIES
 
 
+@pytest.mark.slow
 def test_corruptions_of_ones_own_are_made_scored_and_made_again(experiment: Any, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     write_pairs(

@@ -91,6 +91,7 @@ def meteor(data: Path) -> Any:
     return ast.literal_eval(done.stdout)
 
 
+@pytest.mark.slow
 def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
     wordnet, punkt = tmp_path / "corpora/wordnet", tmp_path / "tokenizers/punkt_tab/english"
     kinds = [f"{kind}.{part}" for kind in ("data", "index") for part in ("noun", "verb", "adj", "adv")]
@@ -112,6 +113,7 @@ def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
     assert meteor(tmp_path) == [None, None]
 
 
+@pytest.mark.slow
 def test_lexical_scores_are_the_same_in_other_processes() -> None:
     jobs = [Job(str(i), (story(i),), story(i + 50)) for i in range(5)]
     alone, beside = KnownMetrics(1), KnownMetrics(2)
