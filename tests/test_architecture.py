@@ -142,6 +142,7 @@ BUDGETS = {
 }
 
 
+@pytest.mark.xdist_group("budgets")  # which are measured once a process
 @pytest.mark.parametrize("what", BUDGETS)
 def test_the_project_keeps_to_its_budgets(what: str) -> None:
     assert measured()[what] <= BUDGETS[what]

@@ -223,6 +223,7 @@ def commands() -> Iterator[tuple[Text, int, str]]:
                 yield text, match.start(), f"no make target {match[1]}"
 
 
+@pytest.mark.xdist_group("references")  # one process reads all texts
 @pytest.mark.parametrize(
     "look", [names, files, named_tests, links, sections, commands], ids=lambda look: look.__name__
 )

@@ -129,6 +129,7 @@ def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
     )
 
 
+@pytest.mark.slow
 def test_replaced_words_are_counted_as_named_if_the_explanation_shows_both(
     tables: dict[str, dict[str, Cells]],
 ) -> None:

@@ -87,6 +87,7 @@ def videos(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_idf_is_over_the_references_that_are_scored(experiment: Any, tmp_path: Path) -> None:
     rows = videos(tmp_path / "v.jsonl")
     done = experiment("vatex", "--data", tmp_path / "v.jsonl", "--preset", "paper", "--resamples", 100)

@@ -316,6 +316,7 @@ def test_clips_that_lack_a_score_are_left_out_of_all_means_and_named(
     assert json.loads((tmp_path / "out/submission/first/longva.json").read_text())["total_evaluations"] == 7
 
 
+@pytest.mark.slow
 def test_plots_and_json(bench: Any, out: Path) -> None:
     pytest.importorskip("matplotlib")
     done = bench("--plots", "--json", "--resume")
@@ -328,6 +329,7 @@ def test_plots_and_json(bench: Any, out: Path) -> None:
     assert (out / "leaderboard.png").read_bytes() == picture
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("out")
 def test_a_narrow_terminal_gets_fewer_columns_of_whole_cells(bench: Any) -> None:
     def rows(shown: str, title: str) -> list[list[str]]:
