@@ -28,7 +28,7 @@ $(VENV)/develop: $(VENV)/runtime
 demo: $(VENV)/runtime  ## set up .venv, get the embedded model and score a small story
 	$(BIN)/vcs-runtime demo
 
-test: $(VENV)/develop  ## tests of every room in about three minutes
+test: $(VENV)/develop  ## tests of every room in about three and a half minutes
 	$(BIN)/vcs-runtime fetch default
 	$(BIN)/vcs-runtime warm-up
 	$(PYTEST) -m 'not ($(SLOW))'
