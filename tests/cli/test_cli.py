@@ -19,6 +19,7 @@ from vcs_numba import Params
 from vcs_runtime import Options, Scorer, ScorerConfig
 from vcs_runtime.cli.citation import LINKS
 from vcs_runtime.inference import nvidia
+from vcs_runtime.ray import score_file
 
 
 def assert_one_line(done: Finished, code: int, *says: str) -> None:
@@ -309,6 +310,8 @@ def test_a_former_keyword_of_python_is_named_with_the_new_one(tiny_bundle: Path)
         ScorerConfig(tiny_bundle, gpu_mem_gb=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="^pair_mem_gb is now max_pair_gb$"):
         replace(ScorerConfig(tiny_bundle), pair_mem_gb=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^failed is now JobFiles\(on_error=...\)$"):
+        score_file(tiny_bundle, None, failed="zero")  # type: ignore[call-arg]
 
 
 def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pairs_file: Path) -> None:
