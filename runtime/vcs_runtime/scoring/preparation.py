@@ -132,13 +132,6 @@ class Preparation:
             self._split_pending(block, options)
             yield block
 
-    def segmenter_of(self, pair: Pair, options: Options) -> str | None:
-        """Return the name of what splits a pair; None for short texts, and for a pair that is an error."""
-        try:
-            return self._prepare(pair, options).segmenter
-        except TextError:
-            return None
-
     def _prepare(self, pair: Pair, options: Options) -> PreparedPair:
         try:
             if isinstance(pair, str):  # two characters would unpack
@@ -337,4 +330,8 @@ def _mostly_not_latin(text: str) -> bool:
 def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:
     """Yield the name of what splits each pair, as results have it; None for a pair that cannot be scored."""
     preparation = Preparation(segmenter, _SPLITS)
-    return (preparation.segmenter_of(pair, Options()) for pair in pairs)
+    for pair in pairs:
+        try:
+            yield preparation._prepare(pair, Options()).segmenter
+        except TextError:
+            yield None
