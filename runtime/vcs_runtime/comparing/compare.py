@@ -15,6 +15,7 @@ from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.flags import scores_to_report
 
 
 def compare(
@@ -56,8 +57,9 @@ def compare(
     if not scores:
         total, zero = len(systems) * len(common), sum(zeros.values())
         scores = ["vcs"]
-        if 2 * zero > total and all(np.isfinite(own).all() for own in columns["margin"].values()):
-            scores, reason = ["margin"], f"VCS is 0 for {zero} of {total} scores"
+        best = scores_to_report(zero, total)[0]
+        if best != "vcs" and all(np.isfinite(own).all() for own in columns[best].values()):
+            scores, reason = [best], f"VCS is 0 for {zero} of {total} scores"
     comparison = compare_systems(
         {score: columns[score] for score in scores}, counts,
         {name: own.signature for name, own in read.items()}, first,

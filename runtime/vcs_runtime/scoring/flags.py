@@ -27,6 +27,22 @@ NOT_JUDGED: Final = (ORDER_UNDEFINED, SINGLE_CHUNKS)
 ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
+def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
+    """Return the scores to report, the first one first: they depend on how many of all pairs have a VCS of 0.
+
+    VCS does not rank pairs that are all 0. Of several systems in one table, all pairs of all systems count.
+    """
+    return ("margin", "gas", "las") if 2 * zeros > pairs else ("vcs", "margin")
+
+
+def what_to_report(zeros: int, pairs: int) -> str:
+    """Say which scores to report, and why: docs/guide/reading-scores.md has the same rule."""
+    share = f"VCS is 0 for {zeros} of {_pairs(pairs)}"
+    if 2 * zeros > pairs:
+        return f"{share}, more than half: report margin, GAS and LAS at the defaults, with the share of zeros."
+    return f"{share}: report VCS and margin."
+
+
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
     """Return the flags of a pair, facts that its scores do not show: keys of `FLAGS`, in their order.
 
