@@ -25,8 +25,8 @@ from vcs_runtime.scoring.scorer import Scorer
 
 R = TypeVar("R")
 
-# Characters of a turn: about a second of work for the default model on two cores, and two blocks on a GPU.
-_TURN, _GPU_TURN = 32_000, GPU_BLOCKS * BLOCK_CHARACTERS
+# Characters of a turn: half a second of work for the default model on two cores; on a GPU two blocks.
+_TURN, _GPU_TURN = 8_000, GPU_BLOCKS * BLOCK_CHARACTERS
 
 
 def settle(future: Future[R], result: R) -> None:
