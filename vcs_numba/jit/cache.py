@@ -23,7 +23,7 @@ from typing import Any
 from numba.core import caching, config
 from numba.core.runtime.nrt import rtsys
 
-from vcs_numba.jit.owners import is_own
+from vcs_numba.jit.owners import is_own, make_folder
 
 
 @cache
@@ -128,7 +128,7 @@ class KernelCache(caching.NullCache):
         for place in self._own_places():
             with contextlib.suppress(OSError):
                 # Numba would let the user's group write to it where the umask does; then it is never read.
-                os.makedirs(place.cache_path, mode=0o755, exist_ok=True)
+                make_folder(Path(place.cache_path), 0o755)
                 place.save_overload(sig, data)
                 for file in _files(place):  # and they follow the umask
                     file.chmod(0o644)

@@ -29,3 +29,10 @@ def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) ->
         if facts.st_uid not in allowed or (facts.st_mode & others and not sticky):
             return False
     return True
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make a folder and its missing parents with a mode, whatever more the umask allows. Raises OSError."""
+    for path in [*reversed(folder.parents), folder]:
+        if not path.exists():
+            path.mkdir(mode, exist_ok=True)

@@ -46,13 +46,6 @@ def own_folder(*names: str) -> Path:
     return folder
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents, which this user alone may enter. Raises OSError."""
-    for path in [*reversed(folder.parents), folder]:
-        if not path.exists():
-            path.mkdir(mode=0o700, exist_ok=True)
-
-
 def vector_store() -> Path | None:
     """Return the folder in which commands keep vectors: `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`.
 

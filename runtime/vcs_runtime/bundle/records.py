@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vcs_runtime.bundle.paths import make_private, own_folder
+from vcs_numba.jit.owners import make_folder
+from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError
 
 LARGE = 1 << 30
@@ -38,7 +39,7 @@ def record_name(path: Path, sha256: str) -> str:
 def record(folder: Path, name: str) -> None:
     """Write a record. A folder that cannot be written costs only time."""
     with suppress(OSError):
-        make_private(folder)
+        make_folder(folder, 0o700)
         (folder / name).touch()
 
 

@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy.typing as npt
 
+from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
-from vcs_runtime.bundle.paths import make_private, own_folder
+from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
@@ -168,7 +169,7 @@ def _short(value: str) -> str:
 def trust(bundle: Bundle, engine: EngineSpec) -> None:
     """Record that an engine, byte for byte, may be loaded on this machine; raises OSError."""
     mark = _trust_mark(bundle, engine)
-    make_private(mark.parent)
+    make_folder(mark.parent, 0o700)
     mark.touch()
 
 
@@ -189,7 +190,7 @@ def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: floa
     if times_cuda is None:
         mark.unlink(missing_ok=True)
         return
-    make_private(mark.parent)
+    make_folder(mark.parent, 0o700)
     about = {"times_cuda": times_cuda, "gpu": engines[0].gpu, "engines": [item.model for item in engines]}
     write_whole(mark, json.dumps(about) + "\n")
 

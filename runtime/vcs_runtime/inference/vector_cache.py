@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.jit.owners import is_own
-from vcs_runtime.bundle.paths import make_private
+from vcs_numba.jit.owners import is_own, make_folder
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 
@@ -62,7 +61,7 @@ class VectorCache:
         with _forks.lock:
             _forks.caches.add(self)
         with self._errors(), self._lock:
-            make_private(self.path.parent)
+            make_folder(self.path.parent, 0o700)
             if not all(map(is_own, (self.path.parent, self.path))):
                 raise OSError(f"other users can write to {self.path.parent}: use a folder of your own")
             self._connection()
